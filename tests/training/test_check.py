@@ -122,6 +122,6 @@ def test_an_evaluation_of_an_empty_part_or_a_dense_output_is_refused_before_anyt
             {**NETWORK["layers"][2], "field": "age", "activation": "linear", "loss": "l2"},
         ]
     }
-    with pytest.raises(FitError, match='output "out" asks for the dense "age"'):
+    with pytest.raises(FitError, match='output "out" predicts the dense field "age"'):
         train(network, {"evaluation": {}}, empty, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -175,7 +175,7 @@ def train_rows(kind, start, gradients, rates, **penalties):
             rows_U = torch.tensor(own, dtype=torch.int64) - shards.start(shard)
             numbers = StepNumbers(step, rates)
             if rule.idle_weights_move:
-                weight.wake(shard, rows_U, rule, numbers)
+                weight.catch_up(shard, rows_U, rule, numbers)
             indptr = torch.arange(len(own) + 1)
             weight.update_rows(
                 shard,
@@ -184,7 +184,7 @@ def train_rows(kind, start, gradients, rates, **penalties):
                 numbers,
             )
     before = torch.cat([weight.parts[shard].weight for shard in range(3)])
-    weight.wake_all(rule, StepNumbers(len(gradients) + 1, rates))
+    weight.catch_up_all(rule, StepNumbers(len(gradients) + 1, rates))
     return before, torch.cat([weight.parts[shard].weight for shard in range(3)]), weight
 
 

@@ -121,10 +121,7 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
         assert torch.equal(factors, torch.stack(expected))
     new, gone = len(set(ids) - set(OLD)), len(set(OLD) - set(ids))
     lost = f"{new} are new{f' and {gone} of its features are gone' if gone else ''}."
-    kept = (
-        f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with what they had'
-        " there; "
-    )
+    kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with its weights; '
     assert said == ([] if catalogue == "the same" else [kept + lost])
 
 
@@ -205,7 +202,7 @@ def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_feature
     assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
     with pytest.raises(
         CheckpointError,
-        match='output "next" stands on field "items", whose features must be the same in the same order',
+        match='output "next" reads the sparse field "items" directly, so both runs must have the same',
     ):
         begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
 

@@ -62,7 +62,7 @@ class Training:
         """A hash over every weight and every optimizer state."""
         digest = hashlib.sha256()
         for weight in self.network.wide.values():
-            weight.wake_all(self.rule, StepNumbers(self.number + 1, self.rates))
+            weight.catch_up_all(self.rule, StepNumbers(self.number + 1, self.rates))
             for part in weight.parts.values():
                 for tensor in part.tensors().values():
                     digest.update(tensor.numpy().tobytes())

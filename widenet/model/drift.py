@@ -51,7 +51,7 @@ class Drift:
         """
         if (step - 1) % self.window:
             return
-        self.wake(step - 1)
+        self.catch_up(step - 1)
         self.products[0] = torch.eye(len(self.gram), device=self.gram.device)
         if (step - 1) % (self.window * DRIFT_GRAM_WINDOWS) == 0:
             self.gram = self.exchange.sum(self.exchange.each(self._sum_of_products), self.where)
@@ -63,9 +63,9 @@ class Drift:
         rows.copy_(torch.addmm(rows, rows, change_DD))
         self.products[now] = torch.eye(len(change_DD), device=change_DD.device)
 
-    def wake(self, step: int) -> None:
+    def catch_up(self, step: int) -> None:
         """Bring every row to where it is after a step, the last one that was made."""
-        self.exchange.each(lambda shard: self._wake(shard, step))
+        self.exchange.each(lambda shard: self._catch_up(shard, step))
 
     def rows(self, shard: int, units_U: Tensor, step: int) -> Tensor:
         """Where some rows of a shard are after a step, the last one that was made: float32 [U, D]."""
@@ -108,7 +108,7 @@ class Drift:
             return weight_UH
         return torch.cat([weight_UH, self.bias.parts[shard].weight.index_select(0, units_U)[:, None]], dim=1)
 
-    def _wake(self, shard: int, step: int) -> None:
+    def _catch_up(self, shard: int, step: int) -> None:
         by_age_R = torch.argsort(self._moved(shard), stable=True)
         for units_T in torch.split(by_age_R, DRIFT_BLOCK_ROWS):
             self.put(shard, units_T, self.rows(shard, units_T, step), step)

@@ -68,7 +68,7 @@ def sampled(
         copies = []
         for weight in (output.weight, bias) if bias is not None else (output.weight,):
             if rule.idle_weights_move:
-                weight.wake(shard, choice.units[shard], rule, step)
+                weight.catch_up(shard, choice.units[shard], rule, step)
             copies.append(Part(weight.parts[shard].weight.index_select(0, choice.units[shard])))
         return shard, copies
 

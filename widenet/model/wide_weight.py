@@ -18,7 +18,7 @@ from widenet.plan.tiles import blocks
 _BLOCK_NUMBERS = 2**21
 """Numbers of a weight that are looked at together."""
 
-_ROWS_WOKEN = 65_536
+_ROWS_AT_ONCE = 65_536
 """Rows that are brought up to date together, where all are."""
 
 
@@ -112,7 +112,7 @@ class WideWeight:
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
         """One step of the touched rows of a shard; the others stay.
 
-        Where `wake` need not go first, what idled catches up here.
+        Where `catch_up` need not go first, what idled catches up here.
 
         A bias counts as a row of one number.
         """
@@ -120,7 +120,7 @@ class WideWeight:
         weight_RH, state = part.by_rows()
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
 
-    def wake(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
+    def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would
         have led them.
         """
@@ -141,10 +141,10 @@ class WideWeight:
                 )
             part.moved.index_fill_(0, block_U, step.number - 1)
 
-    def wake_all(self, rule: Rule, step: StepNumbers) -> None:
-        """`wake` for every row at hand, a block at a time."""
+    def catch_up_all(self, rule: Rule, step: StepNumbers) -> None:
+        """`catch_up` for every row at hand, a block at a time."""
         for shard, part in self.parts.items():
             count = len(part.by_rows()[0])
-            for start in range(0, count, _ROWS_WOKEN):
-                rows = torch.arange(start, min(start + _ROWS_WOKEN, count), device=part.weight.device)
-                self.wake(shard, rows, rule, step)
+            for start in range(0, count, _ROWS_AT_ONCE):
+                rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
+                self.catch_up(shard, rows, rule, step)

@@ -1,4 +1,4 @@
-"""The run directory of a training that begins, or goes on."""
+"""Begins or resumes a training in its run directory."""
 
 import json
 import os
@@ -26,11 +26,20 @@ def begun(
     exchange: Exchange,
     stack: ExitStack,
 ) -> RunDirectory:
-    """The directory of a training, new or begun before, which stays locked until the stack is left; it notes
-    the launch of torchrun.
+    """Make a run directory, or open one that was begun before; every process of the exchange must call this.
 
-    start: a run with whose weights a new one begins. Every process of the exchange must ask. Raises
-    CheckpointError, FitError.
+    Args:
+        path: Path of the directory.
+        layout: Layout of the training.
+        dataset: Dataset of the training.
+        start: Run whose weights a new training begins with; None: its initializers'.
+        resume: Whether to open an existing run.
+        exchange: Exchange between the processes.
+        stack: Keeps the directory locked until it is closed.
+
+    Raises:
+        CheckpointError: The directory is taken, missing, or of another training.
+        FitError: The run was begun on another dataset.
     """
     opened: list[RunDirectory] = []
 
@@ -47,9 +56,8 @@ def begun(
         opened.append(run.bound(layout))
 
     by_leader(exchange, begin, "run directory")
-    by_all(
-        exchange, check, "run directory"
-    )  # a process that does not see the leader's files must not leave the others waiting
+    # A process that does not see the leader's files must not leave the others waiting.
+    by_all(exchange, check, "run directory")
     (run,) = opened
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
@@ -58,33 +66,32 @@ def begun(
 
 
 def started_again(path: Path, exchange: Exchange) -> bool:
-    """Whether torchrun has started this group in place of an earlier one of the same launch, which trained
-    this run.
+    """Return whether this group replaces an earlier one of the same torchrun launch that trained this run.
 
-    torchrun counts restarts after a failure, but not those where a machine joins. Then its agents that were
-    there before tell: they are known by the run, while the processes are new.
+    torchrun counts restarts after a failure, but not those after a machine has joined. In the latter case the
+    run knows some of torchrun's agents, but none of the processes.
     """
     agents, processes = _agents_and_processes(exchange)
-    noted = (
+    lines = (
         (path / LAUNCH).read_text(encoding="utf-8").splitlines()
         if exchange.leads and (path / LAUNCH).is_file()
         else []
     )
-    known = (
-        noted[:1] == [launch_id()] and not set(agents).isdisjoint(noted) and set(processes).isdisjoint(noted)
+    replaces_earlier = (
+        lines[:1] == [launch_id()] and not set(agents).isdisjoint(lines) and set(processes).isdisjoint(lines)
     )
-    return exchange.start_any([lambda: known or restarted()], "restart").result()[0]
+    return exchange.start_any([lambda: replaces_earlier or restarted()], "restart").result()[0]
 
 
 def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
-    """The agents of torchrun that have started this group, and its processes, each by a name of its own."""
+    """Return unique names of the torchrun agents that started this group, and of its processes."""
     everyone = exchange.collect((identity(os.getppid()), identity(os.getpid())), "restart")
     agents, processes = zip(*everyone, strict=True)
     return [*dict.fromkeys(filter(None, agents))], [*filter(None, processes)]
 
 
 def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
-    """Raise where a run was begun with other documents."""
+    """Raise CheckpointError if a run was begun with other documents."""
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
         changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
         if changed:
@@ -103,12 +110,10 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
 
 
 def _check_start(run: RunDirectory, start: Path | None) -> None:
-    """Raise where a run that goes on is asked to begin with other weights than it did; nobody need name
-    them again.
-    """
+    """Raise CheckpointError if a resumed run began with other weights than those of `start`."""
     if start is not None and start.resolve() != run.start:
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
         raise CheckpointError(
-            f"{run.path} was begun with {before}, not of {start}. Resume it without `start_from`, or"
-            " choose another `out`."
+            f"{run.path} was begun with {before}, not with those of {start}. Resume it without `start_from`,"
+            " or choose another `out`."
         )

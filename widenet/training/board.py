@@ -1,4 +1,4 @@
-"""The numbers of log.jsonl once more, in a file that TensorBoard reads."""
+"""Writes the numbers of log.jsonl into a file for TensorBoard."""
 
 import os
 import socket
@@ -14,16 +14,19 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class Board:
-    """A file of TensorBoard's events, written in the thread that calls, so that a refusal of the system is
-    seen where it happens.
+    """A TensorBoard event file. It is written in the calling thread, so that errors are noticed at once.
 
-    A training does without its board: after the first refusal, such as a full disk, `say` is told and nothing
-    more is written.
+    A training continues without its board: after the first error, such as a full disk, this calls `say` once
+    and writes nothing more.
     """
 
     def __init__(self, folder: Path, epoch: int, say: Callable[[str], None]) -> None:
-        """Begin a file in a folder. epoch: the first that follows; what earlier files hold of it and later
-        ones, TensorBoard drops.
+        """Begin a file.
+
+        Args:
+            folder: Folder of the file; made if it is missing.
+            epoch: The first epoch to be written; TensorBoard drops it and later ones from earlier files.
+            say: Called with a sentence if the file cannot be written.
         """
         self.folder, self.say = folder, say
         self.file: BinaryIO | None = None
@@ -37,7 +40,7 @@ class Board:
         self._write(Event(wall_time=time.time(), step=epoch, session_log=SessionLog(status=SessionLog.START)))
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """The numbers of an epoch, by name; "epoch" is its own."""
+        """Write the numbers of an epoch, by name; "epoch" is its number."""
         values = [
             Summary.Value(tag=name, simple_value=value) for name, value in record.items() if name != "epoch"
         ]
@@ -49,9 +52,9 @@ class Board:
         )
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         if self.file is not None:
-            with suppress(OSError):  # every event has been flushed; what is left is one that was refused
+            with suppress(OSError):  # every event has been flushed, except one that could not be written
                 self.file.close()
 
     def _write(self, *events: Event) -> None:

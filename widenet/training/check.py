@@ -1,4 +1,4 @@
-"""What can be known to end a training before its first step."""
+"""Checks a training before its first step."""
 
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError
@@ -10,7 +10,12 @@ from widenet.spec.training import TrainingSpec
 
 
 def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> Layout:
-    """Return the layout of a training; raise what would end the training before its first step."""
+    """Bind the documents of a training to its dataset and return the layout.
+
+    Raises:
+        DocumentError: The evaluation's metric is unknown.
+        FitError: The documents and the dataset do not go together.
+    """
     layout = bind(network, training, dataset.fields)
     ranked = check_evaluation(network, training)
     if ranked is None or training.evaluation is None:
@@ -19,8 +24,8 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
     if dataset.field(output.field).kind == "dense":
         place = f"{training.where}: evaluation"
         raise FitError(
-            f'{place} needs a sparse field; output "{output.name}" asks for the dense "{output.field}".'
-            " Remove it."
+            f'{place} needs a sparse field; output "{output.name}" predicts the dense field'
+            f' "{output.field}". Remove it.'
         )
     dataset.entry_counts(output.field, slice(0), part)
     if not dataset.field(output.field).num_entries[part]:

@@ -1,6 +1,4 @@
-"""Training steps as a CUDA graph: recorded once over memory that stays, and replayed for each batch, which
-is put there.
-"""
+"""Records a training step as a CUDA graph, and replays it for each batch."""
 
 import torch
 from torch import Tensor
@@ -19,7 +17,7 @@ from widenet.transfer import sent
 
 
 def check_recordable_here(job: Job) -> None:
-    """Raise OptionError where the steps of a training cannot be recorded, or not by this Python."""
+    """Raise OptionError if the steps of a training cannot be recorded, or Triton is missing."""
     check_recordable(job)
     device, optimizer = torch.device("cuda"), job.training.optimizer.kind
     if runner("row_update", device) != "triton":
@@ -35,11 +33,11 @@ def check_recordable_here(job: Job) -> None:
 
 
 class GraphSteps:
-    """The steps of a training whose batches have `num_examples` examples; `check_recordable_here` has been
-    asked.
+    """Makes the steps of batches with `num_examples` examples; `check_recordable_here` must have passed.
 
-    The first batch of some capacities makes its step eagerly, so that nothing is compiled or loaded while the
-    graph is recorded; the second records it. The bits are those of eager steps.
+    The graph reads each batch from the same memory, into which the batch is copied. The first batch of new
+    capacities makes its step eagerly, so that nothing is compiled or loaded during the recording; the second
+    is recorded. The bits are those of eager steps.
     """
 
     def __init__(self, network: Network, rule: Optimizer, num_examples: int) -> None:
@@ -51,21 +49,21 @@ class GraphSteps:
         self.launched: Launched | None = None
 
     def pack(self, prepared: Prepared, weights_E: Tensor | None, num_examples: int) -> Packed | None:
-        """A batch as `step` takes it, made ahead in the order of steps; None of one that trains eagerly."""
+        """Pack a batch for `step`, ahead and in the order of steps; None if the batch must train eagerly."""
         return self.packer.pack(prepared, weights_E) if num_examples == self.num_examples else None
 
     def step(self, packed: Packed, step: Step) -> float:
         """Make a step of the network, and return the loss of the batch before it, as `train_step` does."""
         if self.memory is None or self.memory.capacities != packed.capacities:
-            self.graph = self.launched = None  # their memory is free before others take as much
+            self.graph = self.launched = None  # free their memory before allocating as much again
             self.memory = Packed(packed.whole.clone(), packed.real.clone(), packed.capacities)
             self.loaded = sent(self.rule.table(step.numbers), self.network.device)
-            return train_step(self.network, self.rule, self._standing(step))
+            return train_step(self.network, self.rule, self._in_memory(step))
         self.memory.whole.copy_(packed.whole)
         self.memory.real.copy_(packed.real)
         self.loaded.copy_(self.rule.table(step.numbers).pin_memory(), non_blocking=True)
         if self.graph is None:
-            self._record(self._standing(step))
+            self._record(self._in_memory(step))
         assert self.graph is not None
         assert self.launched is not None
         self.graph.replay()
@@ -73,8 +71,8 @@ class GraphSteps:
         self.launched.check(loss)
         return loss
 
-    def _standing(self, step: Step) -> Step:
-        """The same step, with its batch and numbers loaded from where those of all steps are put."""
+    def _in_memory(self, step: Step) -> Step:
+        """Return the same step, with its batch and numbers read from the graph's memory."""
         assert self.memory is not None
         prepared, weights_E = self.memory.unpacked(step.prepared, step.weights_E)
         numbers = StepNumbers(step.numbers.number, step.numbers.rates, loaded=self.loaded)
@@ -82,6 +80,6 @@ class GraphSteps:
 
     def _record(self, step: Step) -> None:
         self.graph = torch.cuda.CUDAGraph()
-        # Another thread may copy batches meanwhile, which only a recording of this thread's calls allows.
+        # Another thread may copy batches meanwhile; "thread_local" records only this thread's calls.
         with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
             self.launched = launched_step(self.network, self.rule, step)

@@ -1,4 +1,4 @@
-"""What a run remembers of the fields of its dataset, and how that is read back."""
+"""What a run records about the fields of its dataset."""
 
 import hashlib
 import json
@@ -18,11 +18,18 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True)
 class FieldRecord:
-    """What a run remembers of a field of its dataset; raises ValueError where that can be no field.
+    """Facts of a dataset's field.
 
-    vocabulary_digest: SHA-256 over the ids of its features in order; None where it had none.
-    vocabulary_sha256: of the file that names them, as the run keeps it; None where an earlier widenet
-    recorded none.
+    Attributes:
+        kind: "sparse", "dense" or "sequence".
+        width: Number of features, or numbers of an example.
+        min_value: Smallest stored value; 1 without values.
+        max_value: Largest stored value; 1 without values.
+        vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
+        vocabulary_sha256: SHA-256 of the run's vocabulary file; None in runs of early versions.
+
+    Raises:
+        ValueError: No field can have these facts.
     """
 
     kind: str
@@ -40,7 +47,7 @@ class FieldRecord:
 
 
 def record_of(dataset: Dataset, name: str) -> FieldRecord:
-    """What a run that trains on a dataset remembers of a field."""
+    """Return the record of a dataset's field."""
     field = dataset.field(name)
     if field.vocabulary is None:
         return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
@@ -51,7 +58,7 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
 
 
 def digest_of(vocabulary: Vocabulary) -> str:
-    """SHA-256 over the ids of a vocabulary, in order."""
+    """Return the SHA-256 over the ids of a vocabulary, in order."""
     digest = hashlib.sha256()
     for start in range(0, len(vocabulary), _BLOCK):
         ids = vocabulary.ids(range(start, min(start + _BLOCK, len(vocabulary))))
@@ -60,12 +67,12 @@ def digest_of(vocabulary: Vocabulary) -> str:
 
 
 def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
-    """Write what a run remembers of its fields to a file; raises OSError."""
+    """Write the records of a run's fields to a file; raises OSError."""
     path.write_text(json.dumps({name: asdict(record) for name, record in records.items()}, indent=2))
 
 
 def read_records(path: Path) -> dict[str, FieldRecord]:
-    """What a run remembers of its fields; raises CheckpointError where the file is missing or damaged."""
+    """Read the records of a run's fields; raises CheckpointError if the file is missing or damaged."""
     try:
         records = json.loads(path.read_text(encoding="utf-8"))
         return {name: FieldRecord(**record) for name, record in records.items()}
@@ -74,8 +81,11 @@ def read_records(path: Path) -> dict[str, FieldRecord]:
 
 
 def open_vocabulary(path: Path, record: FieldRecord) -> Vocabulary:
-    """A vocabulary that a run keeps, compared with what the run remembers of it; raises DataError,
-    CheckpointError.
+    """Open a run's vocabulary.
+
+    Raises:
+        DataError: The file is damaged.
+        CheckpointError: Its ids are not those of the record.
     """
     names = Vocabulary.open(path, record.vocabulary_sha256)
     known = record.vocabulary_digest

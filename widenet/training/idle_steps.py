@@ -1,5 +1,6 @@
-"""What idle steps add up to: tables over all steps of a training that follow when the rate of a step turns
-out lower.
+"""Closed forms of many steps without a gradient, as tables over all steps of a training.
+
+The tables are updated when the brake lowers the rate of a step.
 """
 
 from threading import Lock
@@ -8,7 +9,7 @@ import numpy as np
 
 
 class Roads:
-    """How far a velocity carries a weight in the steps ahead. Threads may ask at once."""
+    """How far a velocity moves a weight in later steps without a gradient; threads may share it."""
 
     def __init__(self, momentum: float) -> None:
         self.momentum = momentum
@@ -17,11 +18,18 @@ class Roads:
         self._known, self._ahead, self._seen = np.zeros(0), np.zeros(0), 0
 
     def ahead(self, rates: np.ndarray, until: int) -> np.ndarray:
-        """For every step n the sum over all later ones of rate[n + j] * momentum^j, float64 [steps + 1].
+        """Return, for every step n, the sum over all later steps of rate[n + j] * momentum^j.
 
-        The part of it up to step m is ahead[n] - momentum^(m - n) * ahead[m]. until: the steps up to it have
-        their last rates; what was lowered since the call before is followed backward for as long as it
-        changes a bit, so that nothing depends on when it was asked.
+        The part of the sum up to step m is ahead[n] - momentum^(m - n) * ahead[m]. A rate that was lowered
+        since the last call updates earlier sums for as long as it changes a bit, so that the result does not
+        depend on when this is called.
+
+        Args:
+            rates: Learning rates of all steps, float64 [steps + 1].
+            until: The rates of steps up to this one are final.
+
+        Returns:
+            float64 [steps + 1].
         """
         with self._lock:
             if self._rates is not rates:
@@ -29,25 +37,25 @@ class Roads:
                 self._ahead = np.full(len(rates), np.nan)
                 self._ahead[-1] = 0.0
                 self._follow(len(rates) - 1)
-            news = slice(self._seen + 1, until + 1)
-            for step in np.flatnonzero(rates[news] != self._known[news]) + news.start:
+            new = slice(self._seen + 1, until + 1)
+            for step in np.flatnonzero(rates[new] != self._known[new]) + new.start:
                 self._known[step] = rates[step]
                 self._follow(int(step))
             self._seen = max(self._seen, until)
             return self._ahead
 
     def _follow(self, last: int) -> None:
-        """Work out what lies ahead of the step before `last`, and of those before it."""
-        road = float(self._ahead[last])
+        """Compute the sums of the steps before `last`, going backward until one does not change."""
+        total = float(self._ahead[last])
         for step in range(last, 0, -1):
-            road = self.momentum * (float(self._known[step]) + road)
-            if self._ahead[step - 1] == road:
+            total = self.momentum * (float(self._known[step]) + total)
+            if self._ahead[step - 1] == total:
                 return
-            self._ahead[step - 1] = road
+            self._ahead[step - 1] = total
 
 
 class Shrinkage:
-    """What l2 alone leaves of a weight. Threads may ask at once."""
+    """The factor by which the l2 penalty alone shrinks a weight; threads may share it."""
 
     def __init__(self, l2: float) -> None:
         self.l2 = l2
@@ -56,9 +64,7 @@ class Shrinkage:
         self._logs, self._seen = np.zeros(0), 0
 
     def logs(self, rates: np.ndarray, until: int) -> np.ndarray:
-        """The logarithm of what is left of a weight after n steps, for every n up to `until`, float64
-        [steps + 1].
-        """
+        """Return the logarithms of the factors after 0 to `until` steps, float64 [steps + 1]."""
         with self._lock:
             if self._rates is not rates:
                 self._rates, self._logs, self._seen = rates, np.zeros(len(rates)), 0

@@ -1,4 +1,4 @@
-"""What all processes of a training must have in common before they compute."""
+"""Compares the processes of a group before they compute: same data, documents, options and rounding."""
 
 import hashlib
 import json
@@ -27,17 +27,19 @@ SAME_MACHINES = (
 def check_in_common(
     device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts
 ) -> None:
-    """Raise DisagreementError in every process of the group if they were given different work, or round in
-    different ways.
+    """Check that the processes of the group have the same work and round in the same way.
 
-    Every process must ask, after it has joined the group and before anything else travels: not even the
-    number of shards is certain yet.
+    All processes must call this, after joining the group and before any other collective: not even the number
+    of shards is certain yet.
 
     Args:
         device: The device of this process.
         documents: The documents of the training or the run.
         dataset: The dataset of the training; None outside training.
         more: Other facts that must be equal.
+
+    Raises:
+        DisagreementError: They differ; all processes raise this.
     """
     if num_processes() == 1:
         return
@@ -50,12 +52,12 @@ def check_in_common(
 
 
 def check_same_dataset(exchange: Exchange, dataset: Dataset) -> None:
-    """Raise DisagreementError in every process of an exchange if they have opened different datasets."""
+    """Raise DisagreementError in every process of an exchange if their datasets differ."""
     check_agreement(exchange, facts_of_dataset(dataset), SAME_FILES)
 
 
 def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
-    """What makes two datasets the same: their examples, and the fields with their vocabularies."""
+    """Return the facts that identify a dataset: its examples, and its fields with their vocabularies."""
     manifest = dataset.manifest
     fields = [field.model_dump(mode="json") for field in manifest.fields.values()]
     names = {name: file.sha256 for name, file in manifest.files.items() if name not in manifest.example_files}
@@ -63,25 +65,29 @@ def facts_of_dataset(dataset: Dataset) -> dict[str, str]:
 
 
 def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
-    """What makes two checkpoints the same."""
+    """Return the facts that identify a checkpoint."""
     if checkpoint is None:
         return {"checkpoint": "none"}
     return {"checkpoint": checkpoint.path.name, "checkpoint digest": checkpoint.digest}
 
 
 def facts_of_options(resume: bool, start: Path | None, cuda_graph: bool) -> dict[str, str]:
-    """The options of a training that every process must be given. start: a run with whose weights it
-    begins, told by their digest.
+    """Return the options of a training that must be equal in every process.
+
+    Args:
+        resume: Whether the training resumes.
+        start: Run whose weights it begins with; identified by their digest.
+        cuda_graph: Whether its steps are recorded.
     """
-    begins = "none"
+    digest = "none"
     if start is not None:
         manifest = start / "model" / "manifest.json"
-        begins = sha256_of(manifest) if manifest.is_file() else "missing"
-    return {"resume": str(resume), "weights to start from": begins, "CUDA graph": str(cuda_graph)}
+        digest = sha256_of(manifest) if manifest.is_file() else "missing"
+    return {"resume": str(resume), "weights to start from": digest, "CUDA graph": str(cuda_graph)}
 
 
 def _leaves(values: Any, place: str) -> Iterator[tuple[str, str]]:
-    """The plain values within a JSON value, each with its place: ("training.json optimizer.kind", "adam")."""
+    """Yield the plain values inside a JSON value: ("training.json optimizer.kind", "adam")."""
     if isinstance(values, dict) and values:
         for name, value in values.items():
             yield from _leaves(value, f"{place}{'' if place.endswith(' ') else '.'}{name}")

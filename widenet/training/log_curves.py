@@ -1,4 +1,4 @@
-"""The curves of a training, from the lines of its log."""
+"""Draws the curves of a training from the lines of its log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,13 +18,11 @@ BESIDE_METRICS = (
     "num_examples",
     "arithmetic",
 )
-"""What a line of the log holds besides metrics."""
+"""The entries of a log line that are not metrics."""
 
 
 def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
-    """Figures side by side: the loss, then each metric, a line a k; one that has a single k is called by
-    it.
-    """
+    """Draw the loss, then each metric with one line per k; a metric with a single k has it in its title."""
     lines: dict[str, list[str]] = {"loss": ["loss"]}
     for name in metric_names(records):
         lines.setdefault(name.partition("@")[0], []).append(name)
@@ -35,18 +33,18 @@ def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
 
 
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The metrics that some line has, in the order of their first mention."""
+    """Return the metrics of all lines, in the order of their first occurrence."""
     return list(dict.fromkeys(name for record in records for name in record if name not in BESIDE_METRICS))
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
-    """(epoch, value) of the lines that have a number of that name."""
+    """Return (epoch, value) of the lines that have a number under this name."""
     return [
         (record["epoch"], record[name]) for record in records if isinstance(record.get(name), int | float)
     ]
 
 
 def grid(figures: Sequence[Html]) -> Html:
-    """Figures side by side, as many as there is room for."""
+    """Arrange figures side by side, as many in a row as there is room for."""
     look = "display:grid;grid-template-columns:repeat(auto-fill,minmax(min(300px,100%),1fr));gap:1em"
     return tag("div", *figures, class_="grid", style=look)

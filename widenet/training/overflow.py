@@ -1,4 +1,4 @@
-"""Numbers that overflow in a step: the layer in which they did so first, and what a person can do."""
+"""Finds the layer in which a step overflowed first, and names a remedy."""
 
 import math
 from collections.abc import Mapping
@@ -13,16 +13,17 @@ from widenet.sparse import SparseBatch
 
 REMEDY = "Lower the learning rate, or set gradient_norm_limit."
 _LARGE = 1e3
-"""Values of a batch above it are named as a possible cause."""
+"""Values of a batch above this are named as a possible cause."""
 
 
 @dataclass(frozen=True)
 class Launched:
-    """A step on which a device may still be at work.
+    """The results of a step's forward pass; the device may still be working on the step.
 
-    loss: float64 []. values: of the inputs and hidden layers [E, units], in the order in which they were
-    computed. losses: the outputs' own, float64 []. All are of the forward pass, so that it does not matter
-    what the step then did to the weights.
+    Attributes:
+        loss: Loss of the batch, float64 [].
+        values: Values of the inputs and hidden layers, [E, units], in order of computation.
+        losses: Loss of each output, float64 [].
     """
 
     loss: Tensor
@@ -30,9 +31,7 @@ class Launched:
     losses: Mapping[str, Tensor]
 
     def check(self, loss: float) -> None:
-        """Raise NumericsError if the loss, now known to the host, is not finite; the message names the
-        layer that overflowed first.
-        """
+        """Raise NumericsError, naming the layer that overflowed first, if the loss is not finite."""
         if math.isfinite(loss):
             return
         layers = [
@@ -48,7 +47,7 @@ class Launched:
 
 
 def remedy(fields: Mapping[str, Values]) -> str:
-    """What to do about an overflow in a batch of these fields."""
+    """Return what to do about an overflow in a batch with these fields."""
     largest = {
         name: _largest(field.values if isinstance(field, SparseBatch) else field)
         for name, field in fields.items()

@@ -1,6 +1,6 @@
-"""Who wants to know how a training goes."""
+"""The interface of reports, which follow a training."""
 
-# ruff: noqa: ARG002 (each call does nothing unless a report extends it)
+# ruff: noqa: ARG002 (a method does nothing unless a report overrides it)
 
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Report(Protocol):
-    """Follows a training; a report that extends this class answers only the calls that it wants to."""
+    """Follows a training; a subclass overrides only the methods that it needs."""
 
     def start(self, state: "LoopState", epochs: int, examples_per_epoch: int) -> None:
-        """The loop begins, from nothing or from a checkpoint."""
+        """Called before the first step, of a new or a resumed training."""
         return
 
     def advance(self, num_examples: int, loss: float) -> None:
-        """A step was made."""
+        """Called after a step."""
         return
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """An epoch ended: its line of log.jsonl."""
+        """Called after an epoch, with its line of log.jsonl."""
         return
 
     def say(self, text: str) -> None:
-        """Something happened that a person should know."""
+        """Called with a sentence that the user should know."""
         return
 
 
 class Silence(Report):
-    """A report that nobody reads."""
+    """A report that does nothing."""

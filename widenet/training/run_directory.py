@@ -53,20 +53,24 @@ UNRECORDED = (
     "an earlier widenet saved its weights without digests of network.json, training.json and fields.json, "
     "so that nobody can tell whether these have changed since."
 )
-"""What to know of such weights."""
-
+"""The warning for such weights."""
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
-"""The files whose digests every checkpoint of a run holds; the last holds those of the vocabularies."""
+"""The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
 FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
-"""Those without which finished weights mean something else."""
+"""The files on which predictions from finished weights depend."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """The directory of one training, and what is true of it throughout.
+    """The directory of one training.
 
-    digests: SHA-256 of `DOCUMENTS`, as they were when the run was opened.
+    Attributes:
+        path: Path of the directory.
+        network: The network document.
+        training: The training document.
+        fields: Records of the dataset's fields, by name.
+        digests: SHA-256 of `DOCUMENTS` when the run was opened.
     """
 
     path: Path
@@ -86,10 +90,13 @@ class RunDirectory:
         dataset: Dataset,
         start_from: Path | None = None,
     ) -> "Iterator[RunDirectory]":
-        """A new directory with the documents and the vocabularies, which other trainings are kept out of.
+        """Make a directory with the documents and vocabularies, locked within the block.
 
-        start_from: a run with whose finished weights this one begins. Raises CheckpointError where the path
-        is taken. A run that ended before its first checkpoint is replaced.
+        This replaces a run that ended before its first checkpoint. `start_from` is the run whose finished
+        weights the new one begins with.
+
+        Raises:
+            CheckpointError: The path is taken, or cannot be written.
         """
         if not path.name:
             raise CheckpointError(
@@ -103,7 +110,7 @@ class RunDirectory:
         with ExitStack() as stack:
             try:
                 (beside / "vocabulary").mkdir(parents=True)
-                stack.enter_context(locked(beside))  # who renames a directory keeps its lock
+                stack.enter_context(locked(beside))  # the lock survives the renaming
                 (beside / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
                 (beside / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
                 write_records(beside / RUN_FIELDS, fields)
@@ -131,7 +138,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """An existing run; raises CheckpointError where there is none."""
+        """Open an existing run; raises CheckpointError if there is none."""
         if not (path / "network.json").is_file():
             raise CheckpointError(
                 f'{path} is not a run: it has no network.json. Make one with "widenet train".'
@@ -160,9 +167,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other trainings out of the directory, and tidy it; the lock ends with the process, however
-        it ends.
-        """
+        """Lock the directory against other trainings, and clean it up; the lock ends with the process."""
         with locked(self.path):
             with writing(self.path):
                 recover(self.path)
@@ -171,17 +176,17 @@ class RunDirectory:
             yield
 
     def check_dataset(self, dataset: Dataset) -> None:
-        """Raise FitError where a dataset is not of this run's fields and vocabularies."""
+        """Raise FitError unless a dataset has this run's fields and vocabularies."""
         for name, record in self.fields.items():
             if name not in dataset.fields:
                 rule = f'{dataset.path} has no field "{name}", which {self.path} was trained on'
                 raise FitError(f"{rule}. Ingest it with {options_for(record.kind, name)}.")
-            found = record_of(dataset, name)
+            new = record_of(dataset, name)
             essential = ("kind", "width", "vocabulary_digest")
-            if any(getattr(found, fact) != getattr(record, fact) for fact in essential):
+            if any(getattr(new, fact) != getattr(record, fact) for fact in essential):
                 reason = (
-                    f"{found.width:,} features for {record.width:,}"
-                    if found.width != record.width
+                    f"{new.width:,} features for {record.width:,}"
+                    if new.width != record.width
                     else "other features, or in another order"
                 )
                 remedy = f"Use a split of the same dataset, or ingest with `vocabulary={str(self.path)!r}`."
@@ -190,7 +195,7 @@ class RunDirectory:
                 )
 
     def vocabulary(self, field: str) -> Vocabulary:
-        """The names of a field's features; raises FitError where the dataset had none."""
+        """Return the names of a field's features; raises FitError if the field has no vocabulary."""
         path = run_vocabulary(self.path, field)
         if not path.exists():
             raise FitError(
@@ -203,37 +208,36 @@ class RunDirectory:
     def save_checkpoint(
         self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]
     ) -> Checkpoint:
-        """Publish a checkpoint of the whole loop at (epoch, step), move the pointer to it, and drop the
-        oldest.
-
-        Later ones, left by a training that went on from an earlier one since, are dropped too.
-        """
+        """Publish a checkpoint of (epoch, step), make it the newest, and drop those no longer kept."""
         path = self.checkpoint_path(position)
         checkpoint = publish(path, network, dict(facts), with_state=True)
         by_leader(network.exchange, lambda: self.point_to(path.name), "checkpoint")
         return checkpoint
 
     def checkpoint_path(self, position: tuple[int, int]) -> Path:
-        """Where the checkpoint of (epoch, step) belongs."""
+        """Return the path for the checkpoint of (epoch, step)."""
         return self.path / "checkpoints" / f"epoch-{position[0]:05d}-step-{position[1]:09d}"
 
     def point_to(self, name: str) -> None:
-        """Make a checkpoint the newest; drop those that are too many. In the leader alone."""
+        """Make a checkpoint the newest; drop older ones beyond `keep_last`, and all later ones.
+
+        Later ones are left if a training has resumed from an earlier checkpoint. Only the leader calls this.
+        """
         folder = self.path / "checkpoints"
         _write_whole(folder / "latest", name + "\n")
-        found = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
-        kept = [path for path in found if path.name <= name][-self.training.checkpoints.keep_last :]
-        for path in found:
+        checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
+        kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
+        for path in checkpoints:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint; None where the run has none yet."""
+        """Open the newest checkpoint; None if the run has none yet."""
         pointer, name = self.path / "checkpoints" / "latest", self._pointed()
         if name is None:
             return None
         names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
-        if name not in names:  # a path to elsewhere is none of them
+        if name not in names:  # also refuses a path to elsewhere
             remedy = (
                 f"Write the name of another one into that file (there: {', '.join(names) or 'none'}), or"
                 " train again."
@@ -245,9 +249,7 @@ class RunDirectory:
         return self._opened(pointer.parent / name)
 
     def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:
-        """A checkpoint of this run; raises CheckpointError where it was written beside other documents or
-        fields than the run has now.
-        """
+        """Open a checkpoint of this run; raises CheckpointError if documents have changed since."""
         checkpoint = Checkpoint.open(path)
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
@@ -260,9 +262,7 @@ class RunDirectory:
         return checkpoint
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
-        """What to try in turn, to go on from: the newest checkpoint, then the others, the later ones
-        first.
-        """
+        """Return functions that open the checkpoints to try at a resume, in this order: latest first."""
         pointed = self._pointed()
         others = sorted(
             (path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed),
@@ -271,12 +271,12 @@ class RunDirectory:
         return [self.latest, *(partial(self._opened, path) for path in others)]
 
     def listing(self) -> dict[str, str]:
-        """What this process sees of the checkpoints: the one that the pointer names, and all that exist."""
+        """Return the checkpoints that this process sees, to compare with other processes."""
         names = sorted(path.name for path in (self.path / "checkpoints").glob("epoch-*"))
         return {"newest checkpoint": self._pointed() or "none", "checkpoints": ", ".join(names) or "none"}
 
     def _pointed(self) -> str | None:
-        """What the pointer to the newest checkpoint says; None where there is no pointer."""
+        """Return the name in the pointer to the newest checkpoint; None without a pointer."""
         pointer = self.path / "checkpoints" / "latest"
         return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None
 
@@ -285,11 +285,16 @@ class RunDirectory:
         return publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
 
     def best(self, state_epoch: int, best_epoch: int) -> Checkpoint:
-        """The weights of the best evaluation, which a state after `state_epoch` epochs says was that of
-        `best_epoch`.
+        """Open the weights of the best evaluation.
 
-        Weights of a later epoch serve too: the training has not come to it yet, and will replace them. Raises
-        CheckpointError.
+        Weights from an epoch after `state_epoch` are accepted too: the resumed training will replace them.
+
+        Args:
+            state_epoch: Number of finished epochs of the training.
+            best_epoch: Epoch of its best evaluation.
+
+        Raises:
+            CheckpointError: The weights are missing or of another epoch.
         """
         path = self.path / "best"
         remedy = "Restore it, or train again with another `out`."
@@ -306,12 +311,12 @@ class RunDirectory:
         return best
 
     def model(self) -> Checkpoint:
-        """The finished model; of a run that was cut short, the newest checkpoint.
+        """Open the finished model, or the newest checkpoint if the training has not ended.
 
-        Raises CheckpointError where there is neither.
+        A finished model needs unchanged network.json and fields.json; a checkpoint also training.json.
 
-        A finished model needs the network and the fields that it was trained with; a checkpoint within a
-        training its training.json too.
+        Raises:
+            CheckpointError: The run has neither.
         """
         if (self.path / "model").exists():
             return self._opened(self.path / "model", FOR_PREDICTIONS)
@@ -323,16 +328,16 @@ class RunDirectory:
         return latest
 
     def belongs_to(self, launch: str) -> None:
-        """Note the launch of torchrun to which the training at work belongs, so that its next attempt knows
-        the run as its own.
+        """Record which torchrun launch is training this run, so that its next attempt resumes it.
 
-        launch: its name, then a line for each agent and each process.
+        Args:
+            launch: Name of the launch, then a line for each agent and each process.
         """
         _write_whole(self.path / LAUNCH, launch)
 
     @property
     def start(self) -> Path | None:
-        """The run with whose weights this one begins; None where it begins with its initializers'."""
+        """The run whose weights this one begins with; None if it begins with its initializers'."""
         path = self.path / START
         return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -343,38 +348,36 @@ class RunDirectory:
             file.write(json.dumps(record) + "\n")
 
     def log_more(self, facts: Mapping[str, Any]) -> None:
-        """Add to the last line of log.jsonl what is known only after it was written; who reads along sees
-        the file grow.
-        """
+        """Add entries to the last line of log.jsonl, in place: readers that follow the file see it grow."""
         path = self.path / "log.jsonl"
         with writing(path), path.open("r+b") as file:
             file.seek(-len(b"}\n"), io.SEEK_END)
             file.write(f", {json.dumps(facts)[1:]}\n".encode())
 
     def records(self) -> list[dict[str, Any]]:
-        """The lines of log.jsonl, an epoch each; what a power cut left of one is passed over."""
+        """Return the lines of log.jsonl, one per epoch, without lines that a power cut has damaged."""
         return [record for record in _values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
 
     def note_machine(self, facts: Mapping[str, Any]) -> None:
-        """Write machine.json: where the training, or its latest part, runs."""
+        """Write machine.json: where the training, or its latest part, runs; see `environment.machine`."""
         _write_whole(self.path / "machine.json", json.dumps(facts) + "\n")
 
     @property
     def machine(self) -> dict[str, Any]:
-        """What machine.json says; empty where there is none."""
+        """The contents of machine.json; empty if there is none."""
         return next(_values(self.path / "machine.json"), {})
 
     def dataset(self) -> Dataset | None:
-        """The dataset of the latest training, where it is at hand and still of this run's fields."""
+        """Open the dataset of the latest training; None if it is missing or no longer fits this run."""
         try:
-            found = Dataset.open(str(self.machine["data"]))
-            self.check_dataset(found)
+            dataset = Dataset.open(str(self.machine["data"]))
+            self.check_dataset(dataset)
         except (KeyError, WidenetError, OSError):
             return None
-        return found
+        return dataset
 
     def rewind_log(self, epochs: int) -> None:
-        """Drop the lines of epochs after the first `epochs`, which will be trained again."""
+        """Drop the lines after the first `epochs`; these epochs will be trained again."""
         path = self.path / "log.jsonl"
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -382,7 +385,7 @@ class RunDirectory:
 
 
 def _values(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file of JSON lines, without lines that hold none."""
+    """Yield the objects in a file of JSON lines; skip lines that are not objects."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         with suppress(ValueError):
             value = json.loads(line)

@@ -1,4 +1,4 @@
-"""The path of a run: whether it is free, who trains there, and what killed trainings have left beside it."""
+"""The path of a run: whether it is free or locked, and the remains of killed trainings beside it."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 
 LAUNCH, START = ".torchrun", "start"
-"""The files that name the launch of torchrun that trains a run, and the run with whose weights it began."""
+"""Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
 
 _WITHOUT_WEIGHTS = {
     "network.json",
@@ -28,11 +28,11 @@ _WITHOUT_WEIGHTS = {
     LAUNCH,
     START,
 }
-"""What a run directory may hold before its first checkpoint."""
+"""The entries of a run directory before its first checkpoint."""
 
 
 def check_free(path: Path) -> None:
-    """Raise CheckpointError where a path holds something that no new run may replace."""
+    """Raise CheckpointError if a path holds something that a new run must not replace."""
     if _is_taken(path):
         remedy = (
             "Go on with `resume=True`, or choose another `out`."
@@ -43,7 +43,7 @@ def check_free(path: Path) -> None:
 
 
 def check_finished(start: Path) -> None:
-    """Raise CheckpointError where a run has no finished model."""
+    """Raise CheckpointError if a run has no finished model."""
     if not (start / "model").is_dir():
         raise CheckpointError(
             f"{start} holds no finished model to start from. Name a run that has ended, or import one."
@@ -51,49 +51,45 @@ def check_finished(start: Path) -> None:
 
 
 def holds_work_of(path: Path, launch: str) -> bool:
-    """Whether a path is a run that a training may go on with, not begin anew, and whose latest training
-    was of this launch.
-    """
-    if not (path / "network.json").is_file() or _holds_no_work(path):
+    """Return whether a path is a run with checkpoints whose latest training was started by this launch."""
+    note = path / LAUNCH
+    if not (path / "network.json").is_file() or _holds_no_work(path) or not note.is_file():
         return False
-    return (path / LAUNCH).is_file() and (path / LAUNCH).read_text(encoding="utf-8").partition("\n")[
-        0
-    ] == launch
+    return note.read_text(encoding="utf-8").partition("\n")[0] == launch
 
 
 def put(beside: Path, path: Path) -> None:
-    """Give a new run its name; a run without work that has it goes, once nobody trains it.
+    """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
-    Raises CheckpointError, OSError.
+    Raises:
+        CheckpointError: The path is taken.
+        OSError: The system refuses.
     """
     if _holds_no_work(path):
         with locked(path):
             check_free(path)  # another training of it may have begun and ended meanwhile
             put_in_place(beside, path)
     else:
-        beside.rename(path)  # which takes the place of an empty directory, and of no other
+        beside.rename(path)  # this replaces an empty directory, but no other
         force_to_disk(path.parent)
 
 
 def drop_unfinished(path: Path) -> None:
-    """Remove what was beside a run when its beginning was killed; not what another process is making now.
+    """Remove directories that killed trainings left beside a run, unless another process is making them.
 
-    Raises OSError.
+    Raises:
+        OSError: The system refuses.
     """
     name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
-    for left in path.parent.iterdir():
-        with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or at work
-            if (
-                name.fullmatch(left.name)
-                and left.is_dir()
-                and {found.name for found in left.iterdir()} <= _WITHOUT_WEIGHTS
-            ):
-                with locked(left):
-                    shutil.rmtree(left)
+    for folder in path.parent.iterdir():
+        with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or locked
+            if name.fullmatch(folder.name) and folder.is_dir() and _names(folder) <= _WITHOUT_WEIGHTS:
+                with locked(folder):
+                    shutil.rmtree(folder)
 
 
 def busy(path: Path) -> CheckpointError:
-    """What to raise where another training is at work."""
+    """Return the error for a run that another process is training."""
     return CheckpointError(
         f"{path} is being trained by another process. Wait for it, or choose another `out`."
     )
@@ -101,9 +97,10 @@ def busy(path: Path) -> CheckpointError:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other trainings out of a run directory; raises CheckpointError where one is at work.
+    """Lock a run directory against other trainings; the lock ends with the process at the latest.
 
-    It ends with the process at the latest.
+    Raises:
+        CheckpointError: Another process is training the run.
     """
     with ExitStack() as stack:
         with writing(path):
@@ -122,9 +119,11 @@ def _is_taken(path: Path) -> bool:
 
 
 def _holds_no_work(path: Path) -> bool:
-    """Whether a directory is a run that was never saved: what a training leaves that fails before its
-    first checkpoint.
-    """
+    """Return whether a directory is a run whose training ended before its first checkpoint."""
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
         return False
-    return {found.name for found in path.iterdir()} <= _WITHOUT_WEIGHTS
+    return _names(path) <= _WITHOUT_WEIGHTS
+
+
+def _names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}

@@ -1,4 +1,4 @@
-"""What a run's checkpoints hold beside their tensors, and how earlier widenets wrote it."""
+"""The facts that a run's checkpoints hold beside their tensors, in all versions."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -9,7 +9,7 @@ from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.state import LoopState
 
 VERSION = 2
-"""Version 1 had no number, and named the device and the compiler beside the environment."""
+"""Version 1 had no number, and stored the device and the compiler beside the environment."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class TrainingFacts:
         state: Where the training stands.
         examples: Digest of the examples it trains on.
         steps_per_epoch: Number of steps of an epoch.
-        environment: What decides how its numbers round; empty in checkpoints of early widenets.
-        documents: SHA-256 of the run's documents; None: an early widenet recorded none.
+        environment: Everything that decides how its numbers round; empty in checkpoints of early versions.
+        documents: SHA-256 of the run's documents; None in checkpoints of early versions.
     """
 
     state: LoopState
@@ -32,9 +32,10 @@ class TrainingFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
-        """Read the facts of any version up to this one.
+        """Read facts of any version up to this one.
 
-        Raises CheckpointError for those of a later widenet.
+        Raises:
+            CheckpointError: A later version of widenet wrote them.
         """
         if facts.get("version", 1) > VERSION:
             raise CheckpointError(
@@ -60,12 +61,12 @@ class TrainingFacts:
 
     @property
     def device(self) -> str | None:
-        """The kind of device that computed it; None where nobody recorded it."""
+        """The kind of device that computed the checkpoint; None if it was not recorded."""
         return self.environment.get("device")
 
     @property
     def is_compiled(self) -> bool | None:
-        """Whether compiled code made its steps; None where nobody recorded it."""
+        """Whether compiled code made the steps; None if it was not recorded."""
         compiled = self.environment.get(COMPILED)
         return None if compiled is None else compiled != NOT_COMPILED
 
@@ -75,12 +76,15 @@ class WeightsFacts:
     """Facts of weights alone: of a finished model, an imported one, or the best evaluation so far.
 
     Attributes:
-        epochs: Finished epochs of a finished model; best, best_epoch: its best evaluation.
+        epochs: Number of epochs of a finished model.
+        best: Best value of its metric.
+        best_epoch: Epoch of this value.
         examples: Digest of the examples it was trained on.
         arithmetic: Versions of the arithmetic of its steps.
-        imported: Name of the file from which it was imported, where features have no names.
-        epoch: Epoch of the best evaluation so far; metrics: what was measured.
-        documents: As of `TrainingFacts`.
+        imported: Name of the file it was imported from, if its features have no names.
+        epoch: Epoch of the best evaluation so far.
+        metrics: Metrics of this evaluation.
+        documents: See `TrainingFacts`.
     """
 
     epochs: int | None = None
@@ -95,10 +99,10 @@ class WeightsFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
-        """Read the facts of any version."""
+        """Read facts of any version."""
         return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
 
 
 def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
-    """Read the facts of a checkpoint, of whichever kind it is."""
+    """Read the facts of a checkpoint of either kind."""
     return TrainingFacts.of(facts) if "state" in facts else WeightsFacts.of(facts)

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: the rate of every step of a training, known before it begins."""
+"""Learning-rate schedules: compute the rates of all steps before a training begins."""
 
 import numpy as np
 
@@ -13,19 +13,19 @@ from widenet.spec.training import TrainingSpec
 
 
 def rates(spec: TrainingSpec, steps_per_epoch: int) -> np.ndarray:
-    """float64 [epochs * steps_per_epoch + 1]: the learning rate of step n at place n; place 0 is unused."""
+    """Return the learning rate of every step, float64 [epochs * steps_per_epoch + 1]; index 0 is unused."""
     total = spec.epochs * steps_per_epoch
-    found = np.zeros(total + 1)
-    found[1:] = _factors(spec.schedule, np.arange(total, dtype=np.float64), steps_per_epoch, total)
+    by_step = np.zeros(total + 1)
+    by_step[1:] = _factors(spec.schedule, np.arange(total, dtype=np.float64), steps_per_epoch, total)
     warm = min(spec.warmup_steps, total)
     if warm:
-        found[1 : warm + 1] *= np.arange(1, warm + 1) / spec.warmup_steps
-    found *= spec.optimizer.learning_rate
-    return found
+        by_step[1 : warm + 1] *= np.arange(1, warm + 1) / spec.warmup_steps
+    by_step *= spec.optimizer.learning_rate
+    return by_step
 
 
 def _factors(schedule: Schedule, steps: np.ndarray, steps_per_epoch: int, total: int) -> np.ndarray:
-    """The shares of the full rate after so many finished steps."""
+    """Return the factor on the learning rate after each number of finished steps."""
     factors = np.ones_like(steps)
     match schedule:
         case StepSchedule(every_epochs=every, factor=factor):

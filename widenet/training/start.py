@@ -1,6 +1,4 @@
-"""The weights that a training begins with, where they are those of another run: units keep theirs by the
-ids of their features.
-"""
+"""Loads another run's weights into a new training; units are matched by the ids of their features."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,16 +19,23 @@ from widenet.training.run_path import check_finished
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts
 
 _MOVED = "moved"
-"""Numbers of steps, which begin anew."""
+"""State that is not copied: the step that moved each row last. Steps are counted anew."""
 
 
 def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) -> None:
-    """Fill a network with what its run begins with, where that is another run: its weights, and what it kept
-    of the same optimizer.
+    """Fill a network with the weights of the run that its own run starts from, if there is one.
 
-    Units keep theirs by the ids of their features, whatever shards they are in; new ones keep what they were
-    initialized with.
-    say: is told how many features are known, where not all are. Raises CheckpointError, FitError.
+    Units are matched by the ids of their features, in whatever shards they are; new units keep their initial
+    weights. The optimizer's state is loaded too if both runs use the same kind of optimizer.
+
+    Args:
+        run: Run of the network.
+        network: The network, initialized.
+        say: Called with the number of matched features if not all match.
+
+    Raises:
+        CheckpointError: The other run has no finished model, or other layers.
+        FitError: The fields of the runs do not go together.
     """
     if run.start is None:
         return
@@ -39,11 +44,11 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     model = before.model()
     before_facts = WeightsFacts.of(model.facts)
     _check_layers(before, network.layout)
-    known = {name: _known(before, run, name, before_facts.imported is not None) for name in run.fields}
-    _check_columns(before, network.layout, known)
+    origins = {name: _origin(before, run, name, before_facts.imported is not None) for name in run.fields}
+    _check_columns(before, network.layout, origins)
     last = _last_checkpoint(before, run, model)
-    by_all(network.exchange, lambda: _Start(before, network, known).load(model, last), "checkpoint")
-    for name, origin in known.items():
+    by_all(network.exchange, lambda: _Start(before, network, origins).load(model, last), "checkpoint")
+    for name, origin in origins.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
             counts = {
@@ -51,15 +56,12 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
                 "of its features are gone": before.fields[name].width - num_known,
             }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-            say(
-                f'{run.start}: {num_known:,} features of field "{name}" begin with what they had there;'
-                f" {rest}."
-            )
+            say(f'{run.start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
 
 
 def _check_layers(before: RunDirectory, layout: Layout) -> None:
-    """Raise where two runs have weights of different names, sizes or kinds, but for their features."""
-    old, new = (dict(_sizes(each)) for each in (before.layout, layout))
+    """Raise unless two runs have weights of the same names, sizes and kinds; their features may differ."""
+    old, new = dict(_sizes(before.layout)), dict(_sizes(layout))
     for name in [*new, *old]:
         if old.get(name) != new.get(name):
             there, here = (
@@ -72,27 +74,25 @@ def _check_layers(before: RunDirectory, layout: Layout) -> None:
             )
 
 
-def _check_columns(before: RunDirectory, layout: Layout, known: Mapping[str, np.ndarray]) -> None:
-    """Raise where an output stands on a sparse input whose features are not the same in both runs: its
-    columns stay where they are.
-    """
+def _check_columns(before: RunDirectory, layout: Layout, origins: Mapping[str, np.ndarray]) -> None:
+    """Raise if an output reads a sparse input whose features differ: columns of a weight are not matched."""
     old = before.layout.weights
     for name, weight in layout.weights.items():
         if not weight.by_columns:
             continue
         field = _input_field(layout.network, weight)
         same = np.arange(before.fields[field].width)
-        if old[name].columns != weight.columns or not np.array_equal(known[field], same):
+        if old[name].columns != weight.columns or not np.array_equal(origins[field], same):
             rule = (
-                f'output "{weight.layer}" stands on field "{field}", whose features must be the same in the'
-                " same order"
+                f'output "{weight.layer}" reads the sparse field "{field}" directly, so both runs must have'
+                " the same features in the same order"
             )
             remedy = "Train without `start_from`, or put a hidden layer between them."
-            raise CheckpointError(f"{before.path}: {rule}, with as much room; they differ. {remedy}")
+            raise CheckpointError(f"{before.path}: {rule}, with as many units; they differ. {remedy}")
 
 
 def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Every weight of a layout, and what must be equal of it."""
+    """Yield every weight of a layout with the sizes that must be equal."""
     for name, weight in layout.weights.items():
         rows = f"units of {_field_of(layout.network, weight)}" if weight.wide else weight.rows
         columns = (
@@ -102,7 +102,7 @@ def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
 
 
 def _field_of(spec: NetworkSpec, weight: Weight) -> str:
-    """The field whose features the rows of a wide weight are."""
+    """Return the field whose features are the rows of a wide weight."""
     if weight.rows_are_features:
         return _input_field(spec, weight)
     owner = spec.layer(weight.layer)
@@ -111,17 +111,20 @@ def _field_of(spec: NetworkSpec, weight: Weight) -> str:
 
 
 def _input_field(spec: NetworkSpec, weight: Weight) -> str:
-    """The field of the sparse input that a weight meets."""
-    met = None if weight.input is None else spec.layer(weight.input)
-    assert isinstance(met, InputLayer)
-    return met.field
+    """Return the field of the sparse input that a weight reads."""
+    layer = None if weight.input is None else spec.layer(weight.input)
+    assert isinstance(layer, InputLayer)
+    return layer.field
 
 
-def _known(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
-    """Which feature of an earlier run each feature of a field was, int64 [features]; -1 for new ones.
+def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
+    """Return the index of each feature in the earlier run, int64 [features]; -1 for new features.
 
-    by_index: features of an equal number are the same whatever they are called, as in a network whose file
-    named none.
+    Args:
+        before: The earlier run.
+        run: The new run.
+        field: A field of both.
+        by_index: Whether to match features by their indices, as for an imported network without names.
     """
     if field not in before.fields:
         raise FitError(
@@ -133,24 +136,25 @@ def _known(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) 
         return np.arange(new.width)
     if None in digests:
         rule = (
-            f'field "{field}" has {old.width:,} features in {before.path}, here {new.width:,}, and without a'
-            " vocabulary in both"
+            f'field "{field}" has {old.width:,} features in {before.path} and {new.width:,} here, and without'
+            " a vocabulary in both"
         )
         raise FitError(
-            f"{rule} nobody knows which are the same. Train on features of the same number, or with names."
+            f"{rule} features cannot be matched. Train on the same number of features, or with names."
         )
-    found = before.vocabulary(field).indices_of(run.vocabulary(field))
-    if (found < 0).all():
+    origin = before.vocabulary(field).indices_of(run.vocabulary(field))
+    if (origin < 0).all():
         raise FitError(
-            f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on such'
-            " features."
+            f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on the'
+            " same features."
         )
-    return found
+    return origin
 
 
 def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint) -> Checkpoint | None:
-    """The checkpoint with the optimizer's state that belongs to a finished model, if the run has it and
-    its kind is this run's.
+    """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
+
+    There is none if the runs use different optimizers, or the model holds the weights of an earlier epoch.
     """
     if before.training.optimizer.kind != run.training.optimizer.kind:
         return None
@@ -161,8 +165,11 @@ def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint)
 
 
 class _Copy:
-    """Rows that go from an earlier tensor [R, ...] into one of the network. origin: the row that each row
-    was, int64; -1 for new ones.
+    """Copies rows of an earlier tensor [R, ...] into a tensor of the network.
+
+    Args:
+        target: The tensor of the network.
+        origin: Index of the earlier row for each row, int64; -1 for new rows.
     """
 
     def __init__(self, target: Tensor, origin: np.ndarray) -> None:
@@ -172,12 +179,12 @@ class _Copy:
         self._source_U = origin[self._target_U]
 
     def needs(self, start: int, stop: int) -> bool:
-        """Whether some rows of the source are asked for."""
+        """Return whether any of the earlier rows [start, stop) is copied."""
         first, last = np.searchsorted(self._source_U, (start, stop))
         return bool(first < last)
 
     def take(self, block: Tensor, start: int) -> None:
-        """Copy what is asked for of a block of the source that begins at a row."""
+        """Copy the matching rows of a block of the earlier tensor that begins at row `start`."""
         first, last = np.searchsorted(self._source_U, (start, start + len(block)))
         rows = block.index_select(0, torch.from_numpy(self._source_U[first:last] - start))
         device = self._target.device
@@ -186,14 +193,20 @@ class _Copy:
 
 @dataclass(frozen=True)
 class _Start:
-    """An earlier run, a network of the same layers, and which feature of each field each was."""
+    """Loads an earlier run into a network of the same layers.
+
+    Attributes:
+        before: The earlier run.
+        network: The network.
+        origins: Index of each feature in the earlier run, by field; see `_origin`.
+    """
 
     before: RunDirectory
     network: Network
-    known: Mapping[str, np.ndarray]
+    origins: Mapping[str, np.ndarray]
 
     def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        """Fill the shards at hand and the trunk; memory holds a block of an earlier tensor at a time."""
+        """Fill the shards of this process and the trunk, a block of an earlier tensor at a time."""
         old, new = self.before.layout, self.network.layout
         for number, (name, wide) in enumerate(self.network.wide.items()):
             field = _field_of(new.network, new.weights[name])
@@ -227,15 +240,16 @@ class _Start:
             _copy(model, TRUNK, copies, 0, rows)
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
-        """Which unit each unit was, int64 [units]; those beyond the features have no names, and stay where
-        they are.
+        """Return the index of each unit in the earlier run, int64 [units].
+
+        Units beyond the features have no names and keep their index.
         """
-        found = np.full(units, -1)
-        named = self.known[field][:units]
-        found[: len(named)] = named
+        origin = np.full(units, -1)
+        named = self.origins[field][:units]
+        origin[: len(named)] = named
         nameless = np.arange(max(len(named), self.before.fields[field].width), min(units, old_units))
-        found[nameless] = nameless
-        return found
+        origin[nameless] = nameless
+        return origin
 
     def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
         trunk = self.network.trunk
@@ -254,10 +268,8 @@ class _Start:
 def _copy(
     checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], start: int, stop: int
 ) -> None:
-    """Copy what is asked for of the tensors of a file, by their names there; they hold the rows [start,
-    stop).
-    """
-    if not any(copy.needs(start, stop) for each in copies.values() for copy in each):
+    """Copy rows from the tensors of a file, which hold the rows [start, stop) under the names of `copies`."""
+    if not any(copy.needs(start, stop) for of_tensor in copies.values() for copy in of_tensor):
         return
     for key, first, block in checkpoint.blocks(file, copies):
         for copy in copies[key]:

@@ -30,14 +30,14 @@ class Step:
     """A batch, and the numbers of the step that it makes.
 
     Attributes:
-        prepared: The batch, as `Network.prepare` gives it with the same random numbers.
-        weights_E: Per-example loss weights, float32 [E]; None: all the same. The loss is the weighted sum
-            over the examples, divided by their number.
+        prepared: The batch, from `Network.prepare` with the same random numbers.
+        weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
+            the examples, divided by their number.
         draws: The step's random numbers.
         numbers: The step's number, and the learning rates.
         norm_limit: Largest length of the whole gradient.
-        judge: Is told the loss before anything moves, and gives the numbers of the step, or None to leave it
-            out.
+        judge: Called with the loss before any weight changes; returns the numbers of the step, or None to
+            skip it.
     """
 
     prepared: Prepared
@@ -49,7 +49,7 @@ class Step:
 
 
 def train_step(network: Network, rule: Rule, step: Step) -> float:
-    """Make a step of the network, and return the loss of the batch before it.
+    """Train a network on a batch; return the batch's loss before the step.
 
     The loss includes "sparseness", but not l1, l2 and "bias_l2".
 
@@ -63,44 +63,44 @@ def train_step(network: Network, rule: Rule, step: Step) -> float:
 
 
 def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
-    """Make a step of the network, at which a device may still be at work afterwards."""
+    """Train a network on a batch; the device may still be working on the step when this returns."""
     prepared, draws, judge = step.prepared, step.draws, step.judge
     numbers = rule.on_device(step.numbers, network.device) if judge is None else step.numbers
     with torch.no_grad():
         touched = prepared.touched or network.touched(prepared)
-        _wake(network, touched, rule, numbers)
+        _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, draws)
-        directs = {name: network.direct(output, activity) for name, output in network.outputs.items()}
+        vectors = {name: network.direct(output, activity) for name, output in network.outputs.items()}
     deferred: dict[str, OutputStep] = {}
     samples: dict[str, SampledStep] = {}
-    travels: list[Pending[list[Tensor]]] = []
+    pending: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name in network.outputs:
             output = network.met(name, activity, touched)
-            counted_E = network.example_weights(output, prepared, step.weights_E)
-            direct_EH, share_E = directs[name].detach(), _shares(output, counted_E, directs[name])
-            asked = prepared.asked[name]
-            if isinstance(asked, SparseBatch):
+            weights_E = network.example_weights(output, prepared, step.weights_E)
+            direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
+            targets = prepared.asked[name]
+            if isinstance(targets, SparseBatch):
                 assert output.drift is not None
-                travels.append(SquareLoss(output.drift, direct_EH, asked, share_E).run(numbers))
+                pending.append(SquareLoss(output.drift, direct_EH, targets, share_E).run(numbers))
                 continue
-            if isinstance(asked, Choice):
-                samples[name] = sampled(output, direct_EH, asked, share_E, rule, numbers)
-                travels.append(samples[name].start())
+            if isinstance(targets, Choice):
+                samples[name] = sampled(output, direct_EH, targets, share_E, rule, numbers)
+                pending.append(samples[name].start())
                 continue
-            wide = output_step(output, direct_EH, asked, share_E, _most_vectors(network, name, directs))
+            wide = output_step(output, direct_EH, targets, share_E, _most_vectors(network, name, vectors))
             at_once = output.owns_weight and step.norm_limit is None and judge is None
-            travels.append(run(wide, _updating(output, rule, numbers) if at_once else None))
+            pending.append(run(wide, _updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
-    found = [travel.result() for travel in travels]
-    launched = _launched(network, activity, [total for total, _ in found])
+    results = [result.result() for result in pending]
+    launched = _launched(network, activity, [loss for loss, _ in results])
     judged = numbers if judge is None else judge(float(launched.loss), numbers)
     if judged is None:
         return launched
     numbers = rule.on_device(judged, network.device)
-    _backward([*directs.values(), *activity.penalties], [gradient_EH for _, gradient_EH in found])
+    _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
@@ -109,26 +109,27 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
 
 
 def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Launched:
-    """A step after its forward pass. losses: the outputs' own, in their order."""
+    """Return a step after its forward pass, from the losses of the outputs in their order."""
     totals = [penalty.detach().double() for penalty in activity.penalties] + losses
     values = {name: values_EH.detach() for name, values_EH in activity.values.items()}
     return Launched(sum(totals[1:], totals[0]), values, dict(zip(network.outputs, losses, strict=True)))
 
 
-def _most_vectors(network: Network, output: str, directs: Mapping[str, Tensor]) -> int:
-    """The largest number of vectors of those outputs that share an output's weight; along a sequence there
-    are more of them.
+def _most_vectors(network: Network, output: str, vectors: Mapping[str, Tensor]) -> int:
+    """Return the largest number of vectors among the outputs that share an output's weight.
+
+    An output along a sequence has more vectors than examples.
     """
     weight = network.layout.links[output, ""].weight
     return max(
         len(direct_EH)
-        for name, direct_EH in directs.items()
+        for name, direct_EH in vectors.items()
         if network.layout.links[name, ""].weight == weight
     )
 
 
 def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> Tensor:
-    """What each example counts in the batch's loss, float32 [E]."""
+    """Return per-example loss weights, float32 [E]: the output's, over the number of vectors."""
     share = output.spec.loss_weight / max(len(direct_EH), 1)
     if weights_E is None:
         return torch.full((len(direct_EH),), share, device=direct_EH.device)
@@ -136,7 +137,7 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
 
 
 def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
-    """What updates a tile, and a shard's biases, as soon as the gradient is known."""
+    """Return callbacks that update a tile, and a shard's biases, as soon as their gradient is known."""
 
     def weight(shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
         output.weight.update_tile(shard, start, stop, gradient, rule, numbers)
@@ -149,8 +150,9 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
 
 
 class _Seed(torch.autograd.Function):
-    """A scalar whose way back hands a gradient to an end: given the gradient itself, autograd would first
-    load a library of symbols.
+    """A zero whose backward pass gives a known gradient to a tensor.
+
+    Passing the gradient to `torch.autograd.backward` instead would load sympy, which takes long.
     """
 
     @staticmethod
@@ -164,36 +166,39 @@ class _Seed(torch.autograd.Function):
 
 
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
-    """From the outputs, whose gradients are given, and the penalties back to the trunk's weights and the
-    gathered sums.
+    """Compute the gradients of the trunk's weights and of the gathered sums.
+
+    Args:
+        ends: The vectors that enter the outputs, then the penalties.
+        gradients: The gradients to the vectors.
     """
-    given = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
+    pairs = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
     with torch.enable_grad():
-        # The way back begins with the seed made last; an end that several outputs share adds up their
-        # gradients in their order.
-        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(given)]  # type: ignore[no-untyped-call]
+        # autograd begins with the seed made last, so a vector that several outputs share adds their gradients
+        # in the order of the outputs.
+        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(pairs)]  # type: ignore[no-untyped-call]
     live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
     if live:
         torch.autograd.backward(live)
 
 
-def _wake(
+def _catch_up(
     network: Network, touched: Mapping[str, Mapping[int, Touched]], rule: Rule, numbers: StepNumbers
 ) -> None:
-    """Bring the rows that this batch reads up to date, where those without a gradient move."""
+    """Bring the rows that this batch reads up to date, if the optimizer moves rows without a gradient."""
     if rule.idle_weights_move:
         for name, by_shard in touched.items():
-            network.exchange.each(_waking(by_shard, network.wide[name], rule, numbers))
+            network.exchange.each(_catching_up(by_shard, network.wide[name], rule, numbers))
 
 
-def _waking(
+def _catching_up(
     touched: Mapping[int, Touched], weight: WideWeight, rule: Rule, numbers: StepNumbers
 ) -> Callable[[int], None]:
-    return lambda shard: weight.wake(shard, touched[shard].features_U, rule, numbers)
+    return lambda shard: weight.catch_up(shard, touched[shard].features_U, rule, numbers)
 
 
 def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
-    """Of every weight of sparse inputs, the sums that were gathered from it."""
+    """Return, for every weight of sparse inputs, the sums that were gathered from it."""
     return {
         weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()
     }

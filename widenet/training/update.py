@@ -1,6 +1,4 @@
-"""What a step still has to move once every gradient is known: rows of inputs, outputs whose weights wait,
-and the trunk.
-"""
+"""The last part of a step: updates the weights whose gradients are known only after the backward pass."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +23,7 @@ _BLOCK_ROWS = 16_384
 
 
 class Update:
-    """The gradients of one step that wait to be applied."""
+    """The gradients of a step that are still to be applied."""
 
     def __init__(
         self,
@@ -35,7 +33,16 @@ class Update:
         deferred: dict[str, OutputStep],
         samples: dict[str, SampledStep],
     ) -> None:
-        self.network, self.deferred = network, deferred
+        """Collect the gradients.
+
+        Args:
+            network: The network, after the backward pass.
+            gathered: The sums gathered from each weight of sparse inputs.
+            touched: The rows that the batch touches, by weight and shard.
+            deferred: Steps of outputs whose weights were not updated during their passes.
+            samples: Steps of outputs trained on a sample.
+        """
+        self.network = network
         self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, sums in gathered.items():
             gradient_NH = torch.cat([_gradient(sums_EH) for sums_EH in sums])
@@ -49,28 +56,24 @@ class Update:
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
 
     def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
-        """The numbers of a step whose whole gradient is at most so long."""
+        """Return the numbers of the step, scaled so that the whole gradient is no longer than a limit."""
         length = self._norm()
         return replace(numbers, gradient_scale=limit / length if length > limit else 1.0)
 
     def _norm(self) -> float:
-        """The Euclidean length of the whole gradient."""
+        """Return the Euclidean length of the whole gradient."""
         exchange = self.network.exchange
         wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
-        grown = {
-            name: trunk.tensor.grad
+        squares += [
+            trunk.tensor.grad.double().square().sum() * self.network.share_of_gradient(name) ** 2
             for name, trunk in self.network.trunk.items()
             if trunk.tensor.grad is not None
-        }
-        squares += [
-            gradient.double().square().sum() * self.network.share_of_gradient(name) ** 2
-            for name, gradient in grown.items()
         ]
         return math.sqrt(float(sum(squares)))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
-        """One optimizer step of everything that has a gradient here."""
+        """Make one optimizer step of every weight that has a gradient here."""
         exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             exchange.each(self._step(name, rule, numbers))
@@ -79,18 +82,18 @@ class Update:
         self._limit_columns()
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
-        """The numbers of a step of a weight, whose sharers may each count for less."""
+        """Return the numbers of a weight's step, with the factor on the gradients of its users."""
         return replace(numbers, gradient_scale=numbers.gradient_scale * self.network.share_of_gradient(name))
 
     def _add_rows(self, weight: str, rows: Mapping[int, RowGradient]) -> None:
-        """Take the gradients of some rows of a weight, on top of those that other layers have for it."""
+        """Add gradients of some rows to those that other layers have for the same weight."""
         others = self.rows.get(weight)
         self.rows[weight] = (
             dict(rows) if others is None else {shard: others[shard].plus(rows[shard]) for shard in rows}
         )
 
     def _squares(self, name: str) -> Callable[[int], Tensor]:
-        def of(shard: int) -> Tensor:
+        def of_shard(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
             share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
@@ -101,10 +104,10 @@ class Update:
                 total += self._square_sum(self.rows[name][shard]) * share
             return total
 
-        return of
+        return of_shard
 
     def _square_sum(self, gradient: Tensor | RowGradient) -> Tensor:
-        """float64 []; of rows that a batch touches, a block at a time."""
+        """Return the sum of squares of a gradient, float64 []; touched rows are summed a block at a time."""
         if isinstance(gradient, Tensor):
             return gradient.double().square().sum()
         total = torch.zeros((), dtype=torch.float64, device=self.network.device)
@@ -115,7 +118,7 @@ class Update:
     def _step(self, name: str, rule: Rule, numbers: StepNumbers) -> Callable[[int], None]:
         weight, scaled = self.network.wide[name], self._scaled(name, numbers)
 
-        def of(shard: int) -> None:
+        def of_shard(shard: int) -> None:
             if name not in self.stepped:
                 weight.update_rows(shard, self.rows[name][shard], rule, scaled)
             for start, stop, gradient, biases in self._tile_gradients(name, shard):
@@ -123,34 +126,28 @@ class Update:
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
 
-        return of
+        return of_shard
 
     def _biases(self, name: str) -> list[WideWeight]:
-        """The biases of the outputs that use a weight; some have none."""
+        """Return the biases of the outputs that use a weight; some outputs have none."""
         return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
     def _tile_gradients(
         self, name: str, shard: int
     ) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
-        """Every tile of a weight that outputs use: its gradient from all its uses, and the outputs' bias
-        gradients.
-        """
+        """Yield start, stop, gradient and bias gradients of every tile of a weight that outputs use."""
         users = self.stepped.get(name, [])
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
         for index, (start, stop) in enumerate(users[0].tiles[shard]):
-            found = [tile_gradient(user, shard, index) for user in users]
-            gradient = _summed([gradient for gradient, _ in found], touched, start, stop)
-            yield (
-                start,
-                stop,
-                gradient,
-                [bias for user, (_, bias) in zip(users, found, strict=True) if user.output.bias is not None],
-            )
+            parts = [(user, *tile_gradient(user, shard, index)) for user in users]
+            gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
+            biases = [bias for user, _, bias in parts if user.output.bias is not None]
+            yield start, stop, gradient, biases
 
     def _limit_columns(self) -> None:
-        """Keep the incoming weights of hidden units over sparse inputs within their layer's "weight_norm"."""
+        """Shorten the weights from sparse inputs to hidden units that exceed the layer's "weight_norm"."""
         for layer in self.network.spec.hidden:
             limit = layer.weight_norm if isinstance(layer, HiddenLayer) else None
             for source in self.network.spec.sources(layer):
@@ -162,11 +159,9 @@ class Update:
 def _summed(
     gradients: list[Tensor | RowGradient], touched: RowGradient | None, start: int, stop: int
 ) -> Tensor | RowGradient:
-    """The gradient of the rows [start, stop) of a shard from all uses of a weight; one by columns has one
-    use.
-    """
+    """Return the gradient of the rows [start, stop) of a shard, summed over all uses of the weight."""
     total_TH = gradients[0]
-    if isinstance(total_TH, RowGradient):
+    if isinstance(total_TH, RowGradient):  # a weight by columns has one use
         return total_TH
     for other_TH in gradients[1:]:
         assert isinstance(other_TH, Tensor)
@@ -186,7 +181,7 @@ def _gradient(gathered_EH: Tensor) -> Tensor:
 
 
 def _column_squares(weight_RH: Tensor) -> Tensor:
-    """Sum of squares of every column, float64 [H], a block of rows at a time."""
+    """Return the sum of squares of every column, float64 [H], computed a block of rows at a time."""
     total_H = torch.zeros(weight_RH.shape[1], dtype=torch.float64, device=weight_RH.device)
     for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
         total_H += block_RH.double().square().sum(dim=0)

@@ -28,10 +28,10 @@ def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> N
         num_steps: Number of finished steps.
     """
     for weight in network.wide.values():
-        weight.wake_all(rule, StepNumbers(num_steps + 1, rates))
+        weight.catch_up_all(rule, StepNumbers(num_steps + 1, rates))
     for output in network.outputs.values():
         if output.drift is not None:
-            output.drift.wake(num_steps)
+            output.drift.catch_up(num_steps)
 
 
 def check_weights(network: Network, progress: str, place: str) -> None:
