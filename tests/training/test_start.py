@@ -239,7 +239,7 @@ def test_an_output_on_a_sparse_input_of_other_room_or_of_another_field_is_refuse
     run, training = before("momentum, on the input"), SETTINGS["momentum, on the input"][1]
     with pytest.raises(
         CheckpointError,
-        match="whose features must be the same in the same order, with as much room; they differ",
+        match="the same features in the same order, with as many units; they differ",
     ):
         begun(tmp_path / "room", standing(units=WIDTH + 4), training, books(tmp_path / "data"), run)
     tagged = dataset_from_lists(
