@@ -8,9 +8,23 @@ from functools import cache, update_wrapper, wraps
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from widenet.errors import ArgumentError, OptionError, did_you_mean
+
+if TYPE_CHECKING:  # every start of the command line loads this module
+    import numpy as np
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _P = ParamSpec("_P")
@@ -118,6 +132,31 @@ def declares(called: _Function, function: Callable[..., Any], make: Any, num_own
     text, returns, rest = (inspect.getdoc(function) or "").partition("\n\nReturns:")
     called.__doc__ = "\n".join([text, "", "Args:", *lines]) + returns + rest
     return typed(called)
+
+
+def checked_positions(place: str, name: str, positions: Any, size: int) -> "np.ndarray":
+    """Return positions as int64 [P]; raise OptionError unless each is a whole number in [0, size).
+
+    Args:
+        place: What the positions belong to, for the message.
+        name: Name of the argument.
+        positions: A list or an array.
+        size: Number of positions there are.
+    """
+    import numpy as np
+
+    rule = f"{place}: {name} must be whole numbers from 0 to {size - 1:,}" if size else f"{place} is empty"
+    remedy = "Leave it out." if size else f"Leave {name} out."
+    try:
+        array = np.asarray(positions)
+    except ValueError:
+        raise OptionError(f"{rule}; got {_shown(positions)}. Give one list of them.") from None
+    if array.ndim != 1 or (len(array) and array.dtype.kind not in "iu"):
+        raise OptionError(f"{rule}, in one list; got {_shown(positions)}. Convert them.")
+    outside = (array < 0) | (array >= size)
+    if outside.any():
+        raise OptionError(f"{rule}; got {array[outside][0]}. {remedy}")
+    return array.astype(np.int64, copy=False)
 
 
 def typed(function: _Function) -> _Function:

@@ -68,7 +68,7 @@ def reason_of(error: BaseException) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or list all: a sentence to append, which begins with a space."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     if near:
         return f' Did you mean "{near[0]}"?'

@@ -11,7 +11,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import write_contents
-from widenet.errors import DataError, FitError
+from widenet.errors import DataError, FitError, OptionError
 
 WIDTH = 50
 
@@ -134,3 +134,43 @@ def test_a_notebook_shows_fields_and_parts(tmp_path):
     assert page.texts["th"] == ["field", "kind", "width", "values", "train", "heldout"]
     assert page.texts["td"] == ["items", "sparse", "3", "1 to 5", "3", "1"]
     assert page.texts["p"] == [f"{tmp_path}/<i>: 2 examples"]
+
+
+def test_rows_may_be_a_list(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0], [1], [0, 1]], dense={"age": [[1], [2], [3]]})
+    assert dataset.sparse("items", [2, 0]).indices.tolist() == [0, 1, 0]
+    assert dataset.dense("age", [2, 0]).tolist() == [[3], [1]]
+    assert dataset.ids([1]) == ["1"]
+    assert dataset.sparse("items", []).indptr.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([0, 7], "; got 7. Leave it out."),
+        (np.array([-1]), "; got -1. Leave it out."),
+        ([0.5], ", in one list; got [0.5], a list. Convert them."),
+        ([True, False], ", in one list; got [True, False], a list. Convert them."),
+        (1, ", in one list; got 1. Convert them."),
+        ([[0], [1, 2]], "; got [[0], [1, 2]], a list. Give one list of them."),
+    ],
+)
+def test_a_row_that_does_not_exist_is_refused(tmp_path, rows, problem):
+    dataset = dataset_from_lists(tmp_path / "data", [[0], [1], [0, 1]], dense={"age": [[1], [2], [3]]})
+    for read in (
+        lambda: dataset.sparse("items", rows),
+        lambda: dataset.dense("age", rows),
+        lambda: dataset.ids(rows),
+    ):
+        with pytest.raises(OptionError) as raised:
+            read()
+        assert str(raised.value) == f"{dataset.path}: rows must be whole numbers from 0 to 2{problem}"
+
+
+def test_a_misspelt_part_is_not_taken_for_one_that_is_missing(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0], [1]])
+    for read in (dataset.sparse, dataset.entry_counts):
+        with pytest.raises(OptionError) as raised:
+            read("items", slice(None), "held")
+        rule = "part must be one of train, validation, heldout; got 'held'."
+        assert str(raised.value) == f'{rule} Did you mean "heldout"?'

@@ -78,7 +78,10 @@ def refusal(path, tmp_path, **options):
         (
             HEAD.encode() + b"a,\xff,1\n",
             {},
-            "r.csv: line 2: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`.",
+            (
+                "r.csv: line 2: must be UTF-8 text. Convert the file, for example with"
+                " `iconv -f latin1 -t utf-8`."
+            ),
         ),
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),

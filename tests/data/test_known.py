@@ -107,6 +107,10 @@ def test_what_cannot_be_kept_is_refused(after, tmp_path, source):
         DataError, match='must be a run or a dataset with a vocabulary of "books"; it has none'
     ):
         ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", field="books")
+    with pytest.raises(
+        DataError, match="nowhere: `vocabulary` must be a run or a dataset; this directory does"
+    ):
+        ingest(after, tmp_path / "after", vocabulary=tmp_path / "nowhere")
     with pytest.raises(OptionError, match="`grow` needs `vocabulary`"):
         ingest(after, tmp_path / "after", grow=True)
     with pytest.raises(DataError, match="`vocabulary` has none of their items"):

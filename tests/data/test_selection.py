@@ -244,7 +244,14 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
             ),
         ),
         ({"min_user_items": -1}, "`min_user_items` must be at least 0; got -1."),
-        ({"heldout_last": -1, "time": "time"}, "`heldout_last` must be at least 0; got -1."),
+        (
+            {"heldout_last": -1, "time": "time"},
+            "`heldout_last` must be at least 1; got -1. Leave it out to set nothing aside.",
+        ),
+        (
+            {"validation_last": 0, "sequence": True},
+            "`validation_last` must be at least 1; got 0. Leave it out to set nothing aside.",
+        ),
         (
             {"validation_last": 1, "validation_since": 1, "time": "time"},
             "`validation_last` and `validation_since` exclude each other. Give one of them.",

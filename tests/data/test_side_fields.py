@@ -72,7 +72,9 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
         f"{users[0]},9,Caf\u00e9\n".encode("latin-1"),
     )
     log = source("log.csv", b"user,item,desk\n" + good + bad * 2)
-    rule = f"{log}: line 4: must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
+    rule = (
+        f"{log}: line 4: must be UTF-8 text. Convert the file, for example with `iconv -f latin1 -t utf-8`."
+    )
     with pytest.raises(DataError) as raised:
         ingest(log, tmp_path / "ds", sparse={"desk": "desk"})
     assert str(raised.value) == rule
@@ -164,7 +166,10 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
         (
             USERS,
             {"sparse": {"x": "where"}},
-            'log.csv: column "where" does not exist; it has user, item, shop. Correct its name.',
+            (
+                'users.csv: column "where" does not exist; it has id, country, tag, age, income, counts;'
+                " log.csv lacks it too. Correct its name."
+            ),
         ),
         (
             USERS,

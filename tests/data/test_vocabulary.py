@@ -11,7 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.data.writer import VOCABULARY_SCHEMA
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
 
 TITLES = ["Emma", "The Tower", "emma", None, "Tower of Glass", "Ünder the Tower"]
 IDS = ["b1", "b2", "b3", "b4", "b5", "Emma"]
@@ -128,3 +128,12 @@ def test_a_changed_byte_is_found_by_the_recorded_digest_before_arrow_reads(tmp_p
             "the vocabulary is damaged: its SHA-256 is not the recorded one. Copy it from the dataset again"
             in str(found)
         )
+
+
+@pytest.mark.parametrize("indices", [[0, 6], [-1], np.array([9])])
+def test_a_feature_that_does_not_exist_is_refused(vocabulary, indices):
+    for names in (vocabulary.ids, vocabulary.titles):
+        with pytest.raises(OptionError) as raised:
+            names(indices)
+        rule = f"{vocabulary.path}: indices must be whole numbers from 0 to 5; got {indices[-1]}."
+        assert str(raised.value) == f"{rule} Leave it out."

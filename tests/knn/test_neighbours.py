@@ -261,3 +261,13 @@ def test_what_cannot_be_asked_is_refused(error, message, arguments):
     with pytest.raises(error) as caught:
         Neighbours.of([[1, 2]]).search(*arguments)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("positions", [[700], [0, -1], np.array([10**6])])
+def test_vectors_at_positions_that_do_not_exist_are_refused(positions):
+    collection = Neighbours.of(VECTORS, device="cpu")
+    np.testing.assert_array_equal(collection.vectors([699, 0]), VECTORS[[699, 0]])
+    with pytest.raises(OptionError) as raised:
+        collection.vectors(positions)
+    rule = f"Neighbours: positions must be whole numbers from 0 to 699; got {positions[-1]}."
+    assert str(raised.value) == f"{rule} Leave it out."

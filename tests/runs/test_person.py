@@ -199,3 +199,12 @@ def test_the_command_takes_fields_and_says_what_it_took(model, data, widenet):  
     }.items():
         ended = widenet("recommend", run, "1", "--field", wrong)
         assert (ended.status, said in ended.err) == (2, True)
+
+
+def test_a_text_that_fits_several_items_warns_which_one_counts(model):
+    with pytest.warns(
+        UserWarning, match=r'^"Book" is taken for Book \d .*, the most popular; others: '
+    ) as told:
+        model.recommend(["Book"], k=2)
+    assert [warning.filename for warning in told] == [__file__]
+    assert model.recommend(["Book 1"], k=2)

@@ -30,7 +30,7 @@ def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path
     train(network, training, data, tmp_path / "first")
     with pytest.raises(CheckpointError, match="it is of another network"):
         train(*SETTINGS["nesterov"], data, tmp_path / "second", start_from=tmp_path / "first")
-    with pytest.raises(CheckpointError, match="holds no finished model to start from"):
+    with pytest.raises(CheckpointError, match="nowhere does not exist"):
         train(network, training, data, tmp_path / "third", start_from=tmp_path / "nowhere")
 
 

@@ -1,6 +1,7 @@
 """`widenet recommend`."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,7 +71,9 @@ def recommend(
         warn(model.ignored(data))
         found, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
     else:
-        found, had = model.recommend(given, **shown), None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said already
+            found, had = model.recommend(given, **shown), None
     if not is_leader():
         return
     if as_json:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from widenet.arguments import typed
-from widenet.data.manifest import Field, Manifest, Part, column, value_column
+from widenet.arguments import checked_positions, typed
+from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import DataError, FitError, did_you_mean
+from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.pictures.html import tag
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
 _INT32_WIDTHS = 2**31
 _ROWS_PER_COUNT = 16_384
 _NAMES_SHOWN = 3
+
+RowNumbers = Sequence[int] | np.ndarray | slice
+"""Numbers of examples, each in [0, num_examples), or a slice."""
 
 
 class Dataset:
@@ -99,12 +102,12 @@ class Dataset:
             raise DataError(f"{self.path}: field {name!r} does not exist.{did_you_mean(name, self.fields)}")
         return self.fields[name]
 
-    def rows(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch | Tensor":
+    def rows(self, field: str, rows: RowNumbers, part: Part = "train") -> "SparseBatch | Tensor":
         """Read one field of some examples, in the order of `rows`.
 
         Args:
             field: Name of the field.
-            rows: int64 [E], each in [0, num_examples), or a slice.
+            rows: E whole numbers, each in [0, num_examples), or a slice.
             part: The part to read of a sparse field or a sequence.
 
         Returns:
@@ -114,12 +117,13 @@ class Dataset:
         Raises:
             DataError: The field is unknown, or an index is not below its width.
             FitError: The field does not have the part.
+            OptionError: A row number is wrong, or there is no such part.
         """
         if self.field(field).kind == "dense":
             return self.dense(field, rows)
         return self.sparse(field, rows, part)
 
-    def sparse(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> "SparseBatch":
+    def sparse(self, field: str, rows: RowNumbers, part: Part = "train") -> "SparseBatch":
         """As `rows`, for a sparse field or a sequence; raises FitError for a dense one."""
         import torch
 
@@ -135,7 +139,7 @@ class Dataset:
             values = torch.from_numpy(stored.view(np.float32))
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
-    def dense(self, field: str, rows: np.ndarray | slice) -> "Tensor":
+    def dense(self, field: str, rows: RowNumbers) -> "Tensor":
         """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
         import torch
 
@@ -144,7 +148,7 @@ class Dataset:
             raise FitError(f"{self.path}: field {field!r} must be dense here; it is {known.kind}.")
         return torch.from_numpy(self._dense[field].gather(self._row_numbers(rows), known.width))
 
-    def weights(self, rows: np.ndarray | slice) -> "Tensor | None":
+    def weights(self, rows: RowNumbers) -> "Tensor | None":
         """Example weights for the loss, float32 [E]; None if the dataset has none."""
         import torch
 
@@ -152,7 +156,7 @@ class Dataset:
             return None
         return torch.from_numpy(self._dense["weight"].gather(self._row_numbers(rows), 1)[:, 0])
 
-    def ids(self, rows: np.ndarray | slice) -> list[str]:
+    def ids(self, rows: RowNumbers) -> list[str]:
         """The examples' own names."""
         return self._ids.texts(self._row_numbers(rows))
 
@@ -170,7 +174,7 @@ class Dataset:
             f" Its {self.num_examples:,} are called {shown} and so on."
         )
 
-    def entry_counts(self, field: str, rows: np.ndarray | slice, part: Part = "train") -> np.ndarray:
+    def entry_counts(self, field: str, rows: RowNumbers, part: Part = "train") -> np.ndarray:
         """Number of stored entries of some examples, int64 [E]; does not read the entries."""
         self.sparse_field(field, part)
         return self._lists[column(field, part)].extents(self._row_numbers(rows))[2]
@@ -209,8 +213,13 @@ class Dataset:
         Raises:
             DataError: The field is unknown.
             FitError: The field is dense, or does not have the part.
+            OptionError: There is no such part.
         """
         field = self.field(name)
+        if part not in PARTS:
+            raise OptionError(
+                f"part must be one of {', '.join(PARTS)}; got {part!r}.{did_you_mean(part, PARTS)}"
+            )
         if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:
@@ -228,7 +237,7 @@ class Dataset:
         check_indices(entries, field.width, f"{self.path}: field {field.name!r}")
         return entries, indptr
 
-    def _row_numbers(self, rows: np.ndarray | slice) -> np.ndarray:
+    def _row_numbers(self, rows: RowNumbers) -> np.ndarray:
         if isinstance(rows, slice):
             return np.arange(*rows.indices(self.num_examples), dtype=np.int64)
-        return rows
+        return checked_positions(str(self.path), "rows", rows, self.num_examples)

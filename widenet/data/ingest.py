@@ -13,7 +13,7 @@ from widenet.data.manifest import PARTS, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
-from widenet.data.side_fields import SideTables
+from widenet.data.side_fields import OpenedUsers, SideTables
 from widenet.data.silence import in_silence
 from widenet.data.sources import Sources, check_said, check_skipping, opened
 from widenet.data.tables import Tables, database
@@ -91,7 +91,7 @@ class _Work:
             options.naming.opened(scratch),
             options.side.opened(scratch),
         )  # mistakes in them are told before the work
-        read = self._read(tables, scratch, options.side.of_interactions(users, selection))
+        read = self._read(tables, scratch, options.side.of_interactions(users, selection), users)
         if titles is not None:
             self._say(titles.described())
         self._say("numbering examples and features")
@@ -132,9 +132,16 @@ class _Work:
             },
         )
 
-    def _read(self, tables: Tables, scratch: Path, beside: list[str]) -> dict[Part, Sources]:
-        """Open the sources of each part, read their names and check every row. beside: columns of the
-        train part that are read later.
+    def _read(
+        self, tables: Tables, scratch: Path, beside: list[str], users: OpenedUsers | None
+    ) -> dict[Part, Sources]:
+        """Open the sources of each part, read their names and check every row.
+
+        Args:
+            tables: The tables to fill.
+            scratch: Folder for copies.
+            beside: Columns of the train part that are read later.
+            users: The file of users, which lacks these columns.
         """
         options, found = self._options, dict[Part, list[Source]]()
         for part, given in self._given.items():
@@ -145,7 +152,7 @@ class _Work:
         check_skipping(options.skip_bad_lines, everything)
         read = {part: Sources(sources, options.roles) for part, sources in found.items()}
         for column in beside:
-            read["train"].check_column(column)
+            read["train"].check_column(column, None if users is None else users.source)
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._say(line)

@@ -36,7 +36,12 @@ class KnownFeatures:
         return Vocabulary.open(path, _recorded(self.folder, field)) if path.is_file() else None
 
     def check(self, field: str) -> None:
-        """Raise DataError if the directory has no vocabulary of a field."""
+        """Raise DataError if the directory does not exist or has no vocabulary of a field."""
+        if self.folder is not None and not self.folder.is_dir():
+            raise DataError(
+                f"{self.folder}: `vocabulary` must be a run or a dataset; this directory does not exist."
+                " Check the path."
+            )
         if self.folder is not None and self.of(field) is None:
             rule = f'`vocabulary` must be a run or a dataset with a vocabulary of "{field}"; it has none'
             raise DataError(

@@ -62,9 +62,6 @@ class Selection:
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
             raise OptionError(f"`min_value` must be a finite number; got {self.min_value}.")
-        for part, number in self.last.items():
-            if number < 0:
-                raise OptionError(f"`{part}_last` must be at least 0; got {number}.")
         for part in self.last:
             if part in self.from_time:
                 raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
@@ -249,6 +246,10 @@ def set_aside(
             raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
         if isinstance(number, str) or since is not None:
             start[part] = number if isinstance(number, str) else since if since is not None else 0.0
+        elif number is not None and number < 1:
+            raise OptionError(
+                f"`{part}_last` must be at least 1; got {number}. Leave it out to set nothing aside."
+            )
         elif number is not None:
             last[part] = number
     if len(start) == 2 and heldout_since is None and validation_since is None:

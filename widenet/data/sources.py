@@ -105,13 +105,14 @@ class Sources:
         self.numbers = roles.numbers
         self._read = [(source, roles.columns(source)) for source in sources]
 
-    def check_column(self, column: str) -> None:
-        """Raise DataError unless every source has a column."""
+    def check_column(self, column: str, users: Source | None) -> None:
+        """Raise DataError unless every source has a column that the file of users, if any, lacks."""
         for source, _ in self._read:
             if column not in source.columns:
+                first, others = (source, "") if users is None else (users, f"; {source.name} lacks it too")
                 raise DataError(
-                    f'{source.name}: column "{column}" does not exist; it has {listed(source.columns)}.'
-                    " Correct its name."
+                    f'{first.name}: column "{column}" does not exist; it has'
+                    f" {listed(first.columns)}{others}. Correct its name."
                 )
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:

@@ -64,8 +64,8 @@ def split(arguments: SplitArguments) -> Dataset:
         arguments.heldout_since,
         arguments.validation_since,
     )
-    by_time = bool(start or any(last.values()))
-    _check_shares(requested, last, by_time)
+    by_time = bool(start or last)
+    _check_shares(requested, by_time)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     known = dataset.field(field)
     if by_time:
@@ -187,12 +187,8 @@ def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
     return moves
 
 
-def _check_shares(shares: Mapping[Part, float], last: Mapping[Part, int], by_time: bool) -> None:
-    """Raise OptionError for invalid shares or numbers, or for shares and times together."""
-    if min(last.values(), default=0) < 0:
-        raise OptionError(
-            f"`heldout_last` and `validation_last` must be at least 0; got {min(last.values())}."
-        )
+def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
+    """Raise OptionError for invalid shares, or for shares and times together."""
     if by_time:
         if any(shares.values()):
             raise OptionError(

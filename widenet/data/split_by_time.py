@@ -42,8 +42,7 @@ def selection_by_time(
     dates = [f"{part}_since" for part, given in start.items() if is_date(given)]
     moments = {part: moment(f"{part}_since", given, 0) for part, given in start.items()}
     is_sequence = field.kind == "sequence"
-    wanted = {part: number for part, number in last.items() if number}
-    selection = Selection(last=wanted, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
+    selection = Selection(last=last, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
     check_new(dataset.path, field, selection.divided)
     if dates:
         times = (

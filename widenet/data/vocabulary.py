@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from widenet.arguments import checked_positions
 from widenet.data.manifest import sha256_of
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError
@@ -91,7 +92,7 @@ class Vocabulary:
 
     def ids(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """The ids of some features."""
-        return [str(name) for name in _take(self._table.column("id"), indices)]
+        return [str(name) for name in self._take("id", indices)]
 
     def all_ids(self) -> pa.Array:
         """The ids of all features."""
@@ -99,7 +100,7 @@ class Vocabulary:
 
     def titles(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """The titles of some features; the id of a feature without a title."""
-        titles = _take(self._table.column("title"), indices)
+        titles = self._take("title", indices)
         names = self.ids(indices) if None in titles else [""] * len(titles)
         return [name if title is None else str(title) for name, title in zip(names, titles, strict=True)]
 
@@ -179,6 +180,11 @@ class Vocabulary:
     def _containing(self, word: str) -> list[int]:
         return self._matching("title", lambda titles: pc.match_substring(titles, word, ignore_case=True))
 
+    def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
+        """The values of a column for some features; None for null, OptionError for an unknown feature."""
+        rows = checked_positions(str(self.path), "indices", indices, len(self))
+        return _values_at(self._table.column(column), rows)
+
     def _chunks(self, column: str) -> list[tuple[int, pa.Array]]:
         """The chunks of a column, each with the index of its first row."""
         chunks = self._table.column(column).chunks
@@ -186,12 +192,8 @@ class Vocabulary:
         return [(int(start), chunk) for start, chunk in zip(starts, chunks, strict=False)]
 
 
-def _take(column: pa.ChunkedArray, indices: Sequence[int] | np.ndarray) -> list[object]:
-    """The values of a column at some rows; None for null."""
-    rows = np.asarray(indices, dtype=np.int64)
-    assert not len(rows) or (rows.min() >= 0 and rows.max() < len(column)), (
-        "feature indices must lie in [0, width)"
-    )
+def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
+    """The values of a column at some rows, int64 [R]; None for null."""
     taken: list[object] = [None] * len(rows)
     stops = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
     owners = np.searchsorted(stops, rows, side="right")

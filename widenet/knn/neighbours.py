@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from widenet.arguments import typed
+from widenet.arguments import checked_positions, typed
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.kernels.ranking_keys import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
@@ -190,8 +190,13 @@ class Neighbours:
         return queries_ED
 
     def vectors(self, positions: Sequence[int] | NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vectors at some positions, float32 [len(positions), D], as they are stored."""
-        positions_P = torch.as_tensor(np.asarray(positions, dtype=np.int64), device=self.device)
+        """The vectors at some positions, float32 [len(positions), D], as they are stored.
+
+        Raises:
+            OptionError: A position is not in [0, N).
+        """
+        numbers = checked_positions("Neighbours", "positions", positions, len(self))
+        positions_P = torch.as_tensor(numbers, device=self.device)
         of_shards = self.exchange.each(lambda shard: self.parts[shard].rows(positions_P))
         return torch.stack(self.exchange.gather(of_shards, "neighbours")).sum(dim=0).cpu().numpy()
 

@@ -182,10 +182,13 @@ class Model:
         fields: what is known beside items, by field: {"country": "NL", "profile": [0.3, 0.5]}, categories by
             id or title, numbers as they were in the dataset. Of a field that is not named nothing is known:
             no category, zeros.
-        Raises DataError for what is not known, FitError where the network reads no items, OptionError.
+        Warns about a text that matches several items: the most popular one counts. Raises DataError for what
+        is not known, FitError where the network reads no items, OptionError.
         """
         k, name = checked_k(k), output_name(self.network, output)
-        told = person.told(self.run, person.with_items(self.run, name, items, fields), values)
+        said = person.with_items(self.run, name, items, fields)
+        told = person.told(self.run, said, values)
+        person.warn_of_ambiguous(self.run, said)
         inputs = {
             layer.field: told.get(layer.field, person.nothing(self.run, layer.field))
             for layer in self.run.network.inputs

@@ -1,6 +1,7 @@
 """What a network is told of one person: items by id or title, and what stands in its other fields."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.predict.arguments import LARGEST, checked_items, checked_values, named_history
 from widenet.sparse import SparseBatch
@@ -109,18 +111,29 @@ def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
             odd = [value for value in values if not low <= np.float32(value) <= high]
             sentences += [f'"{name}" was {low:g} to {high:g} in training; got {value:g}.' for value in odd]
             continue
-        vocabulary = run.vocabulary(name)
-        for text in _names(name, values):
-            taken, *others = vocabulary.find(text)
-            if others:
-                shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
-                more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
-                [title] = vocabulary.titles([taken])
-                sentences.append(
-                    f'"{text}" is taken for {title} ({vocabulary.ids([taken])[0]}), the most popular; others:'
-                    f" {shown}{more}."
-                )
+        sentences += _ambiguous(run.vocabulary(name), _names(name, values))
     return sentences
+
+
+def warn_of_ambiguous(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> None:
+    """Warn about each text that matches several features, on behalf of the caller of a checked function."""
+    for name, values in said.items():
+        if run.fields[name].kind != "dense":
+            for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
+                # Frames: here, the function, its check of types, the caller.
+                warnings.warn(sentence, stacklevel=4)
+
+
+def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[str]:
+    """A sentence for each text that matches several features."""
+    for text in texts:
+        first, *others = vocabulary.find(text)
+        if not others:
+            continue
+        shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
+        more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
+        [title], [identity] = vocabulary.titles([first]), vocabulary.ids([first])
+        yield f'"{text}" is taken for {title} ({identity}), the most popular; others: {shown}{more}.'
 
 
 def _is_empty(items: object) -> bool:

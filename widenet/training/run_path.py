@@ -43,7 +43,9 @@ def check_free(path: Path) -> None:
 
 
 def check_finished(start: Path) -> None:
-    """Raise CheckpointError if a run has no finished model."""
+    """Raise CheckpointError if a run does not exist or has no finished model."""
+    if not start.exists():
+        raise CheckpointError(f"{start} does not exist. Name a run that has ended, or import one.")
     if not (start / "model").is_dir():
         raise CheckpointError(
             f"{start} holds no finished model to start from. Name a run that has ended, or import one."

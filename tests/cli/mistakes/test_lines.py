@@ -117,14 +117,12 @@ MISTAKES = {
     "train network.json training.json --data data --out likes.csv": (
         "likes.csv exists already. Choose another --out."
     ),
-    f"{TRAIN} --resume": "OUT is not a run: it has no network.json",
+    f"{TRAIN} --resume": "OUT does not exist",
     f"{TRAIN} --device cpu --cuda-graph": (
         "steps is asked for, but it does not run on a CUDA device. Train without it."
     ),
     f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
-    "evaluate nowhere --data data": (
-        'nowhere is not a run: it has no network.json. Make one with "widenet train".'
-    ),
+    "evaluate nowhere --data data": 'nowhere does not exist. Name a run that "widenet train" made.',
     "evaluate data --data data": "data is not a run",
     "evaluate run --data run": "run: a dataset must hold dataset.json",
     "evaluate run --data whole": "has no heldout part, only train",
@@ -160,7 +158,7 @@ MISTAKES = {
     ),
     "recommend run --items Hobitt": "has the id or the title 'Hobitt'. Nearest: The Hobbit",
     "recommend run": 'name at least one item, such as --items "The Hobbit"',
-    "recommend nowhere --items Hobbit": "nowhere is not a run",
+    "recommend nowhere --items Hobbit": "nowhere does not exist",
     "fingerprint data": "data is not a run",
     "data ingest nowhere.csv --out OUT": "nowhere.csv: the file does not exist",
     "data ingest likes.csv --out data": "data: already exists, and a dataset is never overwritten",

@@ -20,7 +20,7 @@ COMPRESSED = (".gz", ".zst", ".zstd")
 NO_NUL = (
     "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`; UTF-16 must become UTF-8."
 )
-NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -t utf-8`."
+NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -f latin1 -t utf-8`."
 
 WHITE_SPACE = r"\s+"
 """The delimiter that means any run of spaces and tabs; pandas calls it the same."""
