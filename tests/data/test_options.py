@@ -6,6 +6,7 @@ from typing import get_type_hints
 
 import typer.main
 
+from tests.commands import whole
 from widenet.arguments import declared
 from widenet.cli import app
 from widenet.data.ingest import ingest
@@ -30,7 +31,7 @@ def test_the_docstring_of_ingest_has_a_sentence_for_each_option():
 
 
 def test_the_command_line_has_every_option_but_those_of_a_program():
-    command = typer.main.get_command(app).commands["data"].commands["ingest"]
+    command = whole(typer.main.get_command(app).commands["data"]).commands["ingest"]
     asked = {each.opts[0].removeprefix("--").replace("-", "_") for each in command.params}
     known = {each.name for each in fields(Options)}
     assert asked - known == {"sources", "out"}

@@ -13,65 +13,61 @@ from typing import Annotated, Any
 
 import typer
 
-from widenet.cli import data, demo, interchange, knn, model, new, plan, recommend, report, schema, train
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.extensions import COMMANDS, Command, extensions, load
 
-_SAID = {
-    "new": "Make a project to begin with, with a little data",
-    "demo": "Train a recommender and show what it recommends",
-    "data": "Make datasets of files, split them, look at them",
-    "schema": "Print what a document may say, as JSON Schema",
-    "plan": "Tell what a training needs, before it starts",
-    "train": "Train a network, or go on with a training",
-    "evaluate": "Measure a run: recall, NDCG and other metrics",
-    "recommend": "Recommend items to one person",
-    "predict": "Write recommendations for every user",
-    "report": "Write an HTML page about a run, or comparing several",
-    "knn": "Find nearest neighbours among items or vectors",
-    "fingerprint": "Print a SHA-256 of a run's weights",
-    "export": "Write a trained network for other programs",
-    "import": "Make a run of another program's trained network",
+_COMMANDS = {
+    "new": Command("Make a project to begin with, with a little data", "widenet.cli.new:new"),
+    "demo": Command("Train a recommender and show what it recommends", "widenet.cli.demo:demo"),
+    "data": Command("Make datasets of files, split them, look at them", "widenet.cli.data:app"),
+    "schema": Command("Print what a document may say, as JSON Schema", "widenet.cli.schema:schema"),
+    "plan": Command("Tell what a training needs, before it starts", "widenet.cli.plan:plan"),
+    "train": Command("Train a network, or go on with a training", "widenet.cli.train:train"),
+    "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
+    "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
+    "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
+    "report": Command("Write an HTML page about a run, or comparing several", "widenet.cli.report:report"),
+    "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
+    "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
+    "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),
+    "import": Command(
+        "Make a run of another program's trained network", "widenet.cli.interchange:import_network"
+    ),
 }
-"""What the list of commands says of each, in the order of work; the others come after them."""
+"""The commands in the order of work; those of extensions come after them."""
 
 
-class _InOrder(typer.core.TyperGroup):
-    """Commands in the order of work, then those of extensions, which are imported when they are called."""
+class _Commands(typer.core.TyperGroup):
+    """Commands in the order of work, then those of extensions."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, point in extensions(COMMANDS).items():
-            self.commands.setdefault(name, _Extension(name, point))
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        known = super().list_commands(ctx)
-        return [name for name in _SAID if name in known] + [name for name in known if name not in _SAID]
+        known: dict[str, Command | EntryPoint] = {**_COMMANDS, **extensions(COMMANDS), **_COMMANDS}
+        self.commands = {name: _Late(name, command) for name, command in known.items()}
 
 
-class _Extension(typer.core.TyperCommand):
-    """A command of an extension: imported when it is called, so that a damaged one stops no other command."""
+class _Late(typer.core.TyperCommand):
+    """A command that is imported when it is called, so that a damaged extension stops no other command."""
 
-    def __init__(self, name: str, point: EntryPoint) -> None:
+    def __init__(self, name: str, command: Command | EntryPoint) -> None:
         super().__init__(name, add_help_option=False)
-        self.point = point
+        self.command = command
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Return the line for the list of commands."""
         del limit
         try:
-            command: Command = load(self.point)
+            return self._loaded().summary
         except OptionError:
             return "(its distribution is damaged: call it to see the error)"
-        return command.summary
 
     @cached_property
     def whole(self) -> Any:
         """The command itself."""
-        command: Command = load(self.point)
-        found = load(EntryPoint(self.name or "", command.app, COMMANDS))
+        point = EntryPoint(self.name or "", self._loaded().app, COMMANDS)
+        found = load(point) if isinstance(self.command, EntryPoint) else point.load()
         if isinstance(found, typer.Typer):
             whole: Any = typer.main.get_group(found)
         else:
@@ -85,10 +81,14 @@ class _Extension(typer.core.TyperCommand):
         """Hand the words of the command line to the command itself."""
         return self.whole.make_context(info_name, args, parent, **extra)
 
+    def _loaded(self) -> Command:
+        command: Command = load(self.command) if isinstance(self.command, EntryPoint) else self.command
+        return command
+
 
 app = typer.Typer(
     name="widenet",
-    cls=_InOrder,
+    cls=_Commands,
     help="Networks with sparse and very wide inputs and outputs: from raw interactions to recommendations.",
     epilog=(
         "To begin: widenet demo shows what it does; widenet new NAME makes a project of your own. widenet"
@@ -99,23 +99,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, commands in (("data", data.app), ("knn", knn.app)):
-    app.add_typer(commands, name=name, short_help=_SAID[name])
-for name, command in (
-    ("new", new.new),
-    ("demo", demo.demo),
-    ("schema", schema.schema),
-    ("plan", plan.plan),
-    ("train", train.train),
-    ("evaluate", model.evaluate),
-    ("recommend", recommend.recommend),
-    ("predict", model.predict),
-    ("report", report.report),
-    ("fingerprint", model.fingerprint),
-    ("export", interchange.export),
-    ("import", interchange.import_network),
-):
-    app.command(name, short_help=_SAID[name])(command)
 
 _INTERRUPTED = 130
 _RULES = {
