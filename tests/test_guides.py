@@ -117,6 +117,7 @@ ADDING = {
         "definition or rows_of or bias or state",
     ),
     "adding-a-format.md": (["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"], ""),
+    "adding-a-command.md": (["widenet/cli/popular.py", "widenet/cli/app.py"], ""),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
 
@@ -127,7 +128,9 @@ def test_something_can_be_added_as_shown(page, tmp_path):
     for folder in ("widenet", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with what Python and Numba have compiled
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    *changes, command = fences((DOCS / page).read_text("utf-8"))
+    shown = fences((DOCS / page).read_text("utf-8"))
+    changes = [fence for fence in shown if fence.title]
+    (command,) = [fence for fence in shown if fence.language == "bash"]
     assert [change.title for change in changes if change.title.startswith("widenet/")] == files
     for change in changes:
         path = tmp_path / change.title
