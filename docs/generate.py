@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer.main
 from pydantic import BaseModel
@@ -346,10 +346,14 @@ def taken(command: Any, parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return "flag"
     annotation, *details = get_args(get_type_hints(command.callback, include_extras=True)[parameter.name])
-    plain = next((each for each in get_args(annotation) if each is not type(None)), annotation)
+    plain = annotation
+    if get_origin(annotation) is not Literal:
+        plain = next((each for each in get_args(annotation) if each is not type(None)), annotation)
     several = getattr(annotation, "__origin__", None) is list or getattr(plain, "__origin__", None) is list
     kind = get_args(plain)[0] if getattr(plain, "__origin__", None) is list else plain
-    if issubclass(kind, Enum):
+    if get_origin(kind) is Literal:
+        words = " or ".join(f"`{value}`" for value in get_args(kind))
+    elif issubclass(kind, Enum):
         words = " or ".join(f"`{member.value}`" for member in kind)
     else:
         low = next((each.min for each in details if getattr(each, "min", None) is not None), None)

@@ -22,6 +22,7 @@ LEVELS = [
     {"cli"},
     {"demo", "interop", "report", "starter"},
     {"runs"},
+    {"run_arguments"},
     {"evaluate"},
     {"training", "predict", "knn"},
     {"publication"},

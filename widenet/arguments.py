@@ -12,6 +12,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    Concatenate,
     Literal,
     ParamSpec,
     TypeVar,
@@ -30,6 +31,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _P = ParamSpec("_P")
 _Fields = TypeVar("_Fields")
 _Result = TypeVar("_Result")
+_Self = TypeVar("_Self")
 
 _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
     str: ((str,), "a text", "texts"),
@@ -58,12 +60,18 @@ class Argument:
         form: Placeholder of the value in a list of flags.
         at_least: Smallest value.
         at_most: Largest value; needs `at_least`.
+        choices: The values that the command line offers, if these are not all.
+        flag: Name of the flag, if it is not that of the argument; an empty text if there is no flag.
+        is_repeated: Whether the flag may be given several times, for a list; otherwise commas part a list.
     """
 
     help: str
     form: str | None = None
     at_least: float | None = None
     at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    flag: str | None = None
+    is_repeated: bool = False
 
 
 def declared(owner: type) -> dict[str, tuple[Any, Argument]]:
@@ -94,35 +102,55 @@ def check_bounds(arguments: Any) -> None:
 
 
 def with_fields_of(
-    make: Callable[_P, _Fields],
+    make: Callable[_P, _Fields], *types: type
 ) -> Callable[[Callable[[_Fields], _Result]], Callable[_P, _Result]]:
     """Let a function take the fields of a dataclass as its arguments.
 
     The signature, the type checks and the "Args" of the docstring come from the dataclass.
+
+    Args:
+        make: The dataclass.
+        types: The types that the dataclass quotes, because it must not load their modules.
     """
 
     def of(function: Callable[[_Fields], _Result]) -> Callable[_P, _Result]:
         def called(*args: _P.args, **kwargs: _P.kwargs) -> _Result:
             return function(make(*args, **kwargs))
 
-        return declares(called, function, make, num_own=0)
+        return declares(called, function, make, types)
 
     return of
 
 
-def declares(called: _Function, function: Callable[..., Any], make: Any, num_own: int) -> _Function:
-    """Give a function that wraps another one the arguments that a dataclass declares, and check their types.
+def method_with_fields_of(
+    make: Callable[_P, _Fields], *types: type
+) -> Callable[[Callable[[_Self, _Fields], _Result]], Callable[Concatenate[_Self, _P], _Result]]:
+    """As `with_fields_of`, for a method."""
+
+    def of(function: Callable[[_Self, _Fields], _Result]) -> Callable[Concatenate[_Self, _P], _Result]:
+        def called(self: _Self, /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+            return function(self, make(*args, **kwargs))
+
+        return declares(called, function, make, types)
+
+    return of
+
+
+def declares(
+    called: _Function, function: Callable[..., Any], make: Any, types: Sequence[type] = ()
+) -> _Function:
+    """Give a wrapper the arguments that a dataclass declares, and check their types.
 
     Args:
-        called: The function that is called.
-        function: The wrapped function, which takes the dataclass last.
+        called: The wrapper.
+        function: The wrapped function, which takes the dataclass as its last argument.
         make: The dataclass.
-        num_own: Number of arguments of `function` that come before those of the dataclass.
+        types: The types that the dataclass quotes.
     """
-    own = list(inspect.signature(function).parameters.values())[:num_own]
-    types = get_type_hints(make, localns=function.__globals__)
+    *own, _ = inspect.signature(function).parameters.values()
+    hints = get_type_hints(make, localns={quoted.__name__: quoted for quoted in types})
     fields = [
-        parameter.replace(annotation=types[parameter.name])
+        parameter.replace(annotation=hints[parameter.name])
         for parameter in inspect.signature(make).parameters.values()
     ]
     update_wrapper(called, function)

@@ -14,8 +14,7 @@ from widenet.model.network import Network
 from widenet.predict.rows import Histories, known_parts, rows_a_block, seen_entries
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
-
-DEFAULT_KS = (5, 10, 20, 50, 100)
+from widenet.spec.metric_names import DEFAULT_KS
 
 
 def evaluate(

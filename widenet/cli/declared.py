@@ -4,32 +4,55 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, ForwardRef, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, get_args, get_origin
 
 import typer
 
 from widenet.arguments import Argument, declared
-from widenet.cli.options import pairs
-from widenet.cli.wording import on_command_line
+from widenet.cli.wording import flag_name, on_command_line
+from widenet.errors import OptionError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+_LITERAL: Any = Literal
 _WORDS: tuple[type, ...] = (int, float, str, Path)
 """Types that typer converts a text to."""
 
 
-def with_flags_of(owner: type) -> Callable[[_Command], _Command]:
-    """Give a command the arguments that a dataclass declares: it receives them as keywords.
+def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
+    """Read texts of the form NAME=VALUE, in order.
 
-    They come after the command's own required parameters and before its optional ones. Arguments with a
-    parameter of their own in the command are left to it.
+    Args:
+        option: The flag, for the message.
+        form: "FIELD=COLUMN", for the message; the part before "=" is the name.
+        texts: The texts.
+
+    Raises:
+        OptionError: A text does not have the form, or a name occurs twice.
+    """
+    values: dict[str, str] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (name and sign and value) or name in values:
+            raise OptionError(
+                f"{option} must be {form}, each {form.partition('=')[0].lower()} once; got {text!r}."
+            )
+        values[name] = value
+    return values
+
+
+def with_flags_of(*owners: type) -> Callable[[_Command], _Command]:
+    """Give a command the arguments that dataclasses declare: it receives them as keywords.
+
+    They come after the command's own required parameters and before its optional ones.
     """
 
     def of(command: _Command) -> _Command:
         own = [each for each in signature(command).parameters.values() if each.kind != Parameter.VAR_KEYWORD]
         own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
         taken = {each.name for each in own}
-        flags = [flag for flag in flags_of(owner) if flag.name not in taken]
+        flags = [flag for owner in owners for flag in flags_of(owner)]
+        assert not taken & {flag.name for flag in flags}
         required = [each for each in own if each.default is Parameter.empty]
         parameters = [*required, *flags, *(each for each in own if each not in required)]
         command.__annotations__ |= {each.name: each.annotation for each in parameters}
@@ -40,22 +63,23 @@ def with_flags_of(owner: type) -> Callable[[_Command], _Command]:
 
 
 def flags_of(owner: type) -> list[Parameter]:
-    """The parameters of a command, one for every argument that a dataclass declares.
+    """The parameters of a command, one for every argument of a dataclass that has a flag.
 
     A required argument is a flag, or a word without a flag if it has a form.
     """
-    defaults = signature(owner).parameters
+    defaults = {name: parameter.default for name, parameter in signature(owner).parameters.items()}
     return [
-        Parameter(
-            name,
-            Parameter.KEYWORD_ONLY,
-            default=defaults[name].default,
-            annotation=Annotated[
-                _read_as(kind), _option(name, kind, argument, defaults[name].default is Parameter.empty)
-            ],
-        )
+        _parameter(name, kind, argument, defaults[name])
         for name, (kind, argument) in declared(owner).items()
+        if argument.flag != ""
     ]
+
+
+def option(owner: type, name: str) -> Any:
+    """The flag of one argument of a dataclass, for a command that does not take all of them."""
+    kind, argument = declared(owner)[name]
+    is_required = signature(owner).parameters[name].default is Parameter.empty
+    return _option(name, kind, argument, is_required and argument.form is not None)
 
 
 def values_of(owner: type, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,15 +91,29 @@ def values_of(owner: type, words: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _option(name: str, kind: Any, argument: Argument, is_required: bool) -> Any:
+def _parameter(name: str, kind: Any, argument: Argument, default: Any) -> Parameter:
+    is_word = default is Parameter.empty and argument.form is not None
+    if argument.is_repeated or (is_word and NoneType in _alternatives(kind)):
+        default = None
+    read: Any = _read_as(kind, argument)
+    annotation = Annotated[read, _option(name, kind, argument, is_word)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _option(name: str, kind: Any, argument: Argument, is_word: bool) -> Any:
     """The flag of an argument: with a negative if it may be unset, and without a value if it is a switch."""
-    if is_required and argument.form is not None:
-        return typer.Argument(help=on_command_line(argument.help), metavar=argument.form)
-    flag = name.replace("_", "-")
-    flags = []
-    if bool in _alternatives(kind):
-        flags = [f"--{flag}/--no-{flag}" if NoneType in _alternatives(kind) else f"--{flag}"]
-    return typer.Option(*flags, help=on_command_line(argument.help), metavar=argument.form)
+    text = on_command_line(argument.help)
+    if is_word:
+        return typer.Argument(help=text, metavar=argument.form)
+    flag = argument.flag or flag_name(name)
+    flags = [f"-{flag}", f"--{flag}"] if len(flag) == 1 else [f"--{flag}"]
+    if bool in _alternatives(kind) and NoneType in _alternatives(kind):
+        flags = [f"--{flag}/--no-{flag}"]
+    if argument.is_repeated:
+        text = f"{text.removesuffix('.')}; may be given several times."
+    # typer checks lower bounds; the library words both bounds together.
+    low = None if argument.at_most is not None else argument.at_least
+    return typer.Option(*flags, help=text, metavar=argument.form, min=low)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
@@ -83,29 +121,34 @@ def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_args(kind) and get_origin(kind) not in (Sequence, Mapping) else (kind,)
 
 
-def _read_as(kind: Any) -> Any:
+def _read_as(kind: Any, argument: Argument) -> Any:
     """The type that typer reads.
 
     A list is read as text with commas, a dictionary as a list of NAME=VALUE, and a quoted type, such as a
     dataset, as its path.
     """
     kinds = _alternatives(kind)
-    if any(get_origin(member) is Mapping for member in kinds):
-        return list[str] | None
+    plain = [member for member in kinds if member in _WORDS]
     if bool in kinds:
         return kind
-    plain = [member for member in kinds if member in _WORDS]
-    if Path in plain or any(isinstance(member, ForwardRef) for member in kinds):
-        read: Any = Path
+    if argument.choices:
+        read: Any = _LITERAL[argument.choices]
+    elif Path in plain or any(isinstance(member, ForwardRef) for member in kinds):
+        read = Path
+    elif argument.is_repeated or any(get_origin(member) is Mapping for member in kinds):
+        return list[str] | None
     else:
         read = plain[0] if len(plain) == 1 else str
     return read | None if NoneType in kinds or kind is Any else read
 
 
 def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
-    for member in _alternatives(kind):
+    kinds = _alternatives(kind)
+    if argument.is_repeated:
+        return word or []
+    for member in () if Path in kinds else kinds:
         if get_origin(member) is Mapping:
-            texts = pairs(f"--{name.replace('_', '-')}", (argument.form or "").partition(",")[0], word or [])
+            texts = pairs(f"--{flag_name(name)}", (argument.form or "").partition(",")[0], word or [])
             is_list = get_origin(get_args(member)[1]) is Sequence
             return {key: text.split(",") for key, text in texts.items()} if is_list else texts
         if get_origin(member) is Sequence:

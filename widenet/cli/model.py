@@ -1,17 +1,18 @@
 """Commands on a trained run: evaluate, predict, fingerprint."""
 
 import json
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.options import Device, IncludeSeen, Output, Run
-from widenet.cli.processes import Processes, Timeout, run_in_processes
+from widenet.cli.declared import values_of, with_flags_of
+from widenet.cli.options import IncludeSeen, Run
+from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.wording import say
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments
+from widenet.spec.metric_names import DEFAULT_KS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,41 +20,29 @@ if TYPE_CHECKING:
     from widenet.predict.rows import Block
 
 
-_Never = Annotated[Path | None, typer.Option(help="File of item ids, one a line, that nobody is shown.")]
-_NeverFor = Annotated[
-    Path | None, typer.Option(help="CSV file (user,item) of what single users are not shown.")
+_Ks = Annotated[
+    list[int] | None,
+    typer.Option(
+        "-k",
+        "--k",
+        help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.",
+        min=1,
+    ),
 ]
-_Weights = Annotated[
-    Path | None,
-    typer.Option(help="CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."),
+_Out = Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")]
+_Format = Annotated[
+    str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")
 ]
 
 
-class _Part(StrEnum):
-    validation = "validation"
-    heldout = "heldout"
-
-
+@with_flags_of(EvaluateArguments, LoadArguments)
 def evaluate(
     context: typer.Context,
-    run: Run,
-    data: Annotated[Path, typer.Option(help="The dataset directory.")],
-    part: Annotated[_Part, typer.Option(help="The part that was set aside.")] = _Part.heldout,
-    k: Annotated[
-        list[int] | None,
-        typer.Option(
-            "-k",
-            "--k",
-            help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.",
-            min=1,
-        ),
-    ] = None,
-    output: Output = None,
+    k: _Ks = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    device: Device = None,
     processes: Processes = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
+    **words: Any,
 ) -> None:
     """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its
     recommendations.
@@ -61,48 +50,27 @@ def evaluate(
     from widenet.cli.progress import Counter
     from widenet.cli.tables import metrics_table
     from widenet.data.dataset import Dataset
-    from widenet.evaluate import DEFAULT_KS
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
-    run_in_processes(context, processes, device)
-    model, dataset = Model.load(run, device, timeout=timeout), Dataset.open(data)
-    ks = sorted(set(k)) if k else DEFAULT_KS
+    run_in_processes(context, processes, words["device"])
+    model, dataset = Model.load(**values_of(LoadArguments, words)), Dataset.open(words["data"])
+    ks, part, output = sorted(set(k)) if k else DEFAULT_KS, words["part"], words["output"]
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
-        found = model.evaluate(dataset, part.value, ks, output, not include_seen, counter.advance)
-    warn(model.ignored(dataset) + model.caveats(dataset, part.value, output))
+        metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
+    warn(model.ignored(dataset) + model.caveats(dataset, part, output))
     if is_leader():
-        typer.echo(json.dumps(found) if as_json else metrics_table(found, ks))
+        typer.echo(json.dumps(metrics) if as_json else metrics_table(metrics, ks))
 
 
+@with_flags_of(PredictArguments, LoadArguments)
 def predict(
     context: typer.Context,
-    run: Run,
-    data: Annotated[Path, typer.Option(help="The dataset directory; every user in it gets recommendations.")],
-    out: Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")],
-    k: Annotated[
-        int,
-        typer.Option("-k", "--k", help="Recommendations for each user, up to the whole catalogue.", min=1),
-    ] = 100,
-    file_format: Annotated[
-        str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")
-    ] = None,
-    part: Annotated[
-        _Part | None,
-        typer.Option(
-            help=(
-                "Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known."
-            )
-        ),
-    ] = None,
-    output: Output = None,
+    out: _Out,
+    file_format: _Format = None,
     include_seen: IncludeSeen = False,
-    never: _Never = None,
-    never_for: _NeverFor = None,
-    weights: _Weights = None,
-    device: Device = None,
     processes: Processes = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
+    **words: Any,
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank.
 
@@ -113,23 +81,12 @@ def predict(
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
-    run_in_processes(context, processes, device)
-    model, dataset = Model.load(run, device, timeout=timeout), Dataset.open(data)
-    filters = {"never": never, "never_for": never_for, "weights": weights}
-    speak = partial(typer.echo, err=True)
-    blocks = model.predict(
-        dataset,
-        k,
-        output=output,
-        exclude_seen=not include_seen,
-        say=speak,
-        part=None if part is None else part.value,
-        **filters,
-    )
-    warn(
-        model.ignored(dataset)
-        + (model.caveats() if part is None else model.caveats(dataset, part.value, output))
-    )
+    run_in_processes(context, processes, words["device"])
+    model, dataset = Model.load(**values_of(LoadArguments, words)), Dataset.open(words["data"])
+    options = values_of(PredictArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
+    blocks = model.predict(**options, say=partial(typer.echo, err=True))
+    part, output = words["part"], words["output"]
+    warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part, output)))
     if not is_leader():
         for _ in blocks:
             pass

@@ -1,4 +1,4 @@
-"""Options that several commands have, and options of the form NAME=VALUE."""
+"""Options that several commands have."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,17 +6,16 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.declared import option, pairs
 from widenet.errors import OptionError
+from widenet.run_arguments import EvaluateArguments, LoadArguments, TrainArguments
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The run directory that `widenet train` made.")]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; cuda is taken where there is one.")]
-CudaGraph = Annotated[
-    bool,
-    typer.Option(
-        "--cuda-graph", help="On CUDA, record a step once and replay it; never run on a device yet."
-    ),
-]
-Output = Annotated[str | None, typer.Option(help="The output layer, where the network has several.")]
+__all__ = ["CudaGraph", "Device", "IncludeSeen", "IndexFiles", "Output", "Run", "index_files", "pairs"]
+
+Run = Annotated[Path, option(LoadArguments, "run")]
+Device = Annotated[str | None, option(LoadArguments, "device")]
+CudaGraph = Annotated[bool, option(TrainArguments, "cuda_graph")]
+Output = Annotated[str | None, option(EvaluateArguments, "output")]
 IncludeSeen = Annotated[
     bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")
 ]
@@ -27,23 +26,6 @@ IndexFiles = Annotated[
         help="Index file that names the features: of all sparse data sets, or SET=FILE of one.",
     ),
 ]
-
-
-def pairs(option: str, form: str, given: Sequence[str]) -> dict[str, str]:
-    """What is given by name, in order; raises OptionError for a text that has not the form, and for a name
-    that stands twice.
-
-    form: "FIELD=COLUMN", for the message; what stands left of it is the name.
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not (name and sign and value) or name in found:
-            raise OptionError(
-                f"{option} must be {form}, each {form.partition('=')[0].lower()} once; got {text!r}."
-            )
-        found[name] = value
-    return found
 
 
 def index_files(given: Sequence[str]) -> dict[str, Path] | Path | None:

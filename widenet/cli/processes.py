@@ -29,17 +29,6 @@ Processes = Annotated[
     ),
 ]
 
-Timeout = Annotated[
-    float,
-    typer.Option(
-        help=(
-            "Seconds after which the other processes report one that gives no sign of life: it is stopped, or"
-            " its machine or network is down. One that is only slow is waited for."
-        ),
-        min=1,
-    ),
-]
-
 
 def speaks() -> bool:
     """Whether this process says what every process of its machine would say: the first one here, or one

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from widenet.cli.declared import with_flags_of
 from widenet.cli.model import warn
-from widenet.cli.options import Device, IncludeSeen, Output, Run
+from widenet.cli.options import Device, IncludeSeen, Run
+from widenet.run_arguments import RecommendArguments
 
 if TYPE_CHECKING:
     from widenet.runs import Model
@@ -24,23 +26,20 @@ _SHOWN = 20
 """Titles of a history that are shown."""
 
 
+@with_flags_of(RecommendArguments)
 def recommend(
     run: Run,
-    items: Annotated[
-        list[str] | None, typer.Option(help="An id, a title or a part of one; may be given several times.")
-    ] = None,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="How many recommendations.", min=1)] = 10,
     user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="The dataset directory of --user: what the user has, and is not shown."),
     ] = None,
-    output: Output = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
+    **words: Any,
 ) -> None:
     """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit"
     "Emma" -k 10.
@@ -54,18 +53,18 @@ def recommend(
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
-    given = [*(items or []), *(more or [])]
-    if (user is None) != (data is None) or (user is not None and given):
+    items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
+    if (user is None) != (data is None) or (user is not None and items):
         raise OptionError(
             "--user and --data go together, without items: one user of a dataset. Give both, or items alone."
         )
-    if user is None and not given and not field:
+    if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     model = Model.load(run, device)
     warn(model.caveats())
     fields = _fields(model, field or [])
-    if given or fields:
-        warn(model.doubts(given, fields, output))
+    if items or fields:
+        warn(model.doubts(items, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     if user is not None and data is not None:
         warn(model.ignored(data))
@@ -73,13 +72,13 @@ def recommend(
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said already
-            found, had = model.recommend(given, **shown), None
+            found, had = model.recommend(items, **shown), None
     if not is_leader():
         return
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
         return
-    known = model.understood(given, fields, output) if given or fields else {}
+    known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
         _told(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}", err=True
     )

@@ -2,48 +2,27 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.options import CudaGraph, Device
-from widenet.cli.processes import Processes, Timeout, run_in_processes
+from widenet.cli.declared import with_flags_of
+from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.run_arguments import TrainArguments
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
 
-_Resume = Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint of --out.")]
-_StartFrom = Annotated[
-    Path | None,
-    typer.Option(
-        "--from", help="Begin with the weights of another run of the same layers, feature by feature."
-    ),
-]
 
-
+@with_flags_of(TrainArguments)
 def train(
     context: typer.Context,
-    data: Annotated[Path, typer.Option(help="The dataset directory.")],
-    out: Annotated[Path, typer.Option(help="The run directory to make.")],
-    network: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="NETWORK", help="network.json: the layers. `widenet schema network` describes it."
-        ),
-    ] = None,
-    training: Annotated[
-        Path | None, typer.Argument(metavar="TRAINING", help="training.json: optimizer, epochs, evaluation.")
-    ] = None,
-    resume: _Resume = False,
-    start_from: _StartFrom = None,
-    device: Device = None,
-    cuda_graph: CudaGraph = False,
     processes: Processes = None,
-    timeout: Timeout = TIMEOUT_SECONDS,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
+    **words: Any,
 ) -> None:
     """Train a network.
 
@@ -60,23 +39,27 @@ def train(
     from widenet.training.check import check_training
     from widenet.training.outcome import diverged
 
-    dataset = Dataset.open(data)
-    layout = check_training(*documents(network, training, dataset, out if resume else None), dataset)
-    run_in_processes(context, processes, device)
+    arguments = TrainArguments(**words)
+    network, training, out = words["network"], words["training"], words["out"]
+    dataset = Dataset.open(words["data"])
+    layout = check_training(
+        *documents(network, training, dataset, out if arguments.resume else None), dataset
+    )
+    run_in_processes(context, processes, arguments.device)
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    if not resume and not quiet and is_leader():
+    if not arguments.resume and not quiet and is_leader():
         _say_what_is_usual(network, training, out)
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        launch = Launch(out, resume, start_from, device, cuda_graph, timeout, report)
+        launch = Launch.of(replace(arguments, report=report))
         model = run_training(layout, dataset, launch)
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
         if is_leader():
-            _say_how_to_go_on([network, training], dataset, out, processes, device, cuda_graph)
+            _say_how_to_go_on(arguments, dataset, processes)
         sys.exit(130)
     finally:
         report.stop()
@@ -84,7 +67,7 @@ def train(
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
         problem = diverged(model.run.training, model.run.records())
-        _say_what_follows(None if problem is None else f"{out}: {problem}", written, data, out)
+        _say_what_follows(None if problem is None else f"{out}: {problem}", written, words["data"], out)
 
 
 def _say_what_is_usual(network: Path | None, training: Path | None, out: Path) -> None:
@@ -111,17 +94,9 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
     )
 
 
-def _say_how_to_go_on(
-    named: list[Path | None],
-    dataset: "Dataset",
-    out: Path,
-    processes: int | None,
-    device: str | None,
-    cuda_graph: bool,
-) -> None:
-    """What an interrupted training has left, and the command that goes on; its report, without
-    recommendations.
-    """
+def _say_how_to_go_on(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
+    """Print the command that resumes an interrupted training; write its report, without recommendations."""
+    out = Path(arguments.out)
     if not (out / "checkpoints" / "latest").exists():
         typer.echo(
             "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same"
@@ -129,18 +104,11 @@ def _say_how_to_go_on(
             err=True,
         )
         return
-    again = [
-        "widenet",
-        "train",
-        *(str(path) for path in named if path is not None),
-        "--data",
-        str(dataset.path),
-        "--out",
-        str(out),
-    ]
+    documents = [str(path) for path in (arguments.network, arguments.training) if path is not None]
+    again = ["widenet", "train", *documents, "--data", str(dataset.path), "--out", str(out)]
     again += [] if processes is None else ["--processes", str(processes)]
-    again += [] if device is None else ["--device", device]
-    again += ["--cuda-graph"] if cuda_graph else []
+    again += [] if arguments.device is None else ["--device", arguments.device]
+    again += ["--cuda-graph"] if arguments.cuda_graph else []
     typer.echo(
         f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True
     )

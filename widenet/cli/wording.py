@@ -37,9 +37,14 @@ def say(sentence: str) -> None:
     typer.echo(on_command_line(sentence), err=True)
 
 
+def flag_name(name: str) -> str:
+    """The flag of an argument, without its dashes."""
+    return _FLAGS.get(name, name).replace("_", "-")
+
+
 def _flag(name: str, value: str | None) -> str:
     """An option with the value that stands in Python's text, or without."""
-    flag = _FLAGS.get(name, name).replace("_", "-")
+    flag = flag_name(name)
     if value in (None, "True"):
         return f"--{flag}"
     return f"--no-{flag}" if value == "False" else f"--{flag} {_word(value)}"

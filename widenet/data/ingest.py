@@ -38,7 +38,7 @@ def _by_keywords(
         def called(sources: Any, out: Path | str, *args: _P.args, **options: _P.kwargs) -> Dataset:
             return function(sources, out, make(*args, **options))
 
-        return declares(called, function, make, num_own=2)
+        return declares(called, function, make)
 
     return of
 

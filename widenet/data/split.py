@@ -33,7 +33,7 @@ _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
 
 
-@with_fields_of(SplitArguments)
+@with_fields_of(SplitArguments, Dataset)
 def split(arguments: SplitArguments) -> Dataset:
     """Publish a dataset in which some of each example's train entries have moved to other parts.
 

@@ -1,29 +1,31 @@
 """A trained model: what it knows, measures and recommends."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from widenet.arguments import typed
+from widenet.arguments import method_with_fields_of, typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError
-from widenet.evaluate import DEFAULT_KS, check_part, evaluate, output_name
+from widenet.evaluate import check_part, evaluate, output_name
 from widenet.metrics import Metrics, checked_k
 from widenet.model.activations import definition
 from widenet.model.build import build
+from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.pictures.html import tag
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, history, recommendations
 from widenet.predict.top_k import Filter, top_k
+from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
@@ -61,18 +63,23 @@ class Model:
         self.run, self.network, self.facts = run, network, facts or {}
 
     @classmethod
-    @typed
-    def load(cls, run: str | Path, device: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> "Model":
-        """The model of a run directory; raises CheckpointError where there is none, or it is damaged.
+    @method_with_fields_of(LoadArguments)
+    def load(cls, arguments: LoadArguments) -> "Model":
+        """Open the model of a run directory.
 
-        Of a run that was cut short, it is the network as it stood at the newest checkpoint. As with `train`,
-        every process of a group must call it, and whatever is then asked of the model. timeout: seconds after
-        which a process of the group that gives no sign of life is reported as lost.
+        The model of an unfinished run is the network as it stood at the newest checkpoint. As with `train`,
+        every process of a group must call this method, and all methods of the result.
+
+        Returns:
+            The model.
+
+        Raises:
+            CheckpointError: The run directory does not exist, has no model, or is damaged.
         """
-        directory = RunDirectory.open(path_of("run", run))
+        directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        chosen = device_for(device)
-        join(chosen, timeout)
+        chosen = device_for(arguments.device)
+        join(chosen, arguments.timeout)
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
         )
@@ -147,55 +154,60 @@ class Model:
         self.run.check_dataset(dataset)
         return unread(self.run.network, dataset) + other_values(self.run, dataset)
 
-    @typed
-    def evaluate(
-        self,
-        data: Dataset | str | Path,
-        part: Part = "heldout",
-        ks: Sequence[int] = DEFAULT_KS,
-        output: str | None = None,
-        exclude_seen: bool = True,
-        advance: Callable[[int], None] | None = None,
-    ) -> Metrics:
-        """Ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`."""
-        dataset = self._dataset(data)
-        with one_thread_an_operation():
-            return evaluate(self.network, dataset, part, ks, output, exclude_seen, advance)
+    @method_with_fields_of(EvaluateArguments, Dataset)
+    def evaluate(self, arguments: EvaluateArguments) -> Metrics:
+        """Compute ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`.
 
-    @typed
-    def recommend(
-        self,
-        items: Sequence[str] = (),
-        k: int = 10,
-        *,
-        values: Sequence[float] | None = None,
-        fields: Fields | None = None,
-        exclude_seen: bool = True,
-        output: str | None = None,
-    ) -> list[Recommendation]:
-        """The k best items for somebody of whom this is known.
+        Returns:
+            The metrics by name, such as "ndcg@10".
 
-        items: ids or titles; a title may be a part of one; an item that is named twice counts once, with its
-            last value. For networks that read a sequence: in order, the newest last, and as often as they
-            stand in it. They belong to the output's field, or to the only one that the network reads.
-        values: one number an item, for networks trained with values.
-        fields: what is known beside items, by field: {"country": "NL", "profile": [0.3, 0.5]}, categories by
-            id or title, numbers as they were in the dataset. Of a field that is not named nothing is known:
-            no category, zeros.
-        Warns about a text that matches several items: the most popular one counts. Raises DataError for what
-        is not known, FitError where the network reads no items, OptionError.
+        Raises:
+            FitError: The dataset does not fit the run, or does not have the part.
+            OptionError: An argument is wrong.
         """
-        k, name = checked_k(k), output_name(self.network, output)
-        said = person.with_items(self.run, name, items, fields)
-        told = person.told(self.run, said, values)
-        person.warn_of_ambiguous(self.run, said)
+        dataset = self._dataset(arguments.data)
+        with one_thread_an_operation():
+            return evaluate(
+                self.network,
+                dataset,
+                arguments.part,
+                arguments.ks,
+                arguments.output,
+                arguments.exclude_seen,
+                arguments.advance,
+            )
+
+    @method_with_fields_of(RecommendArguments)
+    def recommend(self, arguments: RecommendArguments) -> list[Recommendation]:
+        """Return the k best items for somebody who is not in a dataset.
+
+        The items belong to the output's field, or to the only field that the network reads. An item that is
+        named twice counts once, with its last value. For networks that read a sequence, give the items in
+        order, the newest last. Numbers of dense fields are as they were in the dataset:
+        `fields={"country": "NL", "profile": [0.3, 0.5]}`.
+
+        Returns:
+            The recommendations, best first.
+
+        Warns:
+            UserWarning: A text matches several items; the most popular one counts.
+
+        Raises:
+            DataError: An item or a category is unknown.
+            FitError: The network reads no items.
+            OptionError: An argument is wrong.
+        """
+        k, name = checked_k(arguments.k), output_name(self.network, arguments.output)
+        known = person.with_items(self.run, name, arguments.items, arguments.fields)
+        batches = person.told(self.run, known, arguments.values)
+        person.warn_of_ambiguous(self.run, known)
         inputs = {
-            layer.field: told.get(layer.field, person.nothing(self.run, layer.field))
+            layer.field: batches.get(layer.field, person.nothing(self.run, layer.field))
             for layer in self.run.network.inputs
         }
         inputs = {field: batch.to(self.network.device) for field, batch in inputs.items()}
         target = self.network.outputs[name].spec.field
-        seen = inputs.get(target) if exclude_seen else None
+        seen = inputs.get(target) if arguments.exclude_seen else None
         names = self.run.vocabulary(target)
         allowed = Filter().within(len(names), self.network.outputs[name])
         with one_thread_an_operation():
@@ -275,60 +287,60 @@ class Model:
             self.run, person.with_items(self.run, output_name(self.network, output), items, fields)
         )
 
-    @typed
-    def predict(
-        self,
-        data: Dataset | str | Path,
-        k: int = 100,
-        *,
-        output: str | None = None,
-        exclude_seen: bool = True,
-        never: str | Path | None = None,
-        never_for: str | Path | None = None,
-        weights: str | Path | None = None,
-        say: Callable[[str], None] | None = None,
-        part: Part | None = None,
-    ) -> Iterator[Block]:
-        """The k best items for every example of a dataset, block by block, in its order.
+    @method_with_fields_of(PredictArguments, Dataset)
+    def predict(self, arguments: PredictArguments) -> Iterator[Block]:
+        """Yield the k best items for every example of a dataset, block by block, in its order.
 
-        exclude_seen: leave out what an example is known to have: its training part, and what was set aside
-        for validation or the end.
-        part: a part that was set aside, to be compared with what is recommended: the network sees, and
-            exclude_seen leaves out, only what `evaluate` has it see and leaves out. None: all that is known
-            counts.
-        never: a file of item ids, one a line, that nobody is shown. never_for: a CSV file (user, item) of
-        what one user is not shown.
-        weights: a CSV file (item, weight) of factors of at least 0 on the scores, which must not be below 0
-        either; 0: never shown.
-        say: told after the last block how many users of never_for the dataset does not have.
-        Raises FitError, DataError, OptionError.
+        By default, everything that the dataset holds about an example counts as known: its training part, and
+        the parts that were set aside. With `part`, the network sees, and `exclude_seen` leaves out, only what
+        `evaluate` uses for this part.
+
+        Returns:
+            The blocks.
+
+        Raises:
+            DataError: A file or the dataset cannot be read.
+            FitError: The dataset does not fit the run, or the scores cannot be weighted.
+            OptionError: An argument is wrong.
         """
-        k, dataset = checked_k(k), self._dataset(data)
-        name = output_name(self.network, output)
-        names = self.run.vocabulary(self.network.outputs[name].spec.field)
-        if part is not None:
-            check_part(part)
-            dataset.sparse_field(self.network.outputs[name].spec.field, part)
-        width, device = self.network.outputs[name].width, self.network.device
-        activation = self.network.outputs[name].spec.activation
-        if weights is not None and definition(activation).signed:
-            raise FitError(
-                f'weights need scores of at least 0, such as a sigmoid or softmax; output "{name}" has'
-                f' "{activation.kind}".'
-            )
-        allowed = Filter(
-            banned_L=None if never is None else read_banned(path_of("never", never), names, width).to(device),
-            weight_L=(
-                None
-                if weights is None
-                else read_weights(path_of("weights", weights), names, width).to(device)
-            ),
-        )
-        personal = None if never_for is None else PerUser(path_of("never_for", never_for), names)
+        k, dataset = checked_k(arguments.k), self._dataset(arguments.data)
+        name = output_name(self.network, arguments.output)
+        output = self.network.outputs[name]
+        names = self.run.vocabulary(output.spec.field)
+        if arguments.part is not None:
+            check_part(arguments.part)
+            dataset.sparse_field(output.spec.field, arguments.part)
+        personal = arguments.never_for
         return _one_thread_a_block(
             recommendations(
-                self.network, dataset, names, name, k, exclude_seen, allowed, personal, say, part=part
+                self.network,
+                dataset,
+                names,
+                name,
+                k,
+                arguments.exclude_seen,
+                self._filter(arguments, output, names),
+                None if personal is None else PerUser(path_of("never_for", personal), names),
+                arguments.say,
+                part=arguments.part,
             )
+        )
+
+    def _filter(self, arguments: PredictArguments, output: WideOutput, names: Vocabulary) -> Filter:
+        """The items that nobody is shown, and the weights of scores."""
+        never, weights = arguments.never, arguments.weights
+        activation = output.spec.activation
+        if weights is not None and definition(activation).signed:
+            raise FitError(
+                "weights need scores of at least 0, such as a sigmoid or softmax; output"
+                f' "{output.spec.name}" has "{activation.kind}".'
+            )
+        banned_L = None if never is None else read_banned(path_of("never", never), names, output.width)
+        weight_L = None if weights is None else read_weights(path_of("weights", weights), names, output.width)
+        device = self.network.device
+        return Filter(
+            banned_L=None if banned_L is None else banned_L.to(device),
+            weight_L=None if weight_L is None else weight_L.to(device),
         )
 
 

@@ -120,8 +120,8 @@ def warn_of_ambiguous(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> N
     for name, values in said.items():
         if run.fields[name].kind != "dense":
             for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
-                # Frames: here, the function, its check of types, the caller.
-                warnings.warn(sentence, stacklevel=4)
+                # Frames: here, the method, its two wrappers, the caller.
+                warnings.warn(sentence, stacklevel=5)
 
 
 def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[str]:

@@ -1,14 +1,14 @@
 """Training a network into a run directory: begun, resumed, or begun with another run's weights."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
-from widenet.arguments import typed
+from widenet.arguments import with_fields_of
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
@@ -20,12 +20,12 @@ from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_all, by_leader, device_for, exchange_for, fitted, join, num_processes
-from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.parallel.launcher import launch_id
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.job import Job
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
+from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.runs.seen_before import held_of, seen_before
@@ -51,69 +51,66 @@ from widenet.training.state import LoopState
 T = TypeVar("T")
 
 
-@typed
-def train(
-    network: NetworkSpec | Mapping[str, Any] | str | Path | None,
-    training: TrainingSpec | Mapping[str, Any] | str | Path | None,
-    data: Dataset | str | Path,
-    out: str | Path,
-    *,
-    resume: bool = False,
-    start_from: str | Path | None = None,
-    device: str | None = None,
-    cuda_graph: bool = False,
-    timeout: float = TIMEOUT_SECONDS,
-    report: Report | None = None,
-    interrupted: Callable[[], bool] | None = None,
-    after_epoch: AfterEpoch | None = None,
-) -> Model:
-    """Train a network on a dataset; the run directory `out` holds documents, checkpoints, log and finished
-    model.
+@with_fields_of(TrainArguments, NetworkSpec, TrainingSpec, Dataset, Report, Network)
+def train(arguments: TrainArguments) -> Model:
+    """Train a network on a dataset; the run directory holds documents, checkpoints, log and finished model.
 
-    network, training: documents, plain values, or paths of JSON files; None: those of the run that goes on,
-    or else the usual ones, which the run directory keeps. data: a dataset, or its directory.
-    resume: go on from the newest checkpoint of `out`, to the bits that an undisturbed training would have
-    had; after a widenet of another arithmetic perhaps to others, which the report is told. A group that
-    torchrun has started again does so without being told, and begins anew where there is no checkpoint yet.
-    start_from: another run of the same layers, with whose finished weights a new one begins, by the ids of
-    features; new ones as the seed.
-    device: cpu or cuda; None: cuda where there is one. timeout: seconds without a sign of life after which a
-    process is reported as lost.
-    cuda_graph: a step is recorded once and replayed from then on, to the same bits; OptionError where steps
-    cannot be recorded.
-    interrupted: asked in every step; true ends the training after it with a checkpoint and raises
-    KeyboardInterrupt. Without it, Ctrl-C and SIGTERM do so.
-    after_epoch: called in every process with the network and the number of finished epochs; what it asks of
-    the exchange, all must ask. Every process that torchrun or Slurm has started must call it; they join one
-    group, to which they belong until they end. Raises DocumentError, DataError, FitError, CapacityError,
-    CheckpointError, NumericsError, DisagreementError, GroupError.
+    A document that is None is a default one, which the run directory keeps, or the run's own if the training
+    resumes. A resumed training has the bits of an undisturbed one, unless widenet's arithmetic has changed
+    since, which the report says. Weights that another run lacks, such as those of new features, start as the
+    seed says. A recorded step has the same bits as others.
+
+    torchrun and Slurm start several processes: each must call this function, and they belong to one group
+    until they end. A group that torchrun restarts resumes by itself, or begins anew if there is no checkpoint
+    yet. All processes must make the same calls of the exchange in `after_epoch`.
+
+    Returns:
+        The trained model.
+
+    Raises:
+        DocumentError, DataError, FitError, CapacityError, OptionError: The documents, the dataset, the
+            machine or an option does not allow the training.
+        CheckpointError, NumericsError, DisagreementError, GroupError: The training could not go on.
     """
-    dataset, path = dataset_of(data), path_of("out", out)
-    network_spec, training_spec = documents(network, training, dataset, path if resume else None)
-    start = None if start_from is None else path_of("start_from", start_from)
-    return run_training(
-        check_training(network_spec, training_spec, dataset),
-        dataset,
-        Launch(path, resume, start, device, cuda_graph, timeout, report, interrupted, after_epoch),
+    dataset, path = dataset_of(arguments.data), path_of("out", arguments.out)
+    network, training = documents(
+        arguments.network, arguments.training, dataset, path if arguments.resume else None
     )
+    return run_training(check_training(network, training, dataset), dataset, Launch.of(arguments))
 
 
 @dataclass(frozen=True)
 class Launch:
     """Where a training runs and who follows it: everything beside its documents and data.
 
-    The fields are the arguments of `train`.
+    The fields are arguments of `train`.
     """
 
     out: Path
-    resume: bool = False
-    start_from: Path | None = None
-    device: str | None = None
-    cuda_graph: bool = False
-    timeout: float = TIMEOUT_SECONDS
-    report: Report | None = None
-    interrupted: Callable[[], bool] | None = None
-    after_epoch: AfterEpoch | None = None
+    resume: bool
+    start_from: Path | None
+    device: str | None
+    cuda_graph: bool
+    timeout: float
+    report: Report | None
+    interrupted: Callable[[], bool] | None
+    after_epoch: AfterEpoch | None
+
+    @classmethod
+    def of(cls, arguments: TrainArguments) -> "Launch":
+        """The launch of a training; raises OptionError for a path that is none."""
+        start = arguments.start_from
+        return cls(
+            path_of("out", arguments.out),
+            arguments.resume,
+            None if start is None else path_of("start_from", start),
+            arguments.device,
+            arguments.cuda_graph,
+            arguments.timeout,
+            arguments.report,
+            arguments.interrupted,
+            arguments.after_epoch,
+        )
 
 
 def run_training(layout: Layout, dataset: Dataset, launch: Launch) -> Model:

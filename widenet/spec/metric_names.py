@@ -13,6 +13,9 @@ TOTALS = ("coverage", "popularity")
 LARGER_IS_BETTER = (*MEANS, "coverage")
 """Metrics that a training may be judged by."""
 
+DEFAULT_KS = (5, 10, 20, 50, 100)
+"""Lengths of the lists that an evaluation compares by default."""
+
 
 def check_metric(name: str) -> int:
     """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""

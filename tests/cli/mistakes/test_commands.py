@@ -155,7 +155,7 @@ SAID = {
     'data ingest no*.csv --out OUT': 'widenet: no*.csv: the pattern means no file. Check it, or name the files.',
     'data ingest likes.csv --out OUT --sparse x': "widenet: --sparse must be FIELD=COLUMN, each field once; got 'x'.",
     'data ingest likes.csv --out OUT --weight user': 'widenet: --weight needs --users. Name the file of users.',
-    'data ingest likes.csv --out OUT --skip-bad-lines -1': 'widenet: --skip-bad-lines must be at least 0; got -1.',
+    'data ingest likes.csv --out OUT --skip-bad-lines -1': 'widenet data ingest: --skip-bad-lines must be at least 0; got -1. See `widenet data ingest --help`.',
     'data ingest bad --out OUT': 'widenet: bad: must be a file; it is a directory. Name the files in it.',
 }
 """What is said of a command line. OUT is a path where nothing is."""

@@ -1,0 +1,171 @@
+"""The arguments of trainings and of trained models, each declared once: type, default, bounds and sentence.
+
+The signatures and docstrings of `widenet.train` and of the methods of `widenet.Model` come from them, and
+the flags of `widenet train`, `evaluate`, `predict` and `recommend`. This module loads neither PyTorch nor
+PyArrow, because every start of the command line reads it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from widenet.arguments import Argument, check_bounds
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.spec.metric_names import DEFAULT_KS
+
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
+    from widenet.model.network import Network
+    from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
+    from widenet.training.reports import Report
+
+Device = Annotated[str | None, Argument("cpu or cuda; cuda is taken where there is one.")]
+Timeout = Annotated[
+    float,
+    Argument(
+        "Seconds after which the other processes report one that gives no sign of life: it is stopped, or"
+        " its machine or network is down. One that is only slow is waited for.",
+        at_least=1,
+    ),
+]
+Output = Annotated[str | None, Argument("The output layer, where the network has several.")]
+CudaGraph = Annotated[bool, Argument("On CUDA, record a step once and replay it; never run on a device yet.")]
+ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
+Fields = Annotated[
+    Mapping[str, Any] | None,
+    Argument(
+        "What is known beside items, by field: ids or titles of categories, or the numbers of a dense field."
+        " Nothing is known of the other fields.",
+        flag="",
+    ),
+]
+SET_ASIDE = ("validation", "heldout")
+"""The parts that can be compared with recommendations."""
+
+
+class _Checked:
+    """Arguments whose bounds are checked when they are made; raises OptionError."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class TrainArguments(_Checked):
+    """The arguments of `widenet.train`."""
+
+    network: Annotated[
+        Union["NetworkSpec", Mapping[str, Any], str, Path, None],
+        Argument("network.json: the layers. `widenet schema network` describes it.", form="NETWORK"),
+    ]
+    training: Annotated[
+        Union["TrainingSpec", Mapping[str, Any], str, Path, None],
+        Argument("training.json: optimizer, epochs, evaluation.", form="TRAINING"),
+    ]
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    out: Annotated[str | Path, Argument("The run directory to make.")]
+    _: KW_ONLY
+    resume: Annotated[bool, Argument("Go on from the newest checkpoint of `out`.")] = False
+    start_from: Annotated[
+        str | Path | None,
+        Argument("Begin with the weights of another run of the same layers, feature by feature."),
+    ] = None
+    device: Device = None
+    cuda_graph: CudaGraph = False
+    timeout: Timeout = TIMEOUT_SECONDS
+    report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None
+    interrupted: Annotated[
+        Callable[[], bool] | None,
+        Argument(
+            "Called in every step; when it returns true, the training saves a checkpoint and raises"
+            " KeyboardInterrupt. None: Ctrl-C and SIGTERM do so.",
+            flag="",
+        ),
+    ] = None
+    after_epoch: Annotated[
+        "Callable[[Network, int], None] | None",
+        Argument("Called in every process with the network and the number of finished epochs.", flag=""),
+    ] = None
+
+
+@dataclass(frozen=True)
+class LoadArguments(_Checked):
+    """The arguments of `widenet.Model.load`."""
+
+    run: Annotated[str | Path, Argument("The run directory that `widenet train` made.", form="RUN")]
+    device: Device = None
+    _: KW_ONLY
+    timeout: Timeout = TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True)
+class EvaluateArguments(_Checked):
+    """The arguments of `widenet.Model.evaluate`."""
+
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    part: Annotated[
+        Literal["train", "validation", "heldout"],
+        Argument("The part that was set aside.", choices=SET_ASIDE),
+    ] = "heldout"
+    ks: Annotated[
+        Sequence[int],
+        Argument("Lengths of the lists.", flag=""),
+    ] = DEFAULT_KS
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    advance: Annotated[
+        Callable[[int], None] | None, Argument("Called with the number of examples of each batch.", flag="")
+    ] = None
+
+
+@dataclass(frozen=True)
+class PredictArguments(_Checked):
+    """The arguments of `widenet.Model.predict`."""
+
+    data: Annotated[
+        "Dataset | str | Path",
+        Argument("The dataset directory; every user in it gets recommendations."),
+    ]
+    k: Annotated[int, Argument("Recommendations for each user, up to the whole catalogue.", at_least=1)] = 100
+    _: KW_ONLY
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    never: Annotated[str | Path | None, Argument("File of item ids, one a line, that nobody is shown.")] = (
+        None
+    )
+    never_for: Annotated[
+        str | Path | None, Argument("CSV file (user,item) of what single users are not shown.")
+    ] = None
+    weights: Annotated[
+        str | Path | None,
+        Argument("CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."),
+    ] = None
+    say: Annotated[
+        Callable[[str], None] | None,
+        Argument("Called after the last block if the dataset lacks users of `never_for`.", flag=""),
+    ] = None
+    part: Annotated[
+        Literal["train", "validation", "heldout"] | None,
+        Argument(
+            "Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known.",
+            choices=SET_ASIDE,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RecommendArguments(_Checked):
+    """The arguments of `widenet.Model.recommend`."""
+
+    items: Annotated[Sequence[str], Argument("An id, a title or a part of one.", is_repeated=True)] = ()
+    k: Annotated[int, Argument("How many recommendations.", at_least=1)] = 10
+    _: KW_ONLY
+    values: Annotated[
+        Sequence[float] | None,
+        Argument("One number for each item, for networks trained with values.", flag=""),
+    ] = None
+    fields: Fields = None
+    exclude_seen: ExcludeSeen = True
+    output: Output = None
