@@ -99,3 +99,8 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OptionError, match=r"inside cannot be made: Not a directory\. Choose another name\."):
         start(tmp_path / "file" / "inside")
+
+
+def test_the_name_of_a_project_may_be_no_text(tmp_path):
+    start(tmp_path / os.fsdecode(b"a\xff"))
+    assert "a\ufffd" in (tmp_path / os.fsdecode(b"a\xff") / "README.md").read_text("utf-8")

@@ -133,3 +133,12 @@ def test_other_files_are_refused_in_a_sentence(tmp_path, written):
         read_vectors([written(".txt")], "\t", "")
     with pytest.raises(OptionError, match="keys go with numbers in memory"):
         source_of(written(".txt"), ["x"])
+
+
+def test_an_array_that_python_2_wrote_is_read_without_a_warning(tmp_path):
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L), }"
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    array = np.arange(6, dtype="<f4").reshape(2, 3)
+    path = tmp_path / "old.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + array.tobytes())
+    assert read_vectors([path]).rows(0, 2).tolist() == array.tolist()

@@ -18,15 +18,12 @@ from widenet.spec.training import TrainingSpec
 from widenet.training import run_directory
 from widenet.training.run_directory import RECORDED, RunDirectory
 
-NETWORK = NetworkSpec.of(
-    {
-        "layers": [
-            {"name": "in", "kind": "input", "field": "items"},
-            {"name": "mid", "units": 2},
-            {"name": "out", "kind": "output", "field": "items"},
-        ]
-    }
-)
+LAYERS = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "mid", "units": 2},
+    {"name": "out", "kind": "output", "field": "items"},
+]
+NETWORK = NetworkSpec.of({"layers": LAYERS})
 TRAINING = TrainingSpec.of({"shards": 1, "checkpoints": {"keep_last": 2}, "optimizer": "sgd"})
 
 
@@ -360,6 +357,15 @@ def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):
             f'{{"epoch": {epoch + 1}}}\n' for epoch in range(left)
         )
     assert not list(run.path.glob(".log*"))
+
+
+def test_what_a_disk_damages_stops_no_more_than_it_must(run):
+    (run.path / "log.jsonl").write_bytes(b'{"epoch": 1}\n\xff\n{"epoch": 3}\n')
+    run.rewind_log(2)
+    assert (run.path / "log.jsonl").read_bytes() == b'{"epoch": 1}\n\xff\n'
+    (run.path / "start").write_bytes(b"/runs/\0")
+    with pytest.raises(CheckpointError, match=r"start must hold the path of a run; it is damaged\."):
+        _ = run.start
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_log_as_it_was(run, monkeypatch):

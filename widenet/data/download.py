@@ -87,7 +87,7 @@ def _answer(url: str, partial: Path, tag: Path) -> Any:
     """The server's answer to a request for the file, or for the rest of one that is known to be the same
     still.
     """
-    known = tag.read_text(encoding="utf-8") if tag.exists() else ""
+    known = tag.read_text(encoding="utf-8", errors="replace") if tag.exists() else ""
     if partial.exists() and known and not known.startswith("W/"):
         headers = {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known}
         try:
@@ -107,7 +107,11 @@ def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
     """Raise DataError where a file has not the checksum that is known or recorded; records it where there
     is neither.
     """
-    known = checksum or (recorded.read_text(encoding="utf-8").strip() if recorded.exists() else "") or None
+    known = (
+        checksum
+        or (recorded.read_text(encoding="utf-8", errors="replace").strip() if recorded.exists() else "")
+        or None
+    )
     found = _checksum(path, known or "sha256:")
     if known is None:
         with appearing(recorded) as file:

@@ -1,5 +1,6 @@
 """Sources of vectors with keys: arrays, and files of text (`key<TAB>v v v`), .npy or Parquet."""
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -253,7 +254,9 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
     if path.suffix.lower() == ".npy":
         _opened(path).close()
         try:
-            return _array(str(path), np.load(path, mmap_mode="r"))
+            # NumPy warns of files that Python 2 wrote, although it reads them.
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
+                return _array(str(path), np.load(path, mmap_mode="r"))
         except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
             raise DataError(
                 f"{path}: must be a .npy file of numbers; {reason_of(error)}. Write it by numpy.save."

@@ -4,6 +4,7 @@ It has the two documents, a Makefile, a README that explains them, and a little 
 in `starter/project`.
 """
 
+import os
 from pathlib import Path
 
 from widenet.data.catalogue import write_catalogue_csv
@@ -26,10 +27,11 @@ def start(folder: Path) -> list[Path]:
         raise OptionError(f"{folder} must not exist yet; it does. Choose another name.") from None
     except OSError as error:
         raise OptionError(f"{folder} cannot be made: {error.strerror}. Choose another name.") from None
+    name = os.fsencode(folder.resolve().name).decode(errors="replace")
     written = []
     for source in sorted(_PROJECT.iterdir()):
         path = folder / _NAMES.get(source.name, source.name)
-        text = source.read_text(encoding="utf-8").replace("PROJECT", folder.resolve().name)
+        text = source.read_text(encoding="utf-8").replace("PROJECT", name)
         path.write_text(text, encoding="utf-8")
         written.append(path)
     return [*written, *write_catalogue_csv(folder, num_users=500, num_items=200)]

@@ -73,7 +73,7 @@ def started_again(path: Path, exchange: Exchange) -> bool:
     """
     agents, processes = _agents_and_processes(exchange)
     lines = (
-        (path / LAUNCH).read_text(encoding="utf-8").splitlines()
+        (path / LAUNCH).read_text(encoding="utf-8", errors="replace").splitlines()
         if exchange.leads and (path / LAUNCH).is_file()
         else []
     )

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,7 +116,7 @@ class RunDirectory:
                 (beside / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
                 write_records(beside / RUN_FIELDS, fields)
                 if start_from is not None:
-                    (beside / START).write_text(str(start_from.resolve()), encoding="utf-8")
+                    (beside / START).write_bytes(os.fsencode(start_from.resolve()))
                 for name, record in fields.items():
                     if record.vocabulary_digest is not None:
                         shutil.copyfile(
@@ -221,12 +222,9 @@ class RunDirectory:
         return self.path / "checkpoints" / f"epoch-{position[0]:05d}-step-{position[1]:09d}"
 
     def point_to(self, name: str) -> None:
-        """Make a checkpoint the newest; drop older ones beyond `keep_last`, and all later ones.
-
-        Later ones are left if a training has resumed from an earlier checkpoint. Only the leader calls this.
-        """
+        """Make a checkpoint the newest, in the leader; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
-        _write_whole(folder / "latest", name + "\n")
+        _write_whole(folder / "latest", f"{name}\n".encode())
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in checkpoints:
@@ -240,13 +238,10 @@ class RunDirectory:
             return None
         names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
         if name not in names:  # also refuses a path to elsewhere
-            remedy = (
-                f"Write the name of another one into that file (there: {', '.join(names) or 'none'}), or"
-                " train again."
-            )
             raise CheckpointError(
-                f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist."
-                f" {remedy}"
+                f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist. Write"
+                f" the name of another one into that file (there: {', '.join(names) or 'none'}), or"
+                " train again."
             )
         return self._opened(pointer.parent / name)
 
@@ -256,10 +251,9 @@ class RunDirectory:
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
             if recorded.get(name, self.digests[name]) != self.digests[name]:
-                remedy = "Undo the change, or train again with another `out`."
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
-                    f" {remedy}"
+                    " Undo the change, or train again with another `out`."
                 )
         return checkpoint
 
@@ -335,13 +329,18 @@ class RunDirectory:
         Args:
             launch: Name of the launch, then a line for each agent and each process.
         """
-        _write_whole(self.path / LAUNCH, launch)
+        _write_whole(self.path / LAUNCH, launch.encode())
 
     @property
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
         path = self.path / START
-        return Path(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if not path.is_file():
+            return None
+        name = path.read_bytes()
+        if not name or b"\0" in name:
+            raise CheckpointError(f"{path} must hold the path of a run; it is damaged. Restore the run.")
+        return Path(os.fsdecode(name))
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""
@@ -362,7 +361,7 @@ class RunDirectory:
 
     def note_machine(self, facts: Mapping[str, Any]) -> None:
         """Write machine.json: where the training, or its latest part, runs; see `environment.machine`."""
-        _write_whole(self.path / "machine.json", json.dumps(facts) + "\n")
+        _write_whole(self.path / "machine.json", f"{json.dumps(facts)}\n".encode())
 
     @property
     def machine(self) -> dict[str, Any]:
@@ -382,8 +381,8 @@ class RunDirectory:
         """Drop the lines after the first `epochs`; these epochs will be trained again."""
         path = self.path / "log.jsonl"
         if path.exists():
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            _write_whole(path, "".join(lines[:epochs]))
+            lines = path.read_bytes().splitlines(keepends=True)
+            _write_whole(path, b"".join(lines[:epochs]))
 
 
 def _values(path: Path) -> Iterator[dict[str, Any]]:
@@ -395,6 +394,6 @@ def _values(path: Path) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_whole(path: Path, text: bytes) -> None:
     with writing(path), appearing(path) as file:
-        file.write(text.encode())
+        file.write(text)

@@ -57,7 +57,7 @@ def holds_work_of(path: Path, launch: str) -> bool:
     note = path / LAUNCH
     if not (path / "network.json").is_file() or _holds_no_work(path) or not note.is_file():
         return False
-    return note.read_text(encoding="utf-8").partition("\n")[0] == launch
+    return note.read_text(encoding="utf-8", errors="replace").partition("\n")[0] == launch
 
 
 def put(beside: Path, path: Path) -> None:

@@ -2,10 +2,11 @@
 pickled is read.
 """
 
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,11 @@ class _Npz:
             done += len(values)
 
     def _whole(self, name: str) -> np.ndarray:
-        with zipfile.ZipFile(self._path) as archive, archive.open(self._member(name)) as stream:
+        with (
+            zipfile.ZipFile(self._path) as archive,
+            archive.open(self._member(name)) as stream,
+            _without_warnings(),
+        ):
             found: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
             return found
 
@@ -132,7 +137,8 @@ class _Npz:
         stream = stack.enter_context(
             stack.enter_context(zipfile.ZipFile(self._path)).open(self._member(name))
         )
-        shape, _, kind = _HEADERS[np.lib.format.read_magic(stream)](stream)
+        with _without_warnings():
+            shape, _, kind = _HEADERS[np.lib.format.read_magic(stream)](stream)
         if kind.hasobject:
             raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
         if len(shape) != 1:
@@ -179,3 +185,8 @@ class NpzMatrix(InArrow):
         yield pa.RecordBatch.from_arrays(
             [pa.array(empty), pa.nulls(len(empty), pa.int64()), ones], schema=schema
         )
+
+
+def _without_warnings() -> AbstractContextManager[None]:
+    """NumPy warns of files that Python 2 wrote, although it reads them."""
+    return warnings.catch_warnings(action="ignore", category=UserWarning)
