@@ -23,11 +23,10 @@ from widenet.spec import (
     optimizers,
     parts,
     pooling,
-    recurrent,
     samples,
-    spatial,
     training,
 )
+from widenet.spec.named import kinds
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
@@ -46,12 +45,7 @@ GROUPS: dict[str, Any] = {
 
 NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Network": network.NetworkSpec,
-    "Input layers": layers.InputLayer,
-    "Hidden layers": layers.HiddenLayer,
-    "Convolution layers": spatial.ConvolutionLayer,
-    "Pooling layers": spatial.PoolingLayer,
-    "Recurrent layers": recurrent.RecurrentLayer,
-    "Output layers": layers.OutputLayer,
+    **{f"{kind.capitalize()} layers": spec for spec in get_args(layers.Layer) for kind in kinds(spec)},
     "Shared weights": parts.Share,
     "Batch normalization": parts.BatchNormalization,
     "Sparseness": parts.Sparseness,
@@ -242,8 +236,7 @@ def linked(names: frozenset[str]) -> str | None:
         if names == {model.__name__ for model in get_args(union)}:
             return f"[{SINGULAR.get(title, title[:-1].lower())}](#{title.lower().replace(' ', '-')})"
     if names == {model.__name__ for model in get_args(layers.Layer)}:
-        kinds = ("input", "hidden", "convolution", "pooling", "recurrent", "output")
-        return ", ".join(f"[{kind}](#{kind}-layers)" for kind in kinds) + " layers"
+        return ", ".join(f"[{kind}](#{kind}-layers)" for kind in kinds(layers.Layer)) + " layers"
     for title, model in {**NETWORK_PARTS, **TRAINING_PARTS}.items():
         if names == {model.__name__}:
             return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"

@@ -7,7 +7,6 @@ from widenet.pictures.curves import COLOURS
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
-from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.wiring import feeding, in_order
 
 _COLOUR_OF = {
@@ -72,8 +71,9 @@ def _what(layer: Layer, size: str) -> str:
 
 def _how(layer: Layer) -> str:
     parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
-    if isinstance(layer, ConvolutionLayer):
-        parts = [f"{layer.filters:,} filters of {_short(layer.model_dump(mode='json')['kernel'])}", *parts]
+    filters = getattr(layer, "filters", None)
+    if filters is not None:
+        parts = [f"{filters:,} filters of {_short(layer.model_dump(mode='json')['kernel'])}", *parts]
     return ", ".join(part.replace("_", " ") for part in parts)
 
 

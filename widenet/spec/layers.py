@@ -1,24 +1,28 @@
 """Layers: inputs, hidden layers and outputs, as the network document describes them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
+from pydantic_core import CoreSchema
 
 from widenet.spec.activations import ActivationField, PlainActivation
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
+from widenet.spec.named import kinds
 from widenet.spec.parts import (
     Count,
     DropoutForm,
     Limit,
     Name,
     Normalization,
+    OfLayers,
     Probability,
     Shares,
     Sources,
     SourcesOrNone,
     Sparseness,
+    check_activation,
 )
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import SampleField
@@ -29,7 +33,7 @@ NEWEST = 50
 """Positions of a sequence that an input reads unless it is told."""
 
 
-class InputLayer(Spec):
+class InputLayer(Spec, OfLayers):
     """A field of the dataset, sparse or dense, as it enters the network."""
 
     kind: Literal["input"]
@@ -69,8 +73,11 @@ class InputLayer(Spec):
         return NEWEST if self.last is None else self.last
 
 
-class HiddenLayer(Spec):
+class HiddenLayer(Spec, OfLayers):
     """A fully connected layer: activation(sum over sources of x W, plus a bias)."""
+
+    takes_features: ClassVar[bool] = True
+    shares_with: ClassVar[str] = "hidden or output layer"
 
     kind: Literal["hidden"] = "hidden"
     """Its kind; a layer without a kind is hidden."""
@@ -122,6 +129,11 @@ class HiddenLayer(Spec):
     skip: Sources | None = None
     """Layers of as many units that are added to the sums, before a normalization and the activation."""
 
+    def check(self, place: str, num_sources: int) -> None:
+        """See `OfLayers.check`."""
+        del num_sources
+        check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
+
 
 class Cosine(Spec):
     """Score by the cosine between the example's vector and the unit's, instead of by their product."""
@@ -139,8 +151,10 @@ class DeltaBoost(Spec):
     """Of all other units."""
 
 
-class OutputLayer(Spec):
+class OutputLayer(Spec, OfLayers):
     """A fully connected layer that is asked for a field of the dataset, and its loss."""
+
+    shares_with: ClassVar[str] = "hidden or output layer"
 
     kind: Literal["output"]
     """Its kind."""
@@ -200,19 +214,22 @@ class OutputLayer(Spec):
     """
 
 
+Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer
+"""The layers between inputs and outputs."""
+Layer = InputLayer | Trunk | OutputLayer
+
+
 def _kind(value: object) -> str | None:
     kind = value.get("kind", "hidden") if isinstance(value, dict) else getattr(value, "kind", None)
     return kind if isinstance(kind, str) else None
 
 
-Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer
-Layer = InputLayer | Trunk | OutputLayer
-LayerField = Annotated[
-    Annotated[InputLayer, Tag("input")]
-    | Annotated[HiddenLayer, Tag("hidden")]
-    | Annotated[ConvolutionLayer, Tag("convolution")]
-    | Annotated[PoolingLayer, Tag("pooling")]
-    | Annotated[RecurrentLayer, Tag("recurrent")]
-    | Annotated[OutputLayer, Tag("output")],
-    Discriminator(_kind),
-]
+class _ByKind:
+    """Tells the layers of a union apart by `kind`; one without is hidden."""
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        tagged = tuple(Annotated[spec, Tag(kind)] for spec in get_args(union) for kind in kinds(spec))
+        return handler.generate_schema(Annotated[Union[tagged], Discriminator(_kind)])  # noqa: UP007
+
+
+LayerField = Annotated[Layer, _ByKind()]

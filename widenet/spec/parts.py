@@ -2,10 +2,11 @@
 normalization.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from widenet.spec.activations import RESTING
 from widenet.spec.document import Spec
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
@@ -30,6 +31,26 @@ _AsWrittenOrNone = Name | list[Name]
 SourcesOrNone = Annotated[
     tuple[Name, ...], BeforeValidator(_several, json_schema_input_type=_AsWrittenOrNone)
 ]
+
+
+class OfLayers:
+    """What every kind of layer says of itself."""
+
+    takes_features: ClassVar[bool] = False
+    """Whether a sparse input may be its source."""
+    goes_along: ClassVar[bool] = False
+    """Whether its sources must go along a sequence."""
+    shares_with: ClassVar[str] = ""
+    """The layers that may share their weights with it: those that say the same; empty: none may."""
+    unshared: ClassVar[str] = ""
+    """Why none may, after its kind in a message."""
+    transposes: ClassVar[bool] = True
+    """Whether shared weights may be transposed."""
+    sized_by: ClassVar[str] = '"units" or "transposed"'
+    """The keys that decide the size of its weights, for messages."""
+
+    def check(self, place: str, num_sources: int) -> None:
+        """Raise ValueError, with a JSON path, for the first broken rule that concerns this layer alone."""
 
 
 class Share(Spec):
@@ -97,3 +118,18 @@ Normalization = Annotated[
     BatchNormalization | None,
     BeforeValidator(_switched, json_schema_input_type=bool | BatchNormalization | None),
 ]
+
+
+def check_activation(
+    place: str, activation: str, sparseness: Sparseness | None, dropout_form: DropoutForm
+) -> None:
+    """Raise ValueError where a penalty or a form of dropout does not go with an activation."""
+    if sparseness is not None and not sparseness.pull_outside and activation not in ("sigmoid", "softmax"):
+        raise ValueError(
+            f'{place}.sparseness needs activations between 0 and 1; got "{activation}". Use "sigmoid".'
+        )
+    if dropout_form == "rest" and activation not in RESTING:
+        raise ValueError(
+            f'{place}.dropout_form "rest" needs one of the activations {", ".join(RESTING)}; got'
+            f' "{activation}". Use "mask".'
+        )

@@ -1,13 +1,13 @@
 """Layers that go along a sequence."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.parts import Count, Name, Probability, Sources
+from widenet.spec.parts import Count, Name, OfLayers, Probability, Sources
 
 
-class RecurrentLayer(Spec):
+class RecurrentLayer(Spec, OfLayers):
     """A layer that goes along a sequence: at every position it makes a state of the state before and of what
     stands there.
 
@@ -16,6 +16,10 @@ class RecurrentLayer(Spec):
     Hochreiter and Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997, with forget gates,
     whose biases start with 1.
     """
+
+    takes_features: ClassVar[bool] = True
+    goes_along: ClassVar[bool] = True
+    unshared: ClassVar[str] = "whose gates share their weights with nobody"
 
     kind: Literal["recurrent"]
     """Its kind."""

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 
 from widenet.errors import did_you_mean
-from widenet.spec.activations import RESTING, ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.activations import ROW_WISE
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
 from widenet.spec.parts import Share
-from widenet.spec.recurrent import RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
-from widenet.spec.spatial_rules import check_spatial
 from widenet.spec.wiring import feeding, sources_of
 
 
@@ -17,32 +14,14 @@ def check_layers(layers: Sequence[Layer]) -> None:
     """Raise ValueError, with a JSON path, for the first broken rule."""
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
+        sources, shares = sources_of(layers, layer), getattr(layer, "weights", None) or ()
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
-        if isinstance(layer, HiddenLayer | ConvolutionLayer):
-            _check_activation(place, layer)
-        if isinstance(layer, ConvolutionLayer | PoolingLayer):
-            check_spatial(place, layer, layers)
-        if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
-            for number, share in enumerate(layer.weights):
-                _check_share(
-                    place, f"weights[{number}]" if len(layer.weights) > 1 else "weights", layer, share, layers
-                )
-            _check_served(place, layer, layer.weights, sources_of(layers, layer))
-
-
-def _check_activation(place: str, layer: HiddenLayer | ConvolutionLayer) -> None:
-    """A penalty and a form of dropout that need certain activations must have one of them."""
-    kind, penalty = layer.activation.kind, layer.sparseness
-    if penalty is not None and not penalty.pull_outside and kind not in ("sigmoid", "softmax"):
-        raise ValueError(
-            f'{place}.sparseness needs activations between 0 and 1; got "{kind}". Use "sigmoid".'
-        )
-    if layer.dropout_form == "rest" and kind not in RESTING:
-        raise ValueError(
-            f'{place}.dropout_form "rest" needs one of the activations {", ".join(RESTING)}; got "{kind}".'
-            ' Use "mask".'
-        )
+        layer.check(place, len(sources))
+        for number, share in enumerate(shares):
+            key = f"weights[{number}]" if len(shares) > 1 else "weights"
+            _check_share(place, key, layer, share, layers)
+        _check_served(place, layer, shares, sources)
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -149,35 +128,22 @@ def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Se
         )
 
 
-def _check_share(
-    place: str,
-    key_of_share: str,
-    layer: HiddenLayer | ConvolutionLayer | OutputLayer,
-    share: Share,
-    layers: Sequence[Layer],
-) -> None:
-    here, is_convolution = f"{place}.{key_of_share}", isinstance(layer, ConvolutionLayer)
-    kinds = (ConvolutionLayer,) if is_convolution else (HiddenLayer, OutputLayer)
-    owners = {other.name: other for other in layers if isinstance(other, kinds)}
+def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> None:
+    here = f"{place}.{key_of_share}"
+    owners = {other.name: other for other in layers if other.shares_with == layer.shares_with}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
-        rule = "name another convolution" if is_convolution else "name another hidden or output layer"
-        is_recurrent = any(
-            isinstance(other, RecurrentLayer) and other.name == share.layer for other in layers
-        )
-        got = (
-            f'"{share.layer}", a recurrent layer, whose gates share their weights with nobody'
-            if is_recurrent
-            else f'"{share.layer}"'
-        )
-        raise ValueError(f"{here}.layer must {rule}; got {got}.{did_you_mean(share.layer, known)}")
-    if is_convolution and share.transposed:
-        raise ValueError(f"{here}.transposed must be false for a convolution; got true. Remove it.")
-    if owner.weights is not None:
+        named = next((other for other in layers if other.name == share.layer), None)
+        why = f", a {named.kind} layer, {named.unshared}" if named is not None and named.unshared else ""
+        rule = f'name another {layer.shares_with}; got "{share.layer}"{why}'
+        raise ValueError(f"{here}.layer must {rule}.{did_you_mean(share.layer, known)}")
+    if share.transposed and not layer.transposes:
+        raise ValueError(f"{here}.transposed must be false for a {layer.kind}; got true. Remove it.")
+    owned = getattr(owner, "weights", None)
+    if owned is not None:
         raise ValueError(
-            f'{here}.layer must own its weights; "{share.layer}" shares its own. Name'
-            f' "{owner.weights[0].layer}".'
+            f'{here}.layer must own its weights; "{share.layer}" shares its own. Name "{owned[0].layer}".'
         )
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
@@ -197,7 +163,7 @@ def _check_share(
                 f'{here}: an output layer that shares weights must have one source; "{other.name}" has'
                 " several."
             )
-    if layer.weight_norm is not None:
+    if getattr(layer, "weight_norm", None) is not None:
         raise ValueError(
             f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".'
         )

@@ -1,6 +1,6 @@
 """Layers over channels and places: convolution and pooling."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -13,12 +13,14 @@ from widenet.spec.parts import (
     Limit,
     Name,
     Normalization,
+    OfLayers,
     Probability,
     Shares,
     Sources,
     Sparseness,
+    check_activation,
 )
-from widenet.spec.pooling import PoolingField
+from widenet.spec.pooling import COMPARING, WINDOWED, PoolingField
 
 
 def _form(value: object) -> str:
@@ -42,7 +44,7 @@ Padding = Annotated[
 ]
 
 
-class ConvolutionLayer(Spec):
+class ConvolutionLayer(Spec, OfLayers):
     """Filters that are moved over the places of a source: activation(sum over sources of x * w, plus a bias),
     without turning w round.
 
@@ -51,6 +53,10 @@ class ConvolutionLayer(Spec):
     a convolution or a pooling layer. A flat source counts as one channel of as many places where `kernel` is
     a list of one, and is refused elsewhere.
     """
+
+    shares_with: ClassVar[str] = "convolution"
+    transposes: ClassVar[bool] = False
+    sized_by: ClassVar[str] = '"filters" or "kernel"'
 
     kind: Literal["convolution"]
     """Its kind."""
@@ -103,8 +109,14 @@ class ConvolutionLayer(Spec):
     skip: Sources | None = None
     """Layers of as many units that are added to the sums, before a normalization and the activation."""
 
+    def check(self, place: str, num_sources: int) -> None:
+        """See `OfLayers.check`."""
+        del num_sources
+        check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
+        _check_axes(place, self)
 
-class PoolingLayer(Spec):
+
+class PoolingLayer(Spec, OfLayers):
     """A layer without weights: the largest or the mean of a window, a normalization across channels, or a
     comparison of sources.
     """
@@ -131,3 +143,50 @@ class PoolingLayer(Spec):
     """
     skip: Sources | None = None
     """Layers of as many units that are added to what it gives."""
+
+    def check(self, place: str, num_sources: int) -> None:
+        """See `OfLayers.check`."""
+        function = self.function.kind
+        windows = {"kernel": self.kernel, "stride": self.stride, "padding": self.padding}
+        if function in COMPARING and num_sources < 2:
+            raise ValueError(
+                f'{place}.source must name at least two layers for the function "{function}"; got'
+                f" {num_sources}."
+            )
+        if function not in COMPARING and num_sources > 1:
+            raise ValueError(
+                f'{place}.source must name one layer for the function "{function}"; got {num_sources}.'
+                " Pool each by itself."
+            )
+        if function in WINDOWED and self.kernel is None:
+            raise ValueError(f'{place}.kernel is missing: the function "{function}" needs it. Add "kernel".')
+        given = [key for key, value in windows.items() if value != type(self).model_fields[key].default]
+        if function not in WINDOWED and given:
+            raise ValueError(
+                f'{place}.{given[0]} belongs to the functions "max" and "average"; got it for "{function}".'
+                " Remove it."
+            )
+        if self.kernel is not None:
+            _check_axes(place, self)
+
+
+def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
+    """Lists of one length, and windows that cover more than padding."""
+    written = {"kernel": layer.kernel, "stride": layer.stride, "padding": layer.padding}
+    listed = {key: len(value) for key, value in written.items() if isinstance(value, tuple)}
+    for key, length in listed.items():
+        first = next(iter(listed))
+        if length != listed[first]:
+            raise ValueError(
+                f'{place}.{key} must have one number an axis, {listed[first]} as "{first}"; got {length}.'
+            )
+    if isinstance(layer.padding, str):
+        return
+    kernel = layer.kernel if isinstance(layer.kernel, tuple) else (layer.kernel,)
+    padding = layer.padding if isinstance(layer.padding, tuple) else (layer.padding,)
+    num = max(len(kernel), len(padding))
+    for size, room in zip(kernel * (num // len(kernel)), padding * (num // len(padding)), strict=True):
+        if size is not None and room >= size:
+            raise ValueError(
+                f'{place}.padding must be less than the kernel, {size}; got {room}. Lower it, or use "same".'
+            )
