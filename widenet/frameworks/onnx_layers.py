@@ -10,8 +10,8 @@ from widenet.frameworks.onnx_sequences import Padded, at_positions, newest, padd
 from widenet.frameworks.onnx_spatial import convolution, per_channel, pooling
 from widenet.model.activations import definition
 from widenet.model.layers.output import SHORTEST
+from widenet.plan.layers.hidden import FOLLOWING, TRAINED
 from widenet.plan.layout import Layout
-from widenet.plan.weights import FOLLOWING, TRAINED
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer

@@ -10,14 +10,12 @@ from widenet.errors import FitError, did_you_mean
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
 from widenet.plan.positions import along_of
-from widenet.plan.shapes import shapes_of, times
+from widenet.plan.shapes import shapes_of
+from widenet.plan.sharing import check_share
 from widenet.plan.weights import links_of, weights_of, windows_between
-from widenet.plan.windows import Shape, windows_of
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.plan.windows import Shape
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.parts import Share
-from widenet.spec.recurrent import RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer
 from widenet.spec.training import TrainingSpec
 
 
@@ -34,20 +32,20 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     """
     ends = _units_of_ends(network, fields)
     shapes = shapes_of(network, ends)
+    windows = windows_between(network, shapes)
     for output in network.outputs:
         _check_weightless(output, network, ends, shapes)
     for layer in network.layers:
         _check_feeding(layer, network, fields)
-        if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer) and layer.weights is not None:
-            for share in layer.weights:
-                _check_share(layer, share, network, fields, shapes)
+        for share in getattr(layer, "weights", None) or ():
+            check_share(layer, share, network, fields, shapes, windows)
     layout = Layout(
         network,
         training,
         fields,
         units={layer.name: prod(shapes[layer.name]) for layer in network.layers},
         shapes=shapes,
-        windows=windows_between(network, shapes),
+        windows=windows,
         links=links_of(network),
         along=along_of(network, fields),
         weights={},
@@ -161,10 +159,8 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
     stands = weighs and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
     if isinstance(layer, OutputLayer) and stands:
         _check_standing(layer, sources[0], spec)
-    unable = (
-        {} if stands or isinstance(layer, HiddenLayer | RecurrentLayer) else dict.fromkeys(sources, "source")
-    )
-    unable |= dict.fromkeys(() if isinstance(layer, InputLayer | OutputLayer) else layer.skip or (), "skip")
+    unable = {} if stands or layer.takes_features else dict.fromkeys(sources, "source")
+    unable |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
     what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
     for source, key in unable.items():
         if is_sparse_input(spec, source, fields):
@@ -208,47 +204,3 @@ def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
             f' "{source}"'
         )
         raise FitError(f"{place.of('source')} {rule}. Add one.")
-
-
-def _check_share(
-    layer: HiddenLayer | ConvolutionLayer | OutputLayer,
-    share: Share,
-    spec: NetworkSpec,
-    fields: Mapping[str, FieldFacts],
-    shapes: Mapping[str, Shape],
-) -> None:
-    place, owner = Place.find(spec, layer), spec.layer(share.layer)
-    source = share.source or spec.sources(layer)[0]
-    owner_source = share.layer_source or spec.sources(owner)[0]
-    wanted = _weight_shape(spec, layer, source, shapes)
-    offered = _weight_shape(spec, owner, owner_source, shapes)
-    offered = offered[::-1] if share.transposed else offered
-    if wanted != offered:
-        turned = " transposed" if share.transposed else ""
-        sizes = f"{times(wanted)} weights; those of {owner.name!r}{turned} are {times(offered)}"
-        remedy = '"filters" or "kernel"' if isinstance(layer, ConvolutionLayer) else '"units" or "transposed"'
-        raise FitError(f"{place.of('weights')} must match in size. It needs {sizes}. Change {remedy}.")
-    wide = [
-        isinstance(end, OutputLayer) or is_sparse_input(spec, start, fields)
-        for start, end in ((source, layer), (owner_source, owner))
-    ]
-    if wide[0] != wide[1]:
-        raise FitError(
-            f"{place.of('weights')}: those of sparse inputs and of outputs are cut into shards and can be"
-            " shared only among themselves."
-        )
-    if wide[0] and (isinstance(layer, OutputLayer) != isinstance(owner, OutputLayer)) != share.transposed:
-        raise FitError(
-            f'{place.of("weights")}: an input and an output share weights with "transposed": true, two of a'
-            " kind with false."
-        )
-
-
-def _weight_shape(spec: NetworkSpec, layer: Layer, source: str, shapes: Mapping[str, Shape]) -> Shape:
-    """Of the weights between a layer and a source: units of both; of a convolution channels, kernel and
-    filters.
-    """
-    if isinstance(layer, ConvolutionLayer):
-        windows = windows_of(Place.find(spec, layer), layer, source, shapes[source])
-        return windows.channels, *windows.kernel, layer.filters
-    return prod(shapes[source]), prod(shapes[layer.name])

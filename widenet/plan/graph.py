@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from widenet.errors import OptionError
 from widenet.plan.job import Job
+from widenet.plan.layers import plan_of
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer, Trunk
+from widenet.spec.layers import OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES
 
 
@@ -45,23 +46,13 @@ def _obstacles(job: Job) -> Iterator[str]:
     yield from (
         f'layer "{layer.name}" {obstacle}'
         for layer in job.network.hidden
-        for obstacle in _obstacles_of_hidden(job, layer)
+        for obstacle in plan_of(layer).obstacles(job, layer)
     )
     yield from (
         f'output "{output.name}" {obstacle}'
         for output in job.network.outputs
         for obstacle in _obstacles_of(job, output)
     )
-
-
-def _obstacles_of_hidden(job: Job, layer: Trunk) -> Iterator[str]:
-    if not isinstance(layer, HiddenLayer):
-        yield f"is a {layer.kind} layer"
-        return
-    if layer.dropout:
-        yield "has dropout, whose random numbers the host draws"
-    if layer.weight_norm is not None and _is_over_sparse(job, layer):
-        yield "has a weight_norm over a sparse input"
 
 
 def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
@@ -71,7 +62,7 @@ def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
         "is trained on a sample": output.sample is not None,
         "is trained without its logits": job.drifts(output),
         "shares its weights": job.layout.is_shared(output.name),
-        "stands on a sparse input": _is_over_sparse(job, output),
+        "stands on a sparse input": job.is_over_sparse(output),
         f'has the activation "{kind}" under "{output.loss.kind}"': kind in ROW_WISE and not closed,
         "has dense targets": output.field not in job.entries and not closed,
         'has "others": "ignore"': output.others == "ignore",
@@ -79,8 +70,3 @@ def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
         "has a delta_norm": output.delta_norm is not None,
     }
     yield from (obstacle for obstacle, is_there in found.items() if is_there)
-
-
-def _is_over_sparse(job: Job, layer: HiddenLayer | OutputLayer) -> bool:
-    sources = (job.network.layer(source) for source in job.network.sources(layer))
-    return any(isinstance(source, InputLayer) and source.field in job.entries for source in sources)

@@ -65,6 +65,7 @@ class Weight:
     input: the sparse input whose features its rows are, or where it is by columns its columns; None where
     units of no input meet it singly.
     by_columns: of an output on a sparse input; only the columns that a batch has are touched.
+    norm_limit: largest Euclidean length of a unit's incoming weights, kept after each step.
     """
 
     layer: str
@@ -76,6 +77,7 @@ class Weight:
     places: int = 1
     input: str | None = None
     by_columns: bool = False
+    norm_limit: float | None = None
 
     @property
     def rows_are_features(self) -> bool:

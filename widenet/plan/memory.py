@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
+from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
-from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.samples import PopularitySample
-from widenet.spec.spatial import PoolingLayer
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 """Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose
@@ -119,9 +118,7 @@ def _activations(job: Job) -> int:
     """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers;
     the trunk's gradients.
 
-    Of a hidden unit: its sum, activation, gradient and what dropout kept, and what a normalization made of
-    the sum; of a source whose windows are pooled, two padded copies; of a recurrent layer's gates as much as
-    of hidden units. In bfloat16 also the trunk's weights as operands.
+    In bfloat16 also the trunk's weights as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
@@ -135,23 +132,7 @@ def _activations(job: Job) -> int:
     )
     widths = {field: job.layout.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
-    units = job.layout.units
-    hidden = sum(
-        4
-        * (4 + (getattr(layer, "batch_normalization", None) is not None))
-        * job.vectors(layer.name)
-        * units[layer.name]
-        for layer in job.network.hidden
-    )
-    pooled = [
-        source for layer, source in job.layout.windows if isinstance(job.network.layer(layer), PoolingLayer)
-    ]
-    hidden += sum(4 * 2 * job.vectors(source) * units[source] for source in pooled)
-    hidden += sum(
-        4 * 4 * job.vectors(layer.name) * layer.sums
-        for layer in job.network.hidden
-        if isinstance(layer, RecurrentLayer)
-    )
+    hidden = sum(4 * plan_of(layer).activations(job, layer) for layer in job.network.hidden)
     trunk = sum(weight.rows * weight.row_bytes for weight in job.layout.weights.values() if not weight.wide)
     operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands

@@ -7,7 +7,6 @@ from widenet.plan.layout import FieldFacts
 from widenet.plan.place import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.wiring import feeding, in_order
 
 
@@ -45,7 +44,7 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
     """
     along: set[str] = set()
     for layer in reversed(in_order(spec.layers)):
-        if isinstance(layer, RecurrentLayer) or layer.name in along:
+        if layer.goes_along or layer.name in along:
             along.update(feeding(spec.layers, layer))
     read = {layer.field for layer in spec.inputs if layer.name in along or layer.last is not None}
     return read | {layer.field for layer in spec.outputs if layer.predict == "next"}
@@ -54,9 +53,9 @@ def sequences_of(spec: NetworkSpec) -> set[str]:
 def _check(
     place: Place, layer: Layer, along: str | None, spec: NetworkSpec, fields: Mapping[str, FieldFacts]
 ) -> None:
-    if isinstance(layer, RecurrentLayer) and along is None:
+    if layer.goes_along and along is None:
         raise FitError(
-            f"{place.of('source')} must lead to an input of a sequence field, for a recurrent layer goes"
+            f"{place.of('source')} must lead to an input of a sequence field, for a {layer.kind} layer goes"
             " along one. Ingest with `sequence=True`, or use a hidden layer."
         )
     if not isinstance(layer, OutputLayer):

@@ -102,3 +102,8 @@ def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
     return Axis(
         places, kernel, stride, positions, before, max(0, (positions - 1) * stride + kernel - places - before)
     )
+
+
+def times(sizes: Shape) -> str:
+    """Sizes for a person: "3 x 5"."""
+    return " x ".join(map(str, sizes))

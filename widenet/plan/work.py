@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from widenet.plan.drift import drift_columns, drift_operations
 from widenet.plan.job import Job
+from widenet.plan.layers import plan_of
 from widenet.plan.memory import keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
-from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
     A recurrent layer meets its own states position by position, but makes their gradient to the weight all at
     once.
     """
-    found = job.network.layer(layer)
-    units = found.sums if isinstance(found, RecurrentLayer) else job.layout.units[layer]
+    found = next(hidden for hidden in job.network.hidden if hidden.name == layer)
+    units = plan_of(found).sums(found, job.layout.units[layer])
     num, inputs = job.vectors(layer), job.layout.units[source]
     with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
     if (layer, source) in job.layout.windows:
@@ -130,12 +130,9 @@ def _added_up(job: Job) -> Iterator[int]:
             samples
             + sum(weight.wide and weight.columns is not None for weight in job.layout.weights.values())
         )
-    for hidden in job.network.hidden:
-        if isinstance(hidden, HiddenLayer) and hidden.weight_norm is not None:
-            owned = [
-                job.layout.weights.get(f"{hidden.name}/{source}") for source in job.network.sources(hidden)
-            ]
-            yield 16 * hidden.units * sum(weight is not None and weight.wide for weight in owned)
+    for weight in job.layout.weights.values():
+        if weight.norm_limit is not None and weight.rows_are_features:
+            yield 16 * weight.row_length
 
 
 def _gathered(job: Job) -> Iterator[int]:

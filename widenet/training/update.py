@@ -16,7 +16,6 @@ from widenet.model.sampled_loss import SampledStep
 from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
-from widenet.spec.layers import HiddenLayer
 from widenet.transfer import sent
 
 _BLOCK_ROWS = 16_384
@@ -148,12 +147,10 @@ class Update:
 
     def _limit_columns(self) -> None:
         """Shorten the weights from sparse inputs to hidden units that exceed the layer's "weight_norm"."""
-        for layer in self.network.spec.hidden:
-            limit = layer.weight_norm if isinstance(layer, HiddenLayer) else None
-            for source in self.network.spec.sources(layer):
-                weight = self.network.wide.get(f"{layer.name}/{source}")
-                if limit is not None and weight is not None:
-                    _limit_columns(self.network, weight, limit, f'layer "{layer.name}"')
+        for name, weight in self.network.layout.weights.items():
+            if weight.norm_limit is not None and weight.rows_are_features:
+                wide = self.network.wide[name]
+                _limit_columns(self.network, wide, weight.norm_limit, f'layer "{weight.layer}"')
 
 
 def _summed(

@@ -1,0 +1,84 @@
+"""What the layers between inputs and outputs need: a module for each kind, of its name."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from widenet.plan.job import Job
+from widenet.plan.layout import Layout, Link, Weight, is_sparse_input
+from widenet.plan.place import Place
+from widenet.plan.windows import Shape, Windows
+from widenet.spec.layers import Trunk
+from widenet.spec.network import NetworkSpec
+
+Spec = TypeVar("Spec", bound=Trunk)
+
+
+def plan_of(layer: Trunk) -> "LayerPlan[Any]":
+    """Return what a layer needs: the `PLAN` of the module of its kind."""
+    plan: LayerPlan[Any] = import_module(f"{__name__}.{layer.kind}").PLAN
+    return plan
+
+
+class LayerPlan(Generic[Spec]):
+    """What the layers of one kind need.
+
+    The defaults are those of a layer of `units` units, with a weight of its own from each source to `sums`
+    numbers, and no biases.
+    """
+
+    def shape(self, place: Place, layer: Spec, sources: Mapping[str, Shape]) -> Shape:
+        """Return the layer's shape, given those of its sources by name.
+
+        Raises:
+            FitError: It does not fit what feeds it.
+        """
+        del place, sources
+        units: int = getattr(layer, "units")  # noqa: B009
+        return (units,)
+
+    def windows(self, place: Place, layer: Spec, source: str, shape: Shape) -> Windows | None:
+        """Return how the layer's kernel moves over a source; None without a kernel."""
+        del place, layer, source, shape
+        return None
+
+    def links(self, spec: NetworkSpec, layer: Spec) -> dict[str, Link]:
+        """Return the weight that the layer uses for each source, in the order in which they are computed."""
+        return {source: Link(f"{layer.name}/{source}") for source in spec.sources(layer)}
+
+    def sums(self, layer: Spec, units: int) -> int:
+        """Return into how many numbers the sources are multiplied."""
+        del layer
+        return units
+
+    def weight(self, layout: Layout, layer: Spec, source: str) -> Weight:
+        """Return the weight that the layer owns for a source.
+
+        It has a row for each feature of a sparse input, else one for each sum.
+        """
+        units, sums = layout.units[source], self.sums(layer, layout.units[layer.name])
+        features = source if is_sparse_input(layout.network, source, layout.fields) else None
+        return Weight(
+            layer.name,
+            *((sums, units) if features is None else (units, sums)),
+            wide=features is not None,
+            input=features,
+            norm_limit=getattr(layer, "weight_norm", None),
+        )
+
+    def numbers(self, layout: Layout, layer: Spec) -> Iterator[tuple[str, Weight]]:
+        """Yield the layer's other weights, such as biases, with their names."""
+        del layout, layer
+        yield from ()
+
+    def activations(self, job: Job, layer: Spec) -> int:
+        """Return how many float32 numbers a step keeps of the layer.
+
+        The default is four for each unit: its sum, activation and gradient, and what dropout kept.
+        """
+        return 4 * job.vectors(layer.name) * job.layout.units[layer.name]
+
+    def obstacles(self, job: Job, layer: Spec) -> Iterator[str]:
+        """Yield why a CUDA graph cannot hold the layer's steps, after its name in a message."""
+        del job
+        yield f"is a {layer.kind} layer"

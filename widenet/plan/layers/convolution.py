@@ -1,0 +1,46 @@
+"""What convolutions need."""
+
+from collections.abc import Mapping
+from math import prod
+
+from widenet.errors import FitError
+from widenet.plan.layers.hidden import ActivatedPlan
+from widenet.plan.layout import Layout, Weight
+from widenet.plan.place import Place
+from widenet.plan.windows import Shape, Windows, times, windows_of
+from widenet.spec.spatial import ConvolutionLayer
+
+
+class ConvolutionPlan(ActivatedPlan[ConvolutionLayer]):
+    """Filters that move over the places of their sources."""
+
+    def shape(self, place: Place, layer: ConvolutionLayer, sources: Mapping[str, Shape]) -> Shape:
+        """Return the filters and their positions, which are the same over every source."""
+        positions = {name: windows_of(place, layer, name, shape).positions for name, shape in sources.items()}
+        first_name, first = next(iter(positions.items()))
+        other = next((name for name in positions if positions[name] != first), None)
+        if other is not None:
+            raise FitError(
+                f'{place.of("source")} must each give as many positions as "{first_name}", {times(first)};'
+                f' "{other}" gives {times(positions[other])}.'
+            )
+        return layer.filters, *first
+
+    def windows(self, place: Place, layer: ConvolutionLayer, source: str, shape: Shape) -> Windows:
+        """See `LayerPlan.windows`."""
+        return windows_of(place, layer, source, shape)
+
+    def weight(self, layout: Layout, layer: ConvolutionLayer, source: str) -> Weight:
+        """Return the filters: a row each, of the numbers of a window."""
+        windows = layout.windows[layer.name, source]
+        return Weight(
+            layer.name,
+            layer.filters,
+            windows.inputs,
+            wide=False,
+            places=prod(windows.kernel),
+            norm_limit=layer.weight_norm,
+        )
+
+
+PLAN = ConvolutionPlan()

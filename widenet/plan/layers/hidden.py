@@ -1,0 +1,54 @@
+"""What fully connected layers need."""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from widenet.plan.job import Job
+from widenet.plan.layers import LayerPlan
+from widenet.plan.layout import Layout, Link, Weight
+from widenet.plan.sharing import link_of
+from widenet.spec.layers import HiddenLayer
+from widenet.spec.network import NetworkSpec
+from widenet.spec.spatial import ConvolutionLayer
+
+TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
+"""What a batch normalization keeps: weights, and running statistics."""
+
+Spec = TypeVar("Spec", bound=HiddenLayer | ConvolutionLayer)
+
+
+class ActivatedPlan(LayerPlan[Spec]):
+    """Layers that add up products with shared or own weights, and make activations of them."""
+
+    def links(self, spec: NetworkSpec, layer: Spec) -> dict[str, Link]:
+        """See `LayerPlan.links`."""
+        return {source: link_of(spec, layer, source) for source in spec.sources(layer)}
+
+    def numbers(self, layout: Layout, layer: Spec) -> Iterator[tuple[str, Weight]]:
+        """Yield biases and normalizations: one for each unit, or for each filter of a convolution."""
+        kinds = ["bias"] * layer.bias
+        if layer.batch_normalization is not None:
+            kinds += [f"normalization {part}" for part in (*TRAINED, *FOLLOWING)]
+        channels = layout.shapes[layer.name][0]
+        for kind in kinds:
+            trained = not kind.endswith(FOLLOWING)
+            yield f"{layer.name} {kind}", Weight(layer.name, channels, None, wide=False, trained=trained)
+
+    def activations(self, job: Job, layer: Spec) -> int:
+        """Return the default's numbers, and what a normalization made of the sums."""
+        units = job.vectors(layer.name) * job.layout.units[layer.name]
+        return super().activations(job, layer) + units * (layer.batch_normalization is not None)
+
+
+class HiddenPlan(ActivatedPlan[HiddenLayer]):
+    """Fully connected layers."""
+
+    def obstacles(self, job: Job, layer: HiddenLayer) -> Iterator[str]:
+        """See `LayerPlan.obstacles`."""
+        if layer.dropout:
+            yield "has dropout, whose random numbers the host draws"
+        if layer.weight_norm is not None and job.is_over_sparse(layer):
+            yield "has a weight_norm over a sparse input"
+
+
+PLAN = HiddenPlan()

@@ -1,0 +1,35 @@
+"""What recurrent layers need."""
+
+from collections.abc import Iterator
+
+from widenet.plan.job import Job
+from widenet.plan.layers import LayerPlan
+from widenet.plan.layout import Layout, Link, Weight
+from widenet.spec.network import NetworkSpec
+from widenet.spec.recurrent import RecurrentLayer
+
+
+class RecurrentPlan(LayerPlan[RecurrentLayer]):
+    """Layers that are a source of their own: the state before."""
+
+    def links(self, spec: NetworkSpec, layer: RecurrentLayer) -> dict[str, Link]:
+        """Return the weights of the sources, and that of the state before."""
+        return {**super().links(spec, layer), layer.name: Link(f"{layer.name}/{layer.name}")}
+
+    def sums(self, layer: RecurrentLayer, units: int) -> int:
+        """Return one sum for each gate and unit."""
+        del units
+        return layer.sums
+
+    def numbers(self, layout: Layout, layer: RecurrentLayer) -> Iterator[tuple[str, Weight]]:
+        """Yield the biases of the gates."""
+        del layout
+        if layer.bias:
+            yield f"{layer.name} bias", Weight(layer.name, 4 * layer.units, None, wide=False)
+
+    def activations(self, job: Job, layer: RecurrentLayer) -> int:
+        """Return the default's numbers, and as many of the gates."""
+        return super().activations(job, layer) + 4 * job.vectors(layer.name) * layer.sums
+
+
+PLAN = RecurrentPlan()
