@@ -128,7 +128,7 @@ def test_resuming_with_numba_what_was_begun_without_it_is_refused_and_the_other_
         "open",
         lambda path: replace(opened(path), facts={**opened(path).facts, "compiled": begun}),
     )
-    monkeypatch.setattr("widenet.runs.training.is_compiled", lambda _: here)
+    monkeypatch.setattr("widenet.runs.resume.is_compiled", lambda _: here)
     how, where = ("with", "can") if begun else ("without", "cannot")
     with pytest.raises(
         FitError, match=rf"run was begun {how} Numba, .*Resume where Python {where} import numba\."

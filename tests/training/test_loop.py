@@ -133,9 +133,7 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     report = Record()
     model = train(NETWORK, training(4, evaluation={}, keep="best"), data, tmp_path / "run", report=report)
     best = values.index(max(values))
-    assert report.said == [
-        f"The weights of epoch {best + 1} are kept: of all evaluations, theirs was the best."
-    ]
+    assert report.said == [f"Keeping the weights of epoch {best + 1}, whose evaluation was the best."]
     assert len(set(seen)) == 4
     assert model.fingerprint() == Model.load(tmp_path / "run").fingerprint() == seen[best]
     facts = {

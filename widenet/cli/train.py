@@ -35,7 +35,7 @@ def train(
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
     from widenet.runs.arguments import documents
-    from widenet.runs.training import Launch, run_training
+    from widenet.runs.training import run_training
     from widenet.training.check import check_training
     from widenet.training.outcome import diverged
 
@@ -53,8 +53,7 @@ def train(
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
-        launch = Launch.of(replace(arguments, report=report))
-        model = run_training(layout, dataset, launch)
+        model = run_training(layout, dataset, replace(arguments, report=report))
         digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()

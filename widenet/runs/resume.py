@@ -1,0 +1,160 @@
+"""Resuming a training: the state of its loop, read from the newest checkpoint that is whole."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from widenet.checkpoint import Checkpoint
+from widenet.data.dataset import Dataset
+from widenet.errors import CheckpointError, FitError, OptionError
+from widenet.model.network import Network
+from widenet.parallel.agreement import check_agreement
+from widenet.parallel.group import by_all, by_leader
+from widenet.runs.seen_before import held_of, seen_before
+from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
+from widenet.training.environment import changes
+from widenet.training.in_common import SAME_FILES, facts_of_checkpoint
+from widenet.training.optimizers import is_compiled
+from widenet.training.reports import Report
+from widenet.training.run_directory import UNRECORDED, RunDirectory
+from widenet.training.saved_facts import TrainingFacts, WeightsFacts
+from widenet.training.start import load_start
+from widenet.training.state import LoopState
+
+T = TypeVar("T")
+
+
+def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report: Report) -> LoopState:
+    """Bring a network and a run's log to where its training stands.
+
+    The newest checkpoint counts. If it is damaged or gone, the newest whole one counts, and the report says
+    so.
+
+    Returns:
+        The state of the loop; that of a new training if there is no checkpoint.
+
+    Raises:
+        CheckpointError: No checkpoint can be read, although there is one.
+        FitError, OptionError: The training would not have the bits of an undisturbed one.
+    """
+    state = LoopState()
+    problem: CheckpointError | None = None
+    check_agreement(network.exchange, run.listing(), SAME_FILES)
+    for find in run.candidates():
+        try:
+            checkpoint = _read(run, network, dataset, find)
+        except CheckpointError as error:
+            problem = problem or error
+            continue
+        if checkpoint is None:
+            continue
+        if problem is not None:
+            report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
+        facts = TrainingFacts.of(checkpoint.facts)
+        if facts.documents is None:
+            report.say(f"{checkpoint.path}: {UNRECORDED}")
+        state = facts.state
+        _say_what_changed(run, facts, network.device, state, report)
+        _go_on_in_own_arithmetic(run, state, report)
+        break
+    else:
+        if problem is not None:
+            raise problem
+        load_start(run, network, report.say)
+        _inherit_arithmetic(run, state, report)
+        by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
+    _check_best(run, network, state)
+    by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
+    return state
+
+
+def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
+    """Raise CheckpointError if the weights of the best evaluation are missing or damaged."""
+    epoch = state.best_epoch
+    if run.training.keep == "best" and epoch is not None:
+        agreed(network, lambda: run.best(state.epoch, epoch)).check_files(network)
+
+
+def agreed(network: Network, find: Callable[[], T]) -> T:
+    """Call a function in every process; an error in one process is raised in all."""
+    results: list[T] = []
+    by_all(network.exchange, lambda: results.append(find()), "checkpoint")
+    return results[0]
+
+
+def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
+    """Report held-out data on which the run's starting weights were trained."""
+    for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
+        report.say(f"{sentence} Its metrics will be too good.")
+
+
+def _say_what_changed(
+    run: RunDirectory, facts: TrainingFacts, device: torch.device, state: LoopState, report: Report
+) -> None:
+    """Report libraries or instruction sets that differ from those of the steps so far."""
+    changed = changes(facts.environment, device)
+    if changed and not state.has_ended(run.training):
+        rest = "from here on bits may differ from an undisturbed training's"
+        report.say(
+            f"{run.path} resumes with other software or another processor ({'; '.join(changed)}): {rest}."
+        )
+
+
+def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
+    """Record and report that the next steps round in another way than the steps so far."""
+    before = state.arithmetic[-1]
+    if before != ARITHMETIC and not state.has_ended(run.training):
+        state.arithmetic.append(ARITHMETIC)
+        rule = (
+            f"{run.path} was begun with version {before} of the arithmetic; this widenet has version"
+            f" {ARITHMETIC}"
+        )
+        report.say(
+            f"{rule}: from here on bits may differ from an undisturbed training's, and its fingerprint"
+            " compares with no other."
+        )
+
+
+def _inherit_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
+    """Record and report that a run's starting weights come from steps that round in different ways."""
+    model = {} if run.start is None else Checkpoint.open(run.start / "model").facts
+    before = WeightsFacts.of(model).arithmetic
+    if len(before) > 1:
+        state.arithmetic = before if before[-1] == ARITHMETIC else [*before, ARITHMETIC]
+        report.say(mixed_arithmetic(str(run.start)))
+
+
+def _read(
+    run: RunDirectory, network: Network, dataset: Dataset, find: Callable[[], Checkpoint | None]
+) -> Checkpoint | None:
+    """Read a checkpoint into a network after checking it; an error in one process is raised in all."""
+    checkpoint = agreed(network, find)
+    check_agreement(network.exchange, facts_of_checkpoint(checkpoint), SAME_FILES)
+    if checkpoint is not None:
+        _check_resumable(run, checkpoint, dataset, network)
+        checkpoint.load_into(network, with_state=True)
+    return checkpoint
+
+
+def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset, network: Network) -> None:
+    """Raise FitError or OptionError if resuming would not give the bits of an undisturbed training."""
+    facts, now = TrainingFacts.of(checkpoint.facts), network.device.type
+    if facts.examples != dataset.digest:
+        raise FitError(
+            f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that"
+            " dataset."
+        )
+    if facts.is_compiled not in (None, is_compiled(now)) and now == facts.device:
+        how, where = ("with", "can") if facts.is_compiled else ("without", "cannot")
+        compiler = "Numba" if now == "cpu" else "Triton"
+        raise FitError(
+            f"{run.path} was begun {how} {compiler}, which rounds in its own way. Resume where Python {where}"
+            f" import {compiler.lower()}."
+        )
+    before = facts.device
+    if before not in (None, now):
+        raise OptionError(
+            f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with'
+            f" `device={before!r}`."
+        )
