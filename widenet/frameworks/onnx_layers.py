@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from widenet.errors import OptionError
 from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.frameworks.onnx_sequences import Padded, at_positions, newest, padded, states
 from widenet.frameworks.onnx_spatial import convolution, per_channel, pooling
@@ -96,8 +97,12 @@ class Layers:
                 self.values[hidden.name] = self._pooled(hidden)
             elif isinstance(hidden, RecurrentLayer):
                 self.values[hidden.name] = self._recurrent(hidden)
-            else:
+            elif isinstance(hidden, HiddenLayer | ConvolutionLayer):
                 self.values[hidden.name] = self._hidden(hidden)
+            else:
+                raise OptionError(
+                    f'Layer "{hidden.name}" is a {hidden.kind} layer, which ONNX has no form of.'
+                )
 
     def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else given.values

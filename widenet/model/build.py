@@ -1,6 +1,7 @@
 """From a layout to a network with its first weights."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,18 +11,16 @@ from widenet.kernels import roomy
 from widenet.model.drift import Drift
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
+from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
-from widenet.model.layers.recurrent import first_bias
 from widenet.model.network import Network
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.drift import drift_window, drifts
 from widenet.plan.layout import Layout, Weight
-from widenet.spec.layers import HiddenLayer, OutputLayer
-from widenet.spec.recurrent import RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer
+from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
 
 
@@ -107,13 +106,13 @@ class _First:
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """A wide weight or bias, the shards at hand."""
-        layer = self._layer(weight)
         shards = self.layout.shards(weight.rows)
         parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
         if weight.columns is None:
+            layer = self.layout.network.layer(weight.layer)
             assert isinstance(layer, OutputLayer)
             return WideWeight(shards, dict(parts), l2=layer.bias_l2, by_rows=not weight.by_tiles)
-        limit = layer.weight_norm if isinstance(layer, OutputLayer) else None
+        limit = None if weight.rows_are_features else weight.norm_limit
         return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
@@ -126,32 +125,21 @@ class _First:
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
         """A weight or bias of a layer between inputs and outputs."""
-        layer = self._layer(weight)
-        limit = None if weight.columns is None or isinstance(layer, RecurrentLayer) else layer.weight_norm
-        return TrunkWeight(self._tensor(name, weight, weight.rows), norm_limit=limit, trained=weight.trained)
-
-    def _layer(self, weight: Weight) -> HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer:
-        layer = self.layout.network.layer(weight.layer)
-        assert isinstance(layer, HiddenLayer | ConvolutionLayer | RecurrentLayer | OutputLayer)
-        return layer
+        tensor = self._tensor(name, weight, weight.rows)
+        return TrunkWeight(tensor, norm_limit=weight.norm_limit, trained=weight.trained)
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
-        layer = self._layer(weight)
+        layer: Any = self.layout.network.layer(weight.layer)
+        kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
         if weight.columns is None:
-            if isinstance(layer, RecurrentLayer):
-                return first_bias(layer).to(self.device)
-            start = (
-                layer.bias_start if name.endswith(" bias") else float(name.endswith(("scale", "variance")))
-            )
-            return torch.full((rows,), start, device=self.device)
+            return kind.first_numbers(layer, name, rows).to(self.device)
         shape = (rows, weight.columns)
         if self.blank or not weight.columns:
             return roomy(shape, device=self.device)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.rows_are_features:
             fans = fans[::-1]
-        if isinstance(layer, RecurrentLayer):
-            fans = (fans[0], layer.units)
+        fans = (fans[0], kind.fan_out(layer, fans[1]))
         return initial(layer.initializer, shape, *fans, self.layout.training.seed, name, shard).to(
             self.device
         )

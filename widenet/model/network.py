@@ -1,9 +1,9 @@
 """A network: its weights, shard by shard, and what flows forward through them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,11 +13,9 @@ from widenet.model import preparation
 from widenet.model.convolution import convolution
 from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
-from widenet.model.layers import hidden as hidden_layer
-from widenet.model.layers import pooling as pooling_layer
-from widenet.model.layers import recurrent as recurrent_layer
+from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
-from widenet.model.normalization import Statistics, by_batch, by_statistics
+from widenet.model.normalization import Statistics, running
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
@@ -26,10 +24,8 @@ from widenet.model.wide_weight import WideWeight
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
-from widenet.spec.layers import HiddenLayer
+from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
-from widenet.spec.recurrent import RecurrentLayer
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 
 @dataclass
@@ -150,27 +146,8 @@ class Network:
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
         for layer in self.spec.hidden:
-            skips = [activity.values[name] for name in layer.skip or ()]
-            if isinstance(layer, PoolingLayer):
-                activity.values[layer.name] = self._pooled(layer, activity, skips)
-                continue
-            sums = [
-                self._product((layer.name, source), travels, activity) for source in self.spec.sources(layer)
-            ]
-            if isinstance(layer, RecurrentLayer):
-                activity.values[layer.name] = self._recurrent(layer, sums, prepared, skips, draws)
-                continue
-            bias = self._each_unit(layer, "bias") if layer.bias else None
-            normalized = (
-                None
-                if layer.batch_normalization is None
-                else self._normalization(layer, activity, draws is not None)
-            )
-            positions = prepared.positions.get(self.layout.along.get(layer.name, ""))
-            value_EH, penalty = hidden_layer.forward(layer, sums + skips, bias, draws, normalized, positions)
-            activity.values[layer.name] = value_EH
-            if penalty is not None:
-                activity.penalties.append(penalty)
+            flow = self._flow(layer, prepared, travels, activity, draws)
+            activity.values[layer.name] = kind_of(layer).forward(layer, flow)
         return activity
 
     def share_of_gradient(self, weight: str) -> float:
@@ -181,10 +158,8 @@ class Network:
     def follow(self, activity: Activity) -> None:
         """Move the running statistics of batch normalizations by a batch's."""
         for name, found in activity.statistics.items():
-            layer = self.spec.layer(name)
-            assert isinstance(layer, HiddenLayer | ConvolutionLayer)
-            assert layer.batch_normalization is not None
-            self._running(name).follow(found, layer.batch_normalization.momentum)
+            layer: Any = self.spec.layer(name)
+            running(self.trunk, name).follow(found, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
         """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of
@@ -254,6 +229,30 @@ class Network:
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
         return self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
 
+    def _flow(
+        self,
+        layer: Trunk,
+        prepared: Prepared,
+        travels: Mapping[Key, Pending[list[Tensor]]],
+        activity: Activity,
+        draws: Draws | None,
+    ) -> Flow:
+        """What meets a layer in a step."""
+        sources = self.spec.sources(layer)
+        keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
+        return Flow(
+            layout=self.layout,
+            trunk=self.trunk,
+            sources=[activity.values[name] for name in sources if name in activity.values],
+            sums=[self._product(key, travels, activity) for key in keys],
+            skips=[activity.values[name] for name in layer.skip or ()],
+            draws=draws,
+            positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
+            blocks=self._blocks(layer.name),
+            penalties=activity.penalties,
+            statistics=activity.statistics,
+        )
+
     def _product(self, key: Key, travels: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
         if key in travels:
             (gathered_EH,) = travels[key].result()
@@ -269,65 +268,3 @@ class Network:
     def _blocks(self, layer: str) -> Blocks:
         half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()
         return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half)
-
-    def _recurrent(
-        self,
-        layer: RecurrentLayer,
-        sums: list[Tensor],
-        prepared: Prepared,
-        skips: list[Tensor],
-        draws: Draws | None,
-    ) -> Tensor:
-        weight_GH = self.trunk[self.layout.links[layer.name, layer.name].weight].tensor
-        bias = self.trunk[f"{layer.name} bias"].tensor if layer.bias else None
-        positions = prepared.positions[self.layout.along[layer.name]]
-        state_NH = recurrent_layer.forward(
-            layer, sums, weight_GH, bias, positions, self._blocks(layer.name), draws
-        )
-        return sum(skips, state_NH)
-
-    def _pooled(self, layer: PoolingLayer, activity: Activity, skips: list[Tensor]) -> Tensor:
-        names = self.spec.sources(layer)
-        sources = [activity.values[name] for name in names]
-        return pooling_layer.forward(
-            layer,
-            sources,
-            self.layout.shapes[names[0]],
-            self.layout.windows.get((layer.name, names[0])),
-            skips,
-        )
-
-    def _each_unit(self, layer: HiddenLayer | ConvolutionLayer, numbers: str) -> Tensor:
-        """Numbers of a layer's channels, each for all its positions."""
-        number_C = self.trunk[f"{layer.name} {numbers}"].tensor
-        positions = prod(self.layout.shapes[layer.name][1:])
-        return number_C[:, None].expand(-1, positions).reshape(-1)
-
-    def _normalization(
-        self, layer: HiddenLayer | ConvolutionLayer, activity: Activity, in_training: bool
-    ) -> Callable[[Tensor], Tensor]:
-        """The batch normalization of a layer; in training it leaves the batch's statistics in the
-        activity.
-        """
-        spec, (channels, *positions) = layer.batch_normalization, self.layout.shapes[layer.name]
-        assert spec is not None
-        scale_C, shift_C = (
-            self.trunk[f"{layer.name} normalization {part}"].tensor for part in ("scale", "shift")
-        )
-
-        def normalized(sums_EH: Tensor) -> Tensor:
-            sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
-            if in_training and len(sums_EH):
-                found, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
-                if statistics is not None:
-                    activity.statistics[layer.name] = statistics
-            else:
-                found = by_statistics(sums_ECP, scale_C, shift_C, self._running(layer.name), spec)
-            return found.view_as(sums_EH)
-
-        return normalized
-
-    def _running(self, layer: str) -> Statistics:
-        return Statistics(
-            *(self.trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance"))
-        )

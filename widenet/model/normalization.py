@@ -1,10 +1,12 @@
 """Batch normalization: by the statistics of a batch in training, by running ones elsewhere."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from widenet.model.trunk_weight import TrunkWeight
 from widenet.spec.parts import BatchNormalization
 
 
@@ -21,6 +23,11 @@ class Statistics:
         """Move, in place, by a share of the way to those of a batch."""
         for own_C, found_C in ((self.mean_C, batch.mean_C), (self.variance_C, batch.variance_C)):
             own_C.mul_(1 - momentum).add_(found_C, alpha=momentum)
+
+
+def running(trunk: Mapping[str, TrunkWeight], layer: str) -> Statistics:
+    """Return the running statistics of a layer."""
+    return Statistics(*(trunk[f"{layer} normalization {part}"].tensor for part in ("mean", "variance")))
 
 
 def by_batch(

@@ -1,1 +1,81 @@
-"""Layer kinds, one file each."""
+"""What layers compute: a module for each kind, of its name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from widenet.model.draws import Draws
+from widenet.model.normalization import Statistics
+from widenet.model.positions import Positions
+from widenet.model.product import Blocks
+from widenet.model.trunk_weight import TrunkWeight
+from widenet.plan.layout import Layout
+from widenet.spec.layers import Trunk
+
+Spec = TypeVar("Spec", bound=Trunk)
+
+
+def kind_of(layer: Trunk) -> "LayerKind[Any]":
+    """Return what a layer between inputs and outputs computes: the `KIND` of the module of its kind."""
+    kind: LayerKind[Any] = import_module(f"{__name__}.{layer.kind}").KIND
+    return kind
+
+
+@dataclass(frozen=True)
+class Flow:
+    """What meets a layer in a step.
+
+    E is the number of examples, or of all their positions where the layer goes along a sequence.
+
+    Attributes:
+        sources: Values of its sources, [E, units] each; without those of sparse inputs.
+        sums: Products of its sources and their weights, [E, sums] each.
+        skips: Values [E, units] of the layers to add.
+        draws: Random numbers of the step; None outside training.
+        positions: Where the layer goes along a sequence.
+        blocks: How its products are cut.
+        penalties: Takes the layer's penalty, if there is one.
+        statistics: Takes the batch's statistics, by layer.
+    """
+
+    layout: Layout
+    trunk: Mapping[str, TrunkWeight]
+    sources: list[Tensor]
+    sums: list[Tensor]
+    skips: list[Tensor]
+    draws: Draws | None
+    positions: Positions | None
+    blocks: Blocks
+    penalties: list[Tensor]
+    statistics: dict[str, Statistics]
+
+    def tensor(self, name: str) -> Tensor:
+        """Return a weight of the trunk by its name."""
+        return self.trunk[name].tensor
+
+
+class LayerKind(Generic[Spec]):
+    """What the layers of one kind compute, and how their weights begin."""
+
+    def forward(self, layer: Spec, flow: Flow) -> Tensor:
+        """Return the layer's values, float32 [E, units]; differentiable."""
+        raise NotImplementedError
+
+    def first_numbers(self, layer: Spec, name: str, count: int) -> Tensor:
+        """Return the first values of biases and other weights of one dimension, float32 [count].
+
+        Biases start at `bias_start`, scales and variances at 1, and others at 0.
+        """
+        del self
+        if name.endswith(" bias"):
+            return torch.full((count,), float(getattr(layer, "bias_start", 0)))
+        return torch.full((count,), float(name.endswith(("scale", "variance"))))
+
+    def fan_out(self, layer: Spec, sums: int) -> int:
+        """Return what `out` means to an initializer, for weights to so many sums."""
+        del self, layer
+        return sums

@@ -1,6 +1,8 @@
 """What fully connected hidden layers and convolutions make of their sums."""
 
 from collections.abc import Callable
+from math import prod
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -8,7 +10,9 @@ from torch import Tensor
 from widenet.model.activations import activate
 from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
+from widenet.model.layers import Flow, LayerKind
 from widenet.model.limits import shortened
+from widenet.model.normalization import by_batch, by_statistics, running
 from widenet.model.positions import Positions
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.parts import Sparseness
@@ -70,3 +74,50 @@ def sparseness(a_EH: Tensor, target: float, weight: float, pull_outside: bool = 
     mean_H = inside_H.detach() + (mean_H - mean_H.detach()) if pull_outside else inside_H
     divergence_H = target * torch.log(target / mean_H) + (1 - target) * torch.log((1 - target) / (1 - mean_H))
     return weight * divergence_H.sum()
+
+
+Spec = TypeVar("Spec", bound=HiddenLayer | ConvolutionLayer)
+
+
+class Activated(LayerKind[Spec]):
+    """Layers that make activations of their sums."""
+
+    def forward(self, layer: Spec, flow: Flow) -> Tensor:
+        """See `LayerKind.forward`."""
+        bias = _each_unit(layer, flow) if layer.bias else None
+        normalized = None if layer.batch_normalization is None else _normalization(layer, flow)
+        units_EH, penalty = forward(
+            layer, flow.sums + flow.skips, bias, flow.draws, normalized, flow.positions
+        )
+        if penalty is not None:
+            flow.penalties.append(penalty)
+        return units_EH
+
+
+KIND = Activated[HiddenLayer]()
+
+
+def _each_unit(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
+    """Return the biases of a layer's channels, each for all its positions."""
+    bias_C = flow.tensor(f"{layer.name} bias")
+    positions = prod(flow.layout.shapes[layer.name][1:])
+    return bias_C[:, None].expand(-1, positions).reshape(-1)
+
+
+def _normalization(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Callable[[Tensor], Tensor]:
+    """Return the batch normalization of a layer; in training it leaves the batch's statistics in the flow."""
+    spec, (channels, *positions) = layer.batch_normalization, flow.layout.shapes[layer.name]
+    assert spec is not None
+    scale_C, shift_C = (flow.tensor(f"{layer.name} normalization {part}") for part in ("scale", "shift"))
+
+    def normalized(sums_EH: Tensor) -> Tensor:
+        sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
+        if flow.draws is not None and len(sums_EH):
+            values, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
+            if statistics is not None:
+                flow.statistics[layer.name] = statistics
+        else:
+            values = by_statistics(sums_ECP, scale_C, shift_C, running(flow.trunk, layer.name), spec)
+        return values.view_as(sums_EH)
+
+    return normalized

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from widenet.model.layers import Flow, LayerKind
 from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.pooling import LocalResponseNormalization
@@ -105,3 +106,16 @@ class _Mean(torch.autograd.Function):
         for view in reached(total, windows):
             view += share
         return cropped(total, windows.axes), None
+
+
+class Pooling(LayerKind[PoolingLayer]):
+    """Layers without weights."""
+
+    def forward(self, layer: PoolingLayer, flow: Flow) -> Tensor:
+        """See `LayerKind.forward`."""
+        first = flow.layout.network.sources(layer)[0]
+        windows = flow.layout.windows.get((layer.name, first))
+        return forward(layer, flow.sources, flow.layout.shapes[first], windows, flow.skips)
+
+
+KIND = Pooling()

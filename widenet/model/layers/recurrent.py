@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.draws import Draws
+from widenet.model.layers import Flow, LayerKind
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks
 from widenet.model.recurrence import CELLS, states
@@ -53,3 +54,28 @@ def forward(
         kept_NH = draws.kept(f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device)
         state_NH = state_NH * kept_NH / (1 - spec.dropout)
     return state_NH
+
+
+class Recurrent(LayerKind[RecurrentLayer]):
+    """Layers that go along a sequence."""
+
+    def forward(self, layer: RecurrentLayer, flow: Flow) -> Tensor:
+        """See `LayerKind.forward`."""
+        assert flow.positions is not None
+        weight_GH = flow.tensor(f"{layer.name}/{layer.name}")
+        bias = flow.tensor(f"{layer.name} bias") if layer.bias else None
+        state_NH = forward(layer, flow.sums, weight_GH, bias, flow.positions, flow.blocks, flow.draws)
+        return sum(flow.skips, state_NH)
+
+    def first_numbers(self, layer: RecurrentLayer, name: str, count: int) -> Tensor:
+        """Return the first biases."""
+        del name, count
+        return first_bias(layer)
+
+    def fan_out(self, layer: RecurrentLayer, sums: int) -> int:
+        """Return the units, whatever the gates."""
+        del sums
+        return layer.units
+
+
+KIND = Recurrent()
