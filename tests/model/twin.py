@@ -191,7 +191,8 @@ class Twin:
         )
 
     def _weight(self, weights, layer, source):
-        share = next((share for share in layer.weights or () if share.source in (None, source)), None)
+        shares = getattr(layer, "weights", None) or ()
+        share = next((share for share in shares if share.source in (None, source)), None)
         own = "" if layer.kind == "output" else source
         if share is None:
             return weights[layer.name, own]
