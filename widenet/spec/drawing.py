@@ -9,14 +9,6 @@ from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.wiring import feeding, in_order
 
-_COLOUR_OF = {
-    "input": COLOURS[2],
-    "hidden": COLOURS[0],
-    "convolution": COLOURS[4],
-    "pooling": COLOURS[6],
-    "recurrent": COLOURS[3],
-    "output": COLOURS[1],
-}
 _SAID = {
     "kind",
     "name",
@@ -55,7 +47,7 @@ def drawn(
         size = (sizes or {}).get(layer.name) or _size(layer)
         number = (numbers or {}).get(layer.name, 0)
         lines = [_what(layer, size), _how(layer), _more(layer), f"{number:,} parameters" if number else ""]
-        boxes[layer.name] = (_COLOUR_OF[layer.kind], [line for line in lines if line])
+        boxes[layer.name] = (COLOURS[layer.colour], [line for line in lines if line])
     return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
 
 

@@ -36,6 +36,8 @@ NEWEST = 50
 class InputLayer(Spec, OfLayers):
     """A field of the dataset, sparse or dense, as it enters the network."""
 
+    colour: ClassVar[int] = 2
+
     kind: Literal["input"]
     """Its kind."""
     name: Name
@@ -78,6 +80,7 @@ class HiddenLayer(Spec, OfLayers):
 
     takes_features: ClassVar[bool] = True
     shares_with: ClassVar[str] = "hidden or output layer"
+    colour: ClassVar[int] = 0
 
     kind: Literal["hidden"] = "hidden"
     """Its kind; a layer without a kind is hidden."""
@@ -155,6 +158,7 @@ class OutputLayer(Spec, OfLayers):
     """A fully connected layer that is asked for a field of the dataset, and its loss."""
 
     shares_with: ClassVar[str] = "hidden or output layer"
+    colour: ClassVar[int] = 1
 
     kind: Literal["output"]
     """Its kind."""

@@ -49,6 +49,9 @@ class OfLayers:
     sized_by: ClassVar[str] = '"units" or "transposed"'
     """The keys that decide the size of its weights, for messages."""
 
+    colour: ClassVar[int] = 5
+    """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
+
     def check(self, place: str, num_sources: int) -> None:
         """Raise ValueError, with a JSON path, for the first broken rule that concerns this layer alone."""
 

@@ -20,6 +20,7 @@ class RecurrentLayer(Spec, OfLayers):
     takes_features: ClassVar[bool] = True
     goes_along: ClassVar[bool] = True
     unshared: ClassVar[str] = "whose gates share their weights with nobody"
+    colour: ClassVar[int] = 3
 
     kind: Literal["recurrent"]
     """Its kind."""

@@ -57,6 +57,7 @@ class ConvolutionLayer(Spec, OfLayers):
     shares_with: ClassVar[str] = "convolution"
     transposes: ClassVar[bool] = False
     sized_by: ClassVar[str] = '"filters" or "kernel"'
+    colour: ClassVar[int] = 4
 
     kind: Literal["convolution"]
     """Its kind."""
@@ -120,6 +121,8 @@ class PoolingLayer(Spec, OfLayers):
     """A layer without weights: the largest or the mean of a window, a normalization across channels, or a
     comparison of sources.
     """
+
+    colour: ClassVar[int] = 6
 
     kind: Literal["pooling"]
     """Its kind."""
