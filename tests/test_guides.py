@@ -118,6 +118,15 @@ ADDING = {
     ),
     "adding-a-format.md": (["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"], ""),
     "adding-a-command.md": (["widenet/cli/popular.py", "widenet/cli/app.py"], ""),
+    "adding-a-layer.md": (
+        [
+            "widenet/spec/gated.py",
+            "widenet/spec/layers.py",
+            "widenet/plan/layers/gated.py",
+            "widenet/model/layers/gated.py",
+        ],
+        "",
+    ),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
 
