@@ -45,6 +45,7 @@ lint: .venv/.stamp
 # Write the generated pages of docs/ anew.
 docs: .venv/.stamp
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/sizes.py
 
 # The pages as a site: open build/site/index.html by a web server, such as `python -m http.server -d build/site`.
 site: .venv/.stamp

@@ -4,6 +4,7 @@ package.
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,9 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
+
+MOST_STATEMENTS = 24_000
+"""Statements of the whole package, without docstrings."""
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
@@ -338,6 +342,21 @@ def test_every_module_says_what_it_is():
 def test_files_are_short():
     lengths = {path: len((ROOT / path).read_text("utf-8").splitlines()) for path in FILES}
     assert {path: length for path, length in lengths.items() if length > MAX_FILE_LINES} == {}
+
+
+def test_the_architecture_shows_the_size_of_every_room(capsys):
+    """Prints the sizes; `make docs` corrects those of the page that are far off."""
+    sizes = runpy.run_path(str(ROOT / "docs" / "sizes.py"))
+    counts = sizes["statements_by_room"]()
+    with capsys.disabled():
+        listed = ", ".join(f"{room} {count:,}" for room, count in counts.most_common())
+        print(f"\n{counts.total():,} statements: {listed}")
+    assert counts.total() <= MOST_STATEMENTS
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert sizes["with_sizes"](page) == page
+    assert set(re.findall(r"^\| `([^`]+)` \| [\d,]+ \|", page, re.MULTILINE)) >= {
+        room for room in counts if not room.startswith("_")
+    }
 
 
 def test_names_of_files_say_something():

@@ -1,10 +1,14 @@
-"""The few hot operations: what lies between the vendor's matrix products."""
+"""The operations between the matrix products: sparse and exact sums, tiles of outputs, optimizer steps.
+
+`reference.py` defines every operation in plain torch. `table.py` decides which implementation runs on a
+device: torch, Numba's compiled code on CPUs, or Triton's kernels on GPUs (in `triton/`).
+"""
 
 from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
 from widenet.kernels.cut import cut
 from widenet.kernels.fixed_point import exact_sum, sum_by
 from widenet.kernels.order import stable_sort
-from widenet.kernels.pages import roomy
+from widenet.kernels.rows import roomy
 from widenet.kernels.running_top_k import RunningTopK, running_top_k
 
 __all__ = [

@@ -1,6 +1,4 @@
-"""Sparse input: by Triton's kernel where a device has it, elsewhere by torch's embedding bag; either adds
-up each row in storage order.
-"""
+"""Sparse inputs: sums of weight rows, and their gradients; each sum is added in storage order."""
 
 from dataclasses import dataclass
 
@@ -25,12 +23,13 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Touched:
-    """The rows that a batch touches, and its entries by row: all of their gradient that is known before the
-    step.
+    """The weight rows that a batch touches, and the batch's entries sorted by row.
 
-    features_U: int64 [U], ascending. indptr: int64 [U + 1]; of feature u the entries indptr[u] to indptr[u +
-    1] - 1.
-    examples_Z, values_Z: of every entry, sorted by feature.
+    Attributes:
+        features_U: The rows, int64 [U], ascending.
+        indptr: int64 [U + 1]; row u has the entries indptr[u] to indptr[u + 1] - 1.
+        examples_Z: Example of every entry, int64.
+        values_Z: Value of every entry, float32; None: all ones.
     """
 
     features_U: Tensor
@@ -40,45 +39,41 @@ class Touched:
 
     @classmethod
     def of(cls, batch: SparseBatch) -> "Touched":
-        """The batch turned round, which is itself a batch: its examples are the features."""
+        """Return the rows that a batch touches."""
         return _by_feature(batch.indices, batch.example_of_entry(), batch.values)
 
     def by(self, gradient_EH: Tensor) -> "RowGradient":
-        """The gradient to the rows, given that to the sums."""
+        """Return the gradient to the rows from the gradient to the sums, float32 [E, H]."""
         return RowGradient(self.features_U, self.indptr, self.examples_Z, self.values_Z, gradient_EH)
 
 
 @dataclass(frozen=True)
 class RowGradient(Touched):
-    """The gradient of `gather_sum` to the rows that a batch touches, made when asked for, so that it need not
-    lie in memory at once.
+    """The gradient of `gather_sum` to the rows that a batch touches; computed by `rows`, in parts if needed.
 
-    gradient_EH: float32 [E, H], the gradient to the sums.
+    Attributes:
+        gradient_EH: Gradient to the sums, float32 [E, H].
     """
 
     gradient_EH: Tensor
 
     @classmethod
     def of_rows(cls, features_U: Tensor, gradient_UH: Tensor) -> "RowGradient":
-        """The gradients of these rows, ascending, one each."""
+        """Return a gradient from its rows float32 [U, H], in ascending order of features."""
         places = torch.arange(len(features_U) + 1, device=features_U.device)
         return cls(features_U, places, places[:-1], None, gradient_UH)
 
     def plus(self, other: "RowGradient") -> "RowGradient":
-        """The rows of both; of those that both touch, the sums."""
-        features_Z = torch.cat(
-            [torch.repeat_interleave(each.features_U, each.indptr.diff()) for each in (self, other)]
-        )
+        """Return the sum of two gradients over the rows of both."""
+        both = self, other
+        features_Z = torch.cat([torch.repeat_interleave(own.features_U, own.indptr.diff()) for own in both])
         examples_Z = torch.cat([self.examples_Z, other.examples_Z + len(self.gradient_EH)])
-        values = [
-            torch.ones(len(each.examples_Z)) if each.values_Z is None else each.values_Z
-            for each in (self, other)
-        ]
-        values_Z = (
-            None
-            if self.values_Z is None and other.values_Z is None
-            else torch.cat([each.to(features_Z.device) for each in values])
-        )
+        values_Z = None
+        if any(own.values_Z is not None for own in both):
+            parts = [
+                torch.ones(len(own.examples_Z)) if own.values_Z is None else own.values_Z for own in both
+            ]
+            values_Z = torch.cat([values.to(features_Z.device) for values in parts])
         return _by_feature(features_Z, examples_Z, values_Z).by(
             torch.cat([self.gradient_EH, other.gradient_EH])
         )
@@ -88,9 +83,7 @@ class RowGradient(Touched):
         return len(self.features_U)
 
     def rows(self, start: int = 0, stop: int | None = None) -> Tensor:
-        """The gradients float32 [stop - start, H] of the features start to stop - 1, in their order; of
-        all without a stop.
-        """
+        """Return the gradients of the touched rows start to stop - 1, float32 [stop - start, H]."""
         stop = len(self) if stop is None else stop
         if start == stop:
             return self.gradient_EH.new_zeros(0, self.gradient_EH.shape[1])

@@ -1,4 +1,4 @@
-"""Portable bits: the settings of torch and MKL under which all x86-64 processors with AVX2 round alike."""
+"""Portable bits: settings of torch and MKL under which all x86-64 processors with AVX2 round alike."""
 
 import os
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ Bits = Literal["native", "portable"]
 SETTINGS = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_CBWR": "COMPATIBLE"}
 """Environment variables that torch and MKL read once, before their first operation.
 
-COMPATIBLE is the only branch of MKL that Intel promises to be the same on its own and on other processors.
-torch's code for AVX2 fuses a multiplication and an addition, its code for older processors does not, and its
-code for AVX-512 divides numbers among vectors in another way.
+Intel promises equal results on its own and other processors only for MKL's COMPATIBLE branch. torch's code
+for AVX2 fuses multiplications with additions, its code for older processors does not, and its code for
+AVX-512 divides numbers among vectors in another way.
 """
 
 _COMPATIBLE = 3
@@ -35,14 +35,14 @@ def chosen_bits() -> Bits:
 
 
 def choose_bits(bits: Bits, device: torch.device) -> None:
-    """Make this process round as a training asks; a process that has chosen portable bits keeps them.
+    """Make this process round as a training document says; portable bits cannot be turned off again.
 
     Args:
-        bits: As of a training document.
+        bits: "native" or "portable".
         device: The device of the training.
 
     Raises:
-        OptionError: The device or the processor cannot give portable bits, or torch has computed before in
+        OptionError: The device or the processor cannot give portable bits, or torch has already computed in
             this process.
     """
     global _chosen
@@ -65,15 +65,13 @@ def choose_bits(bits: Bits, device: torch.device) -> None:
         )
     with _in_environment():
         _settle()
-    # oneDNN's code depends on the processor; of what trainings compute, torch gives it the gelu alone.
+    # oneDNN's code depends on the processor. In trainings, torch uses it only for gelu.
     torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     _chosen = "portable"
 
 
 def _settle() -> None:
-    """Let torch and MKL read the settings; raise OptionError where they have read others before, or the
-    processor is too old.
-    """
+    """Make torch and MKL read the settings; raise OptionError if it is too late, or the processor too old."""
     capability = torch.backends.cpu.get_cpu_capability()
     if capability not in ("AVX2", "AVX512"):
         raise OptionError(
@@ -89,7 +87,7 @@ def _settle() -> None:
 
 @contextmanager
 def _in_environment() -> Iterator[None]:
-    """Put the settings into the environment, and take them back where they come too late."""
+    """Put the settings into the environment; remove them if the block raises OptionError."""
     before = {name: os.environ.get(name) for name in SETTINGS}
     os.environ.update(SETTINGS)
     try:

@@ -1,6 +1,4 @@
-"""Compiling by Numba, where it can be imported: code that makes one pass over numbers where torch's
-operations make many.
-"""
+"""Compiles functions with Numba: one pass over numbers, where torch's operations make several."""
 
 from collections.abc import Callable
 from functools import cache, partial, wraps
@@ -14,25 +12,23 @@ _COMPILING = RLock()
 
 
 def made_once(make: Callable[..., T]) -> Callable[..., T]:
-    """`make` that keeps what it made; of several threads that ask at once, one makes it and the others
-    wait.
-    """
-    kept: dict[tuple[Any, ...], T] = {}
+    """Cache a function's results by its arguments; concurrent threads compute each result only once."""
+    results: dict[tuple[Any, ...], T] = {}
 
     @wraps(make)
     def made(*arguments: Any) -> T:
-        if arguments not in kept:
+        if arguments not in results:
             with _COMPILING:
-                if arguments not in kept:
-                    kept[arguments] = make(*arguments)
-        return kept[arguments]
+                if arguments not in results:
+                    results[arguments] = make(*arguments)
+        return results[arguments]
 
     return made
 
 
 @cache
 def can_compile() -> bool:
-    """Whether Numba can be imported."""
+    """Return whether Numba can be imported."""
     try:
         import numba  # noqa: F401
     except ImportError:
@@ -41,26 +37,29 @@ def can_compile() -> bool:
 
 
 def compile_for(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
-    """The function compiled for one signature, and kept on disk where there is a folder to write. within:
-    what it calls in other files.
+    """Compile a function for one signature; cache the code on disk if the folder can be written.
+
+    Args:
+        function: The function.
+        signature: Types of its arguments and its result, as Numba writes them.
+        within: Names or sources of the functions in other files that it calls.
     """
     from numba import njit
 
     compile_: Any = partial(njit, signature, nogil=True, error_model="numpy")
     named = named_for(function, signature, *within)
     try:
-        kept: Callable[..., Any] = compile_(cache=True)(named)
+        compiled: Callable[..., Any] = compile_(cache=True)(named)
     except (OSError, RuntimeError):
-        kept = compile_()(named)
-    return kept
+        compiled = compile_()(named)
+    return compiled
 
 
 def named_for(function: Any, *within: str) -> Any:
-    """The function under a name that tells all that its code depends on: its file and this one, what it
-    calls, the processor, Numba.
+    """Rename a function after everything that its code depends on: file, callees, processor and Numba.
 
-    By a function's name Numba keeps what it compiled on disk, and finds code in memory. It does not look at
-    what is called within, and two codes of one name, compiled by two processes, are mistaken for each other.
+    Numba finds cached code on disk and in memory by the function's name. It ignores changes in called
+    functions, and it confuses code of the same name that two processes have compiled.
     """
     import numba
     from llvmlite import binding

@@ -1,4 +1,4 @@
-"""An optimizer's steps on a CPU, compiled: one pass over a weight, its gradient and its state."""
+"""Optimizer steps on a CPU, compiled: one pass over a weight, its gradient and its state."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,19 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled import compile_for, made_once, named_for
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
-"""How many rows before its turn a row is fetched, and the float32 numbers that come at once."""
+"""How many rows ahead a row is prefetched, and the float32 numbers in a cache line."""
 
 Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
-"""One number's step: (weight, gradient, first state, second state, constants) to (weight, first state, second
-state), all float32.
+"""The step of one number: (weight, gradient, state 1, state 2, constants) -> (weight, state 1, state 2).
 
-A state that an optimizer has not comes and goes as it is. `constants` is an array. Only arithmetic,
-numpy.sqrt and conditions may be used.
+All are float32, and `constants` is an array. A state that the optimizer lacks is passed through. The function
+may use only arithmetic, numpy.sqrt and conditions.
 """
 
 
 @dataclass(frozen=True)
 class Penalties:
-    """What comes before an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
+    """What precedes an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
 
     scale: float = 1.0
     l2: float = 0.0
@@ -34,12 +33,12 @@ class Penalties:
     keep: float = 1.0
 
     def numbers(self) -> np.ndarray:
-        """float32, with a zero and a one for the compiled code, which must not meet wider numbers."""
+        """Return the numbers as float32, then 0 and 1: a literal would make compiled code use float64."""
         return _float32(self.scale, self.l2, self.l1, self.keep, 0.0, 1.0)
 
 
 class CompiledSteps:
-    """The steps of one optimizer."""
+    """The compiled steps of one optimizer."""
 
     def __init__(self, tile: Callable[..., None], rows: Callable[..., None]) -> None:
         self._tile, self._rows = tile, rows
@@ -52,11 +51,10 @@ class CompiledSteps:
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
-        """One step of a contiguous weight, in place; gradient and states are shaped like it."""
+        """Make a step of a contiguous weight, in place; gradient and states have its shape."""
         tensors = [weight, gradient.contiguous(), *states]
-        assert all(
-            tensor.is_contiguous() for tensor in tensors
-        )  # a reshaped copy would take the step in their place
+        # Reshaping another layout would copy it, and the step would change only the copy.
+        assert all(tensor.is_contiguous() for tensor in tensors)
         flat = [tensor.numpy().reshape(-1) for tensor in tensors]
         self._tile(*flat, *flat[: 4 - len(flat)], penalties.numbers(), _float32(*constants))
 
@@ -69,8 +67,15 @@ class CompiledSteps:
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
-        """One step of the touched rows of a weight, in place. fade_U: float32 [U], what the states are
-        multiplied by before it.
+        """Make a step of the touched rows of a weight, in place.
+
+        Args:
+            weight_RH: The weight.
+            touched: The rows and their gradient.
+            states: The optimizer's states, float32 [R, H].
+            fade_U: Factors on the states before the step, float32.
+            penalties: See `Penalties`.
+            constants: Constants of `Element`.
         """
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
         entries = [
@@ -86,7 +91,7 @@ class CompiledSteps:
 
 @made_once
 def compiled_steps(element: Element, num_states: int) -> CompiledSteps:
-    """The float32 step of an optimizer with so many states."""
+    """Compile the float32 step of an optimizer that has `num_states` states."""
     from numba.extending import register_jitable
 
     advance: Any = register_jitable(inline="always")(
@@ -104,19 +109,19 @@ def compiled_steps(element: Element, num_states: int) -> CompiledSteps:
 
 @lru_cache(maxsize=64)
 def _float32(*numbers: float) -> np.ndarray:
-    """Float32 numbers as compiled code takes them; every tile of a step asks for the same."""
+    """Return numbers as a float32 array; cached, since all tiles of a step need the same."""
     return np.array(numbers, dtype=np.float32)
 
 
 def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
-    """The states, and the weight itself in place of those that there are not."""
+    """Return two states, with the weight itself in place of missing ones."""
     return [*states, *[weight] * (2 - len(states))]
 
 
 def _advance(element: Any, num_states: int) -> Callable[..., None]:
-    """One step of a row of numbers, in place.
+    """Return a function that makes the step of one row, in place.
 
-    Arrays are whole, for a view of a row would be counted in and out, which takes as long.
+    It takes whole arrays, because counting the references of a view would take as long as the step.
     """
 
     def advance(
@@ -152,11 +157,8 @@ def _tile(advance: Any) -> Callable[..., None]:
         weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any
     ) -> None:
         whole, row = (1, len(weight_N)), np.uint64(0)
-        weight_1N, first_1N, second_1N = (
-            weight_N.reshape(whole),
-            first_N.reshape(whole),
-            second_N.reshape(whole),
-        )
+        weight_1N = weight_N.reshape(whole)
+        first_1N, second_1N = first_N.reshape(whole), second_N.reshape(whole)
         advance(row, weight_1N, gradient_N, first_1N, second_1N, penalties[5], penalties, constants)
 
     return tile
@@ -164,9 +166,7 @@ def _tile(advance: Any) -> Callable[..., None]:
 
 @made_once
 def _fetching() -> Any:
-    """Asks the processor for a number of an array [R, H], so that its part of a cache is at hand when it
-    is read and written.
-    """
+    """Return an intrinsic that prefetches a number of an array [R, H] into the cache, to be written."""
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
@@ -193,15 +193,15 @@ def _fetching() -> Any:
 
 
 _fetch: Any = None
-"""What `_fetching` gives. Numba finds code on disk by what a function encloses, and an intrinsic is another
-in every process: a global is not enclosed.
+"""The result of `_fetching`. It is a global because Numba's cache on disk depends on enclosed variables, and
+the intrinsic is a new object in every process.
 """
 
 
 def _rows(advance: Any, num_states: int) -> Callable[..., None]:
     """See `CompiledSteps.rows`.
 
-    The gradient of a row is summed in the order of its entries. Rows are fetched some ahead.
+    The gradient of a row is summed in the order of its entries. Later rows are prefetched.
     """
     global _fetch
     _fetch = _fetching()
@@ -222,7 +222,7 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
         gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
         scale, l2, l1, keep, zero, one = penalties
         for u in range(len(rows_U)):
-            row = np.uint64(rows_U[u])  # without a sign, so that nobody asks whether it counts from the end
+            row = np.uint64(rows_U[u])  # unsigned, so that Numba need not check for a negative index
             if u + _ROWS_AHEAD < len(rows_U):
                 later = rows_U[u + _ROWS_AHEAD]
                 for h in range(0, len(gradient_H), _CACHE_LINE):

@@ -1,6 +1,4 @@
-"""A tile of an output on a CPU: logits to loss and slopes in one pass over them, compiled by Numba; import
-it where Numba is.
-"""
+"""Tiles of an output on a CPU: one compiled pass turns logits into loss and slopes. Needs Numba."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,14 +23,15 @@ _C0, _C1, _C2, _C3, _C4, _C5 = map(
     np.float32,
     (1.98756915e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
 )
-"""Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2. Adding _TO_WHOLE rounds to whole
-numbers; below _LEAST nothing falls any more. Neither fused nor reordered, it gives the same bits on every
-processor.
+"""Cephes' expf: exp(r) = 1 + r + r^2 * polynomial for |r| <= log(2) / 2.
+
+Adding _TO_WHOLE rounds to a whole number, and arguments below _LEAST count as _LEAST. Without fusing and
+reordering, the bits are the same on every processor.
 """
 
 _PIECE, _PART, _FEW = 256, 64, 16
-"""Units whose factors are multiplied before a logarithm is taken, at most 2^256; examples whose slopes are
-added before the others'; and numbers that are folded no further.
+"""Units whose factors are multiplied before taking a logarithm (the product is at most 2^256); examples whose
+slopes are added together first; and the count below which numbers are added one by one.
 """
 
 Kernel = Callable[..., Any]
@@ -41,7 +40,7 @@ _NO_VALUES = np.zeros(0, np.float32)
 
 @register_jitable(inline="always")
 def _exponential(x: Any) -> Any:
-    """exp(x) for x up to about 0, within 2 units of the last place; an undefined number stays one."""
+    """Return exp(x) for x up to about 0, within 2 units in the last place; NaN stays NaN."""
     x = _LEAST if x < _LEAST else x
     shifted = np.float32(x * _PER_LOG_TWO + _TO_WHOLE)
     whole = shifted - _TO_WHOLE
@@ -52,13 +51,13 @@ def _exponential(x: Any) -> Any:
 
 @register_jitable(inline="always")
 def _stays(z: Any, examples_Z: Any, units_Z: Any) -> Any:
-    """Whether an entry's slope counts: of a target that is named twice the last does."""
+    """Return whether an entry's slope counts: if a target occurs twice, the last entry does."""
     return z + 1 == len(units_Z) or units_Z[z + 1] != units_Z[z] or examples_Z[z + 1] != examples_Z[z]
 
 
 @register_jitable(inline="always")
 def _sum(number_N: Any) -> Any:
-    """The sum, by folding the numbers in half again and again, which overwrites them."""
+    """Return the sum, by repeatedly folding the numbers in half; overwrites them."""
     count = len(number_N)
     while count > _FEW:
         half = (count + 1) >> 1
@@ -73,7 +72,7 @@ def _sum(number_N: Any) -> Any:
 
 @register_jitable(inline="always")
 def _peak(number_N: Any) -> Any:
-    """The largest of one or more numbers, which are overwritten."""
+    """Return the largest of one or more numbers; overwrites them."""
     count = len(number_N)
     while count > _FEW:
         half = (count + 1) >> 1
@@ -89,7 +88,7 @@ def _peak(number_N: Any) -> Any:
 
 @register_jitable(inline="always")
 def _log_of_product(x_V: Any, factor_V: Any) -> Any:
-    """The sum of log(1 + x) over a piece; overwrites the factors."""
+    """Return the sum of log(1 + x) over a piece; overwrites `factor_V`."""
     count = _PIECE // 2
     for v in range(count):
         factor_V[v] = (1.0 + np.float64(x_V[v])) * (1.0 + np.float64(x_V[v + count]))
@@ -104,23 +103,17 @@ def _log_of_product(x_V: Any, factor_V: Any) -> Any:
 
 
 def _sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
-    """See `CompiledTiles.sigmoid`, for the units as if none were a target."""
-    x_V, above_V, factor_V = (
-        np.empty(_PIECE, np.float32),
-        np.empty(_PIECE, np.float32),
-        np.empty(_PIECE // 2, np.float64),
-    )
+    """See `CompiledTiles.sigmoid`; treats all units as if none were a target."""
+    x_V, above_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32)
+    factor_V = np.empty(_PIECE // 2, np.float64)
     part_T, total = np.empty(len(sum_T), np.float32), 0.0
     for first_example in range(0, len(other_E), _PART):
         part_T[:] = _ZERO
         for e in range(first_example, min(first_example + _PART, len(other_E))):
             value, weight = 0.0, other_E[e]
             for first in range(0, len(sum_T), _PIECE):
-                logits_V, bias_V, part_V = (
-                    logits_ET[e, first : first + _PIECE],
-                    bias_T[first : first + _PIECE],
-                    part_T[first : first + _PIECE],
-                )
+                logits_V = logits_ET[e, first : first + _PIECE]
+                bias_V, part_V = bias_T[first : first + _PIECE], part_T[first : first + _PIECE]
                 for v in range(len(part_V)):
                     z = logits_V[v] + bias_V[v]
                     x = _exponential(-z if z > _ZERO else z)
@@ -149,7 +142,7 @@ def _sigmoid_targets(
     slopes_ET: Any,
     sum_T: Any,
 ) -> float:
-    """Puts the targets' slopes in the place of those that `_sigmoid` gave; what that changes of the loss."""
+    """Replace the targets' slopes in the result of `_sigmoid`; return the change of the loss."""
     change = 0.0
     for n in range(len(z_Z)):
         z, e, t = z_Z[n], examples_Z[n], units_Z[n] - first
@@ -211,7 +204,7 @@ def _softmax_pulls(
     deltas_ET: Any,
     sum_T: Any,
 ) -> None:
-    """Takes the targets' pulls from what `_softmax` gave."""
+    """Subtract the targets' pulls from the result of `_softmax`."""
     for n in range(len(z_Z)):
         e, t = examples_Z[n], units_Z[n] - first
         if _stays(n, examples_Z, units_Z):
@@ -220,16 +213,14 @@ def _softmax_pulls(
 
 
 def _gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: Any, z_Z: Any) -> None:
-    """The targets' logits."""
+    """Write the targets' logits into z_Z."""
     for n in range(len(z_Z)):
         t = units_Z[n] - first
         z_Z[n] = logits_ET[examples_Z[n], t] + bias_T[t]
 
 
 def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
-    """All of `CompiledTiles.sigmoid` in one call: what Python does between calls, threads do one after
-    another.
-    """
+    """All of `CompiledTiles.sigmoid` in one call: threads take turns to run Python between calls."""
 
     def whole_sigmoid(
         logits_ET: Any,
@@ -294,8 +285,12 @@ def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
 
 @dataclass(frozen=True)
 class Entries:
-    """The targets in a tile in order of units, then examples: int64 [Z] each, units counted from where the
-    tile's `first` is.
+    """The targets in a tile, in order of units, then examples.
+
+    Attributes:
+        examples_Z: int64.
+        units_Z: Units of the shard, int64.
+        first: First unit of the tile.
     """
 
     examples_Z: np.ndarray
@@ -303,17 +298,15 @@ class Entries:
     first: int = 0
 
     def within(self, span: slice, first: int) -> "Entries":
-        """Those of a tile that begins at the unit `first`, which are at `span` among these."""
+        """Return the entries of a tile that begins at unit `first`, which are at `span` among these."""
         return Entries(self.examples_Z[span], self.units_Z[span], first)
 
 
 class CompiledTiles:
-    """What is computed of a tile's logits, float32 [E, T], without the biases; the slopes take the logits'
-    place.
+    """Compiled passes over a tile's logits, float32 [E, T] without the biases; slopes overwrite the logits.
 
-    bias_T: float32, or None. Sums over examples are added within parts of 64, then over these. What is the
-    same for many tiles comes as
-    arrays: to make one of a tensor takes as long as some thousand logits.
+    Sums over examples are added within parts of 64 examples, then over the parts. Arguments that are the same
+    for many tiles are arrays, because converting a tensor takes as long as a thousand logits.
     """
 
     def __init__(self) -> None:
@@ -322,13 +315,13 @@ class CompiledTiles:
             for kernel in (_gather, _sigmoid, _sigmoid_targets, _softmax_sums, _softmax, _softmax_pulls)
         )
         row, wide = "float32[::1]", "float64[::1]"
-        asked = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
+        entries = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
         self._sigmoid = compile_for(
-            _whole_sigmoid(gather, sigmoid, targets), f"float64({asked}, {row}, {row}, {row})"
+            _whole_sigmoid(gather, sigmoid, targets), f"float64({entries}, {row}, {row}, {row})"
         )
-        self._sums = compile_for(_whole_sums(gather, sums), f"void({asked}, {row}, {wide})")
+        self._sums = compile_for(_whole_sums(gather, sums), f"void({entries}, {row}, {wide})")
         self._softmax = compile_for(
-            _whole_softmax(gather, softmax, pulls), f"void({asked}, {row}, {row}, {row})"
+            _whole_softmax(gather, softmax, pulls), f"void({entries}, {row}, {row}, {row})"
         )
 
     def sigmoid(
@@ -340,15 +333,23 @@ class CompiledTiles:
         target_weight_E: np.ndarray,
         other_weight_E: np.ndarray,
     ) -> tuple[float, Tensor]:
-        """Cross-entropy under a sigmoid: the weighted loss and the slopes' sums over examples, float32 [T].
+        """Compute the cross-entropy under a sigmoid.
 
-        values_Z: float32, the targets; None: ones. An example's targets above zero count `target_weight_E`,
-        all else `other_weight_E`.
+        Args:
+            logits_ET: float32, without the biases; overwritten by the slopes.
+            bias_T: float32, or None.
+            entries: The targets.
+            values_Z: Their values, float32; None: ones.
+            target_weight_E: Weights of targets above zero, float32.
+            other_weight_E: Weights of all other units, float32.
+
+        Returns:
+            The weighted loss, and the slopes' sums over examples, float32 [T].
         """
         sum_T = torch.zeros(logits_ET.shape[1])
         values = _NO_VALUES if values_Z is None else values_Z
-        asked = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
-        return self._sigmoid(*asked, sum_T.numpy()), sum_T
+        arguments = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
+        return self._sigmoid(*arguments, sum_T.numpy()), sum_T
 
     def add_softmax_sums(
         self,
@@ -359,10 +360,15 @@ class CompiledTiles:
         peak_E: np.ndarray,
         total_E: np.ndarray,
     ) -> None:
-        """The targets' logits are put into z_Z, float32; the tile, which stays as it is, is counted in the
-        running sums, in place.
+        """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
 
-        peak_E: float32, the largest logit so far. total_E: float64, the sum so far of exp(z - peak).
+        Args:
+            logits_ET: float32, without the biases.
+            bias_T: float32, or None.
+            entries: The targets.
+            z_Z: float32, out.
+            peak_E: Largest logit so far, float32, in and out.
+            total_E: Sum of exp(z - peak) so far, float64, in and out.
         """
         self._sums(*_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
 
@@ -375,8 +381,18 @@ class CompiledTiles:
         log_sum_E: np.ndarray,
         coupling_E: np.ndarray,
     ) -> Tensor:
-        """The slopes p * coupling, less the targets' pulls: their sums over examples, float32 [T].
-        log_sum_E: of the denominator of p.
+        """Replace logits by slopes, p * coupling less the targets' pulls; return their sums over examples.
+
+        Args:
+            logits_ET: float32, without the biases; overwritten by the slopes.
+            bias_T: float32, or None.
+            entries: The targets.
+            pulls_Z: Their pulls, float32.
+            log_sum_E: Logarithm of the denominator of p, float32.
+            coupling_E: float32.
+
+        Returns:
+            float32 [T].
         """
         sum_T = torch.zeros(logits_ET.shape[1])
         self._softmax(*_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy())
@@ -385,11 +401,11 @@ class CompiledTiles:
 
 @made_once
 def compiled_tiles() -> CompiledTiles:
-    """The passes over tiles, compiled once."""
+    """Return the compiled passes; they are compiled once."""
     return CompiledTiles()
 
 
 def _tile(logits_ET: Tensor, bias_T: Tensor | None, entries: Entries) -> tuple[Any, ...]:
-    """The arguments that all kernels take first."""
+    """Return the first arguments of all kernels."""
     bias = np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()
     return logits_ET.numpy(), bias, entries.examples_Z, entries.units_Z, entries.first

@@ -1,6 +1,4 @@
-"""Entries put in order of shards: in one compiled pass where Numba is, elsewhere by torch's operations;
-either gives the same.
-"""
+"""Sorts a batch's entries by shard: in one compiled pass with Numba, else by torch's operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +14,15 @@ from widenet.sparse import SparseBatch, indptr_of
 
 
 def cut(batch: SparseBatch, starts: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """A batch's entries by shard, within it by example, within it in storage order.
+    """Sort a batch's entries by shard, then example, then storage order.
 
-    starts: each shard's first unit, ascending from 0. Gives where the entries of every shard and example
-    begin, int64 [shards x E + 1], their units counted from their shard's first [Z], and where the entries
-    stood, int64 [Z].
+    Args:
+        batch: E examples.
+        starts: First unit of each shard, ascending from 0.
+
+    Returns:
+        The first entry of every shard and example, int64 [shards x E + 1]; the units, relative to their
+        shard's first unit [Z]; and the former position of every entry, int64 [Z].
     """
     starts_S = torch.tensor(starts, device=batch.indices.device)
     if runner("cut", batch.indices.device) == "torch":
@@ -49,7 +51,7 @@ def _by_torch(batch: SparseBatch, starts_S: Tensor) -> tuple[Tensor, Tensor, Ten
 
 @made_once
 def _compiled(dtype: torch.dtype) -> Callable[..., None]:
-    """`cut` of units int32 or int64, given zeros for the bounds and room for the rest."""
+    """Compile `cut` for units int32 or int64; the bounds must be zeros before."""
 
     def put(indptr: Any, indices_Z: Any, starts_S: Any, bounds: Any, units_Z: Any, order_Z: Any) -> None:
         num, last = len(indptr) - 1, len(starts_S) - 1

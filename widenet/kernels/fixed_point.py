@@ -1,6 +1,4 @@
-"""Sums whose result does not depend on the order of addition: 64-bit fixed point, with a scale of its own
-for every row.
-"""
+"""Sums that do not depend on the order of addition: in 64-bit fixed point, with a scale for every row."""
 
 from collections.abc import Callable, Sequence
 from math import frexp
@@ -21,11 +19,10 @@ _LARGEST_EXPONENT = 1000
 
 
 def peaks_of(term: Tensor) -> Tensor:
-    """The largest magnitude of every row, float64; infinite where a number of the row is infinite or
-    undefined.
+    """Return the largest magnitude of every row, float64; infinite if the row holds infinity or NaN.
 
-    A row is what the last dimension holds, [E, 1] of a term [E, H]; of a term with fewer dimensions, each
-    number.
+    The rows of a term [E, H] lie along its last dimension, and the result is [E, 1]; in a term with fewer
+    dimensions each number is a row.
     """
     if term.dim() >= 2 and not term.shape[-1]:
         return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
@@ -34,10 +31,9 @@ def peaks_of(term: Tensor) -> Tensor:
 
 
 def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
-    """The powers of two, float64, that turn terms up to `peaks` into integers whose sum of `num_terms` fits
-    63 bits.
+    """Return powers of two, float64, that scale terms up to `peaks` so that `num_terms` add up to 63 bits.
 
-    num_terms: int64 [1] where only the device knows.
+    `num_terms` is int64 [1] if only the device knows it.
     """
     known = torch.where(torch.isfinite(peaks), peaks, 0.0)
     if isinstance(num_terms, Tensor):
@@ -49,12 +45,12 @@ def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
 
 
 def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
-    """The term in units of 1 / scale, int64; what is smaller is cut off."""
+    """Return a term in units of 1 / scale, int64, truncated."""
     return (term.to(torch.float64) * scales).to(torch.int64)
 
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
-    """The sum of equally shaped terms in units of 1 / scale, int64."""
+    """Return the sum of equally shaped terms in units of 1 / scale, int64."""
     chosen = runner("fixed_sum", terms[0].device)
     if chosen == "triton":
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
@@ -77,9 +73,10 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
 
 @made_once
 def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None]:
-    """Adds an array [E, H] of "float32" or "float64" in units of 1 / scale, float64 [E, 1], to an int64 one.
+    """Compile a function that adds an array [E, H], scaled by float64 [E, 1], to an int64 array.
 
-    The same integers as `to_fixed` gives: the product is rounded once, and what is left of a unit is cut off.
+    Its integers are those of `to_fixed`: each product is rounded once, then truncated. `dtype` is "float32"
+    or "float64".
     """
 
     def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
@@ -92,16 +89,21 @@ def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None]:
 
 
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbers that an int64 total stands for; undefined where the peak is infinite."""
+    """Return the numbers that an int64 total represents; NaN where the peak is infinite."""
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
 def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tensor | None = None) -> Tensor:
-    """The sum of each group's values, the same bits in every order of the values, on every kind of device.
+    """Return the sum of each group's values: the same bits in every order of the values, on every device.
 
-    values_Z: float [Z]. groups_Z: int64 [Z], each in [0, num_groups). Returns [num_groups] of the values'
-    type; cut off and undefined as in `exact_sum`, each group by itself. num_terms: int64 [1], how many of
-    them count, where the rest are zeros.
+    Args:
+        values_Z: Floats.
+        groups_Z: int64, each in [0, num_groups).
+        num_groups: Number of groups.
+        num_terms: Number of values that count if the rest are zeros, int64 [1]; None: all.
+
+    Returns:
+        [num_groups] of the values' type. Each group is truncated, or NaN, as a row of `exact_sum`.
     """
     peaks = torch.zeros(num_groups, dtype=torch.float64, device=values_Z.device)
     peaks.scatter_reduce_(0, groups_Z, peaks_of(values_Z), "amax")
@@ -112,12 +114,11 @@ def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tenso
 
 
 def exact_sum(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of equally shaped float tensors, the same bits in every order of the terms.
+    """Return the sum of equally shaped float tensors: the same bits in every order of the terms.
 
-    Each row (`peaks_of`) is by itself. From each term is cut what lies below the row's largest magnitude of
-    all terms, times 2^-60, times the number of terms; at the end the sum is rounded to float64 and to the
-    terms' type. Where a number of a row is infinite or undefined the row is undefined throughout, so that
-    nobody mistakes it for numbers.
+    Each row (`peaks_of`) has its own scale. Each term is truncated to multiples of the row's largest
+    magnitude in all terms, times 2^-60, times the number of terms. The sum is rounded to float64, then to the
+    terms' type. A row with an infinity or NaN in any term becomes NaN.
     """
     if terms[0].dim() == 2 and runner("exact_sum", terms[0].device) == "numba":
         add_up = _compiled_sum(terms[0].dtype)
@@ -132,16 +133,14 @@ def exact_sum(terms: Sequence[Tensor]) -> Tensor:
 
 @made_once
 def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None]:
-    """Puts down the exact sum [E, H] of terms [K, E, H], a row at a time.
+    """Compile a function that writes the exact sum [E, H] of terms [K, E, H], a row at a time.
 
-    Magnitudes are compared as bits of numbers without their signs, which have the same order; above infinity
-    is what is no number.
+    It compares magnitudes as integers: without the sign, the bits of floats have the same order, with NaN
+    above infinity.
     """
     number, whole = (np.float32, np.int32) if dtype == torch.float32 else (np.float64, np.int64)
-    magnitude, infinity = (
-        2 ** (8 * np.dtype(whole).itemsize - 1) - 1,
-        int(np.array(np.inf, number).view(whole)),
-    )
+    magnitude = 2 ** (8 * np.dtype(whole).itemsize - 1) - 1
+    infinity = int(np.array(np.inf, number).view(whole))
 
     def add_up(terms: Any, total: Any) -> None:
         bits, most = terms.view(whole), np.empty(1, whole)
@@ -153,8 +152,8 @@ def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None]:
             peak = whole(0)
             for k in range(terms.shape[0]):
                 for h in range(terms.shape[2]):
-                    found = whole(bits[k, e, h] & magnitude)
-                    peak = found if found > peak else peak
+                    size = whole(bits[k, e, h] & magnitude)
+                    peak = size if size > peak else peak
             if peak >= infinity:
                 total[e] = np.nan
                 continue

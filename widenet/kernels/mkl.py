@@ -1,4 +1,4 @@
-"""The service functions of the MKL within torch."""
+"""The service functions of the MKL inside torch."""
 
 import ctypes
 from functools import cache
@@ -10,7 +10,7 @@ import torch
 
 @cache
 def mkl(name: str) -> Any:
-    """A service function of the MKL within torch, such as "cbwr_set"; None if this torch has none.
+    """Return a service function of the MKL inside torch, such as "cbwr_set"; None if this torch lacks it.
 
     Calling one may fix MKL's settings.
     """

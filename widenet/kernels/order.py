@@ -1,6 +1,4 @@
-"""Stable sorting of whole numbers: by their digits where Numba is, elsewhere torch's; either gives the
-same.
-"""
+"""Stable sorting of integers: a compiled radix sort with Numba, else torch's sort."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +15,15 @@ _DIGIT_BITS = 12
 
 
 def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
-    """Whole numbers from 0 on in ascending order, int64 [Z], and where each stood, int64 [Z]; equal ones
-    stay in their order.
+    """Sort integers of at least 0; equal ones keep their order.
+
+    Returns:
+        The sorted keys, int64 [Z], and the former position of each, int64 [Z].
     """
     if runner("stable_sort", keys_Z.device) == "torch":
         sorted_Z, order_Z = torch.sort(keys_Z, stable=True)
         return sorted_Z.long(), order_Z
-    # Tensors of their own, so that the half that is room to work in does not live as long as what is given.
+    # Separate tensors, so that the half used as workspace is freed earlier than the result.
     keys = keys_Z.to(torch.int64, copy=True), torch.empty(len(keys_Z), dtype=torch.int64)
     orders = torch.empty_like(keys[0]), torch.empty_like(keys[0])
     last = _sort()(*(tensor.numpy() for pair in (keys, orders) for tensor in pair))
@@ -31,8 +31,11 @@ def stable_sort(keys_Z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Keys as of `stable_sort`, each once [U], where the entries of each begin, int64 [U + 1], and where
-    the entries stood, int64 [Z].
+    """Sort keys as `stable_sort`, and group equal ones.
+
+    Returns:
+        The distinct keys [U]; the first entry of each among the sorted entries, int64 [U + 1]; and the former
+        position of each entry, int64 [Z].
     """
     sorted_Z, order_Z = stable_sort(keys_Z)
     if runner("stable_sort", keys_Z.device) == "torch":
@@ -45,7 +48,7 @@ def grouped(keys_Z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @made_once
 def _group() -> Callable[..., int]:
-    """Puts down of sorted keys [Z] each once and where its entries begin, and says how many there are."""
+    """Compile a function that writes distinct keys and their first entries, and returns their number."""
 
     def group(sorted_Z: Any, keys_U: Any, indptr: Any) -> int:
         count = 0
@@ -62,10 +65,10 @@ def _group() -> Callable[..., int]:
 
 @made_once
 def _sort() -> Callable[..., int]:
-    """Sorts keys [Z] and puts down where they stood.
+    """Compile a radix sort.
 
-    Takes the keys, as much room, and twice the room for where they stood, all int64 [Z]; gives which of each
-    pair holds the result.
+    It takes two buffers for keys, the first filled, and two for positions, all int64 [Z], and returns which
+    buffer of each pair holds the result.
     """
 
     def sort(keys_Z: Any, next_Z: Any, order_Z: Any, next_order_Z: Any) -> int:

@@ -1,6 +1,4 @@
-"""The processor's instruction sets that products and compiled code use: what the bits of a training on a
-CPU depend on.
-"""
+"""The instruction sets that a CPU's products and compiled code use, on which their bits depend."""
 
 import ctypes
 import os
@@ -54,7 +52,7 @@ def instruction_sets() -> dict[str, str]:
 
 @cache
 def _facts() -> dict[str, str]:
-    """What Linux says of the first processor, by name; elsewhere its kind."""
+    """Return Linux's facts about the first processor, by name; on other systems only its architecture."""
     if not _CPUINFO.is_file():
         return {"vendor_id": platform.machine()}
     first = _CPUINFO.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
@@ -71,9 +69,10 @@ class _Version(ctypes.Structure):
 
 
 def _of_mkl() -> str:
-    """MKL's own words for the instruction set that it has chosen, and the branch that MKL_CBWR asks for.
+    """Return MKL's name for the instruction set that it has chosen, and the branch that MKL_CBWR selects.
 
-    On processors of others than Intel the words are always the same, and MKL ignores MKL_ENABLE_INSTRUCTIONS.
+    On processors of other vendors than Intel the name is always the same, and MKL ignores
+    MKL_ENABLE_INSTRUCTIONS.
     """
     ask = mkl("get_version")
     if ask is None:
@@ -87,9 +86,7 @@ def _of_mkl() -> str:
 
 
 def _of_onednn(flags: list[str]) -> str:
-    """The best instruction set that oneDNN may use: the processor's, and the limit that the environment
-    sets.
-    """
+    """Return the best instruction set of the processor for oneDNN, and the limit set by the environment."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return "none"
     best = next((name for name in _ONEDNN if name in flags), platform.machine())
@@ -98,7 +95,7 @@ def _of_onednn(flags: list[str]) -> str:
 
 
 def _of_numba() -> str:
-    """The processor for which Numba compiles."""
+    """Return the name of the processor for which Numba compiles."""
     try:
         from llvmlite import binding
         from numba.core import config

@@ -1,4 +1,4 @@
-"""The operations in plain torch: what every faster implementation must give."""
+"""The definition of every operation in plain torch; tests compare each faster implementation with it."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,10 +26,14 @@ _TINY = 1e-300
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     """Sum, for every example, the weight rows of its features, times their values.
 
-    batch: E examples over F features.
-    weight_FH: float32 [F, H].
-    Returns float32 [E, H]; an example without features gives zeros; duplicates add up.
-    Order of addition: storage order within an example.
+    The order of addition is the storage order within an example.
+
+    Args:
+        batch: E examples over F features.
+        weight_FH: float32.
+
+    Returns:
+        float32 [E, H]. An example without features gives zeros; duplicate features add up.
     """
     rows_ZH = weight_FH.index_select(0, batch.indices)
     if batch.values is not None:
@@ -40,11 +44,16 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 
 def row_gradient(batch: SparseBatch, gradient_EH: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient of `gather_sum` to the weight, only for the rows that the batch touches.
+    """Return the gradient of `gather_sum` to the weight, only for the rows that the batch touches.
 
-    gradient_EH: float32 [E, H], the gradient to the sums.
-    Returns features int64 [U], ascending, and their gradient rows float32 [U, H].
-    Order of addition: by example, then storage order.
+    The order of addition is by example, then storage order.
+
+    Args:
+        batch: E examples over F features.
+        gradient_EH: Gradient to the sums, float32.
+
+    Returns:
+        Features int64 [U], ascending, and their gradient rows float32 [U, H].
     """
     features_U, position_Z = torch.unique(batch.indices, sorted=True, return_inverse=True)
     rows_ZH = gradient_EH.index_select(0, batch.example_of_entry())
@@ -63,11 +72,14 @@ def row_update(
     gradient_EH: Tensor,
     step: Callable[[Tensor, Tensor, dict[str, Tensor]], None],
 ) -> None:
-    """Make an optimizer's step, in place, with the rows that a batch touches; the others stay.
+    """Make an optimizer's step, in place, of the rows that a batch touches; other rows do not change.
 
-    weight_FH: float [F, H]; the tensors of the state are shaped like it.
-    gradient_EH: [E, H], the gradient to the sums of `gather_sum`.
-    step: the step, in place, of some rows [U, H], their gradient and their state, penalties included.
+    Args:
+        weight_FH: Floats.
+        state: The optimizer's tensors, of the weight's shape.
+        batch: E examples over F features.
+        gradient_EH: Gradient to the sums of `gather_sum`.
+        step: Makes the step, in place, from rows [U, H], their gradient and their state; includes penalties.
     """
     features_U, gradient_UH = row_gradient(batch, gradient_EH)
     weight_UH = weight_FH[features_U]
@@ -88,10 +100,15 @@ def wide_loss(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the loss [] of an output, and its gradients to the hidden vectors, the weight and the biases.
 
-    All are of one type; the definition is in float64.
+    All tensors have one type; the definition uses float64.
 
-    targets: [E, L], or sparse: units that are not stored are targets of 0.
-    weight_E: what each example counts in the loss.
+    Args:
+        output: The output layer.
+        direct_EH: The hidden vectors that enter it.
+        weight_LH: Its weight.
+        bias_L: Its biases.
+        targets: [E, L], or sparse; units that are not stored have the target 0.
+        weight_E: Per-example loss weights.
     """
     leaves = [tensor.detach().clone().requires_grad_() for tensor in (direct_EH, weight_LH, bias_L)]
     z_EL = leaves[0] @ leaves[1].T + leaves[2]
@@ -103,7 +120,7 @@ def wide_loss(
 
 
 def dense_targets(targets: Tensor | SparseBatch, like_EL: Tensor) -> tuple[Tensor, Tensor]:
-    """The targets [E, L] as numbers, and which of them are stored."""
+    """Return the targets as numbers [E, L], and which of them are stored, bool [E, L]."""
     if isinstance(targets, Tensor):
         return targets.to(like_EL), torch.ones_like(like_EL, dtype=torch.bool)
     t_EL, stored_EL = torch.zeros_like(like_EL), torch.zeros_like(like_EL, dtype=torch.bool)
@@ -114,7 +131,7 @@ def dense_targets(targets: Tensor | SparseBatch, like_EL: Tensor) -> tuple[Tenso
 
 
 def activation(spec: Activation, z: Tensor) -> Tensor:
-    """The activation of logits [E, units]."""
+    """Return the activations of logits [E, units]."""
     match spec:
         case LeakyRelu(slope=slope):
             return torch.maximum(z, slope * z)
@@ -139,16 +156,20 @@ _PLAIN_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu_max": lambda z: z * (z > 0) / (z * (z > 0)).sum(dim=1, keepdim=True).clamp_min(_TINY),
     "linear_max": lambda z: z / z.abs().sum(dim=1, keepdim=True),
 }
-"""The activations without numbers of their own, each as its documentation has it."""
+"""The activations without parameters, as documented."""
 
 
 def example_losses(
     output: OutputLayer, a: Tensor, t: Tensor, stored: Tensor, stands: Tensor | None = None
 ) -> Tensor:
-    """The loss of every example, [E].
+    """Return the loss of every example, [E].
 
-    a, t: activations and targets [E, L]. stored: bool [E, L], which targets are stored.
-    stands: [L], for how many units each one stands that is no stored target; None: for itself.
+    Args:
+        output: The output layer.
+        a: Activations [E, L].
+        t: Targets [E, L].
+        stored: Which targets are stored, bool [E, L].
+        stands: Number of units that each unit represents if it is not a stored target, [L]; None: 1.
     """
     loss, is_softmax = output.loss, output.activation.kind == "softmax"
     counted = torch.ones_like(a[:1]) if stands is None else stands
@@ -164,7 +185,7 @@ def example_losses(
 
 
 def _softmax_cells(loss: object, a: Tensor, t: Tensor) -> Tensor | None:
-    """The cross-entropies under a softmax, unit by unit [E, L]; None of other losses."""
+    """Return the cross-entropies under a softmax, unit by unit [E, L]; None for other losses."""
     share = t / t.sum(dim=1, keepdim=True).clamp_min(_TINY)
     match loss:
         case CrossEntropy():
@@ -178,7 +199,7 @@ def _softmax_cells(loss: object, a: Tensor, t: Tensor) -> Tensor | None:
 
 
 def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
-    """What each unit costs, [E, L]."""
+    """Return the loss of each unit, [E, L]."""
     match loss:
         case CrossEntropy():
             return -t * torch.log(a) - (1 - t) * torch.log(1 - a)
@@ -201,10 +222,16 @@ def _cells(loss: object, a: Tensor, t: Tensor, stored: Tensor) -> Tensor:
 
 
 def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest logits of every example, and where they stand.
+    """Return the k largest logits of every example and their units.
 
-    excluded: units that must not appear, per example. Returns logits float32 [E, k] descending and units
-    int64 [E, k]; of equal logits the lower unit comes first; places without a unit hold -inf and -1.
+    Args:
+        logits_EL: float32.
+        excluded: Units to leave out, per example.
+        k: Number of units.
+
+    Returns:
+        Logits float32 [E, k], descending, and units int64 [E, k]. The lower of two equal units comes first.
+        Missing entries are -inf and -1.
     """
     logits_EL = logits_EL.clone()
     if excluded is not None:

@@ -1,4 +1,4 @@
-"""The k best units of every example, met tile by tile."""
+"""Finds the k best units of every example, tile by tile."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ from widenet.kernels.ranking_keys import MISSING, keys, unpacked
 from widenet.kernels.table import runner
 
 _BLOCK = 16
-"""Units of a tile that are first seen through their peak."""
+"""Units of a tile whose maximum is compared first."""
 
 
 class Running(Protocol):
-    """The k best units so far."""
+    """A running search for the k best units."""
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
         """See `RunningTopK.add`."""
@@ -24,7 +24,7 @@ class Running(Protocol):
 
 
 def running_top_k(k: int, floor_E: Tensor) -> Running:
-    """A `RunningTopK` as the device has it."""
+    """Return the implementation of `RunningTopK` for a device."""
     if runner("running_top_k", floor_E.device) == "triton":
         from widenet.kernels.triton import running_top_k as launched
 
@@ -34,14 +34,16 @@ def running_top_k(k: int, floor_E: Tensor) -> Running:
 
 
 class RunningTopK:
-    """Keeps the k best units of E examples over tiles: those of the largest logits, of equal ones the lower
-    unit.
+    """Keeps the k best units of E examples over tiles: the largest logits, or the lower of equal units.
 
-    Once it holds k units of an example, others must exceed the k-th logit. Few do, and they are kept aside
-    until there is enough to choose from.
-    floor_E: float32 [E], shared by all who look through some of the units: logits up to it are not among the
-    k best of all. Each raises it as soon as it knows better. When another reads that changes how much it
-    keeps, never which are the best of all.
+    Once it holds k units of an example, others must exceed the k-th logit. Few do; they are collected until
+    there are enough for another selection.
+
+    Args:
+        k: Number of units.
+        floor_E: Logits up to this one are not among the k best of all units, float32 [E]. Searches through
+            different units share it, and each raises it when it can. When another search sees the change
+            affects how many units it keeps, but not the final result.
     """
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
@@ -51,9 +53,7 @@ class RunningTopK:
         self.num_E = torch.full((len(floor_E),), k, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what
-        must not appear.
-        """
+        """Search a tile; its units come after those of earlier tiles, and -inf marks excluded units."""
         if self.keys_EN.shape[1] == self.k < logits_ET.shape[1] and bool((self.floor_E == -torch.inf).any()):
             self._raise_floor(logits_ET.topk(self.k, dim=1, sorted=False).values.amin(dim=1))
         examples_Z, places_Z, logits_Z = _above(logits_ET, torch.maximum(self.least_E, self.floor_E)[:, None])
@@ -71,11 +71,11 @@ class RunningTopK:
             self._choose(most)
 
     def result(self) -> Tensor:
-        """The keys of the k best, int64 [E, k] descending; `unpacked` says what they are."""
+        """Return the keys of the k best units, int64 [E, k], descending; `unpacked` reads them."""
         return self.keys_EN.topk(self.k, dim=1).values
 
     def _choose(self, most: int) -> None:
-        """Keep the k best of each example so far, and ask of others to be better."""
+        """Keep only the k best units of each example so far, and raise the bound for others."""
         best_EK = self.keys_EN[:, :most].topk(self.k, dim=1, sorted=False).values
         self.keys_EN[:, :most] = MISSING
         self.keys_EN[:, : self.k] = best_EK
@@ -84,17 +84,17 @@ class RunningTopK:
         self._raise_floor(self.least_E)
 
     def _raise_floor(self, least_E: Tensor) -> None:
-        """Units with these logits may still be among the best, by being lower ones; anything less may not."""
+        """Raise the floor to just below some logits; a lower unit with an equal logit may still be kept."""
         torch.maximum(
             self.floor_E, torch.nextafter(least_E, least_E.new_tensor(-torch.inf)), out=self.floor_E
         )
 
 
 def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The logits of a tile that are not up to the bounds: examples, ascending, places, and themselves.
+    """Return the logits of a tile above the bounds, and NaN: examples, ascending, places and logits.
 
-    One look at the tile finds the peaks of blocks, each of every S-th unit; where a peak is too low no other
-    look is needed.
+    The first pass computes the maximum of blocks, each of every S-th unit. Only blocks with a maximum above
+    the bound are searched.
     """
     if logits_ET.shape[1] % _BLOCK:
         logits_ET = pad(logits_ET, (0, -logits_ET.shape[1] % _BLOCK), value=-torch.inf)
@@ -106,6 +106,6 @@ def _above(logits_ET: Tensor, bound_E1: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _exceeding(numbers: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the numbers above the bounds, and of what is no number."""
+    """Return rows and columns of the numbers above the bounds, and of NaN."""
     rows, columns = (numbers <= bounds).logical_not_().nonzero().unbind(1)
     return rows, columns

@@ -1,4 +1,4 @@
-"""The kernels in Triton: one and its launcher a file.
+"""The kernels in Triton, one per file with its launcher.
 
-Nothing here is imported unless `table.runner` says so.
+Nothing here is imported unless `table.runner` chooses it.
 """

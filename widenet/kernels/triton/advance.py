@@ -1,6 +1,4 @@
-"""Every optimizer's step of single numbers: the same arithmetic as `element` of
-widenet/training/optimizers has.
-"""
+"""Every optimizer's step of single numbers: the arithmetic of `element` in training/optimizers/."""
 
 import triton
 import triton.language as tl
@@ -8,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def advance_at(weight, first, second, place, inside, gradient, fade, penalties, numbers, KIND: tl.constexpr):
-    """A step of some numbers in memory. first, second: states, or None. Others as of `advance`."""
+    """Make a step of some numbers in memory. first, second: states, or None; others as for `advance`."""
     w = tl.load(weight + place, mask=inside, other=0.0)
     s, t = w, w
     if first is not None:
@@ -25,11 +23,12 @@ def advance_at(weight, first, second, place, inside, gradient, fade, penalties, 
 
 @triton.jit
 def advance(weight, gradient, first, second, fade, penalties, numbers, KIND: tl.constexpr):
-    """Weight and states after a step, float32. fade: what the states are multiplied by before it.
+    """Return weight and states after a step, float32.
 
-    penalties: scale, l2, l1 of `kernels.compiled_steps.Penalties`. numbers: where those lie that change from
-    step to step, float64 [8]: its number, `keep`, `Formula.constants`. A state that an optimizer has not is
-    any number.
+    fade: factor on the states before the step. penalties: scale, l2, l1 of
+        `kernels.compiled_steps.Penalties`.
+    numbers: pointer to what changes from step to step, float64 [8]: the step's number, `keep`,
+    `Formula.constants`. A state that the optimizer lacks may be any number.
     """
     scale, l2, l1 = penalties
     keep = tl.load(numbers + 1).to(tl.float32)
@@ -41,7 +40,7 @@ def advance(weight, gradient, first, second, fade, penalties, numbers, KIND: tl.
 
 @triton.jit
 def _constants(numbers):
-    """The formula's, as many as the longest has; rounded once, as elsewhere."""
+    """Return the formula's constants, as many as the longest formula has; rounded once, as elsewhere."""
     c0, c1, c2 = tl.load(numbers + 2), tl.load(numbers + 3), tl.load(numbers + 4)
     c3, c4, c5 = tl.load(numbers + 5), tl.load(numbers + 6), tl.load(numbers + 7)
     return (

@@ -1,4 +1,4 @@
-"""Fixed-point sums: a term is read once and added to the integers in their place."""
+"""Fixed-point sums: reads each term once and adds it to the integers in place."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def _kernel(total, term, scales, num, row_length, IS_FIRST: tl.constexpr, BLOCK:
 
 
 def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
-    """See `fixed_point.fixed_sum`. Numbers that are not finite may give any integer, as there."""
+    """See `fixed_point.fixed_sum`. Infinities and NaN may give any integer, as there."""
     total = torch.empty(terms[0].shape, dtype=torch.int64, device=terms[0].device)
     if not total.numel():
         return total

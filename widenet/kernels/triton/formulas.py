@@ -1,6 +1,4 @@
-"""Activations and losses of single units: the same formulas as widenet/model/activations.py and
-widenet/model/losses/ have.
-"""
+"""Activations and losses of single units: the formulas of model/activations.py and model/losses/."""
 
 import triton
 import triton.language as tl
@@ -8,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def _tanh(z):
-    """Of small numbers by the series, for exp would lose their digits."""
+    """Return tanh(z); small numbers use the series, because exp would lose their digits."""
     share = tl.exp(-2.0 * tl.abs(z))
     far = (1.0 - share) / (1.0 + share)
     y = z * z
@@ -18,9 +16,7 @@ def _tanh(z):
 
 @triton.jit
 def _softplus(z):
-    """max(z, 0) + log(1 + e), e = exp(-|z|): where 1 + e is rounded, the logarithm is corrected by what
-    was lost.
-    """
+    """Return max(z, 0) + log(1 + e) with e = exp(-|z|), corrected for the rounding of 1 + e."""
     e = tl.exp(-tl.abs(z))
     whole = 1.0 + e
     rounded = whole - 1.0
@@ -30,14 +26,14 @@ def _softplus(z):
 
 @triton.jit
 def _expm1(z):
-    """exp(z) - 1 of z up to 0."""
+    """Return exp(z) - 1 for z up to 0."""
     half = _tanh(0.5 * z)
     return 2.0 * half / (1.0 - half)
 
 
 @triton.jit
 def activated(z, numbers, KIND: tl.constexpr):
-    """The activation of some logits. numbers: leaky_relu's slope, or elu's alpha and scale."""
+    """Return the activations of logits. numbers: leaky_relu's slope, or elu's alpha and scale."""
     if KIND == "linear":
         return z
     elif KIND == "sigmoid":
@@ -63,7 +59,7 @@ def activated(z, numbers, KIND: tl.constexpr):
 
 @triton.jit
 def slope(z, a, numbers, KIND: tl.constexpr):
-    """The derivative of the activation `a` of some logits."""
+    """Return the derivatives of the activations `a` of logits."""
     if KIND == "linear":
         return tl.full(z.shape, 1.0, tl.float32)
     elif KIND == "sigmoid":
@@ -92,8 +88,9 @@ def slope(z, a, numbers, KIND: tl.constexpr):
 
 @triton.jit
 def other_value(z, a, numbers, LOSS: tl.constexpr):
-    """Value and slope of units that no target names; the slope by the logit for the cross-entropies, else
-    by the activation.
+    """Return value and slope of units that are no target.
+
+    The slope is by the logit for cross-entropies, else by the activation.
     """
     if LOSS == "cross_entropy":
         return _softplus(z), a
@@ -117,9 +114,7 @@ def other_value(z, a, numbers, LOSS: tl.constexpr):
 
 @triton.jit
 def target_value(z, a, t, numbers, LOSS: tl.constexpr):
-    """Value and slope of units with a target t; numbers: those of the loss, see
-    `model.fused_tiles.formula_of`.
-    """
+    """Return value and slope of units with a target t. numbers: see `model.fused_tiles.formula_of`."""
     if LOSS == "cross_entropy":
         return _softplus(z) - t * z, a - t
     elif LOSS == "scaled_marginal_cross_entropy":
@@ -152,8 +147,9 @@ def _sign(number):
 
 @triton.jit
 def of_others(z, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, BY_LOGIT: tl.constexpr):
-    """Value of units that no target names, and its slope by the logit. formula_numbers: the activation's,
-    then the loss's.
+    """Return value and slope by the logit of units that are no target.
+
+    formula_numbers: the activation's, then the loss's.
     """
     of_activation, numbers = formula_numbers
     a = activated(z, of_activation, ACTIVATION)
@@ -165,7 +161,7 @@ def of_others(z, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, 
 
 @triton.jit
 def of_targets(z, t, formula_numbers, ACTIVATION: tl.constexpr, LOSS: tl.constexpr, BY_LOGIT: tl.constexpr):
-    """Value of units with a target t, and its slope by the logit."""
+    """Return value and slope by the logit of units with a target t."""
     of_activation, numbers = formula_numbers
     a = activated(z, of_activation, ACTIVATION)
     value, by = target_value(z, a, t, numbers, LOSS)

@@ -1,4 +1,4 @@
-"""Sums of weight rows: a program adds up one example's, in storage order."""
+"""Sums of weight rows: each program adds the rows of one example, in storage order."""
 
 import torch
 import triton
@@ -8,14 +8,12 @@ from torch import Tensor
 from widenet.sparse import SparseBatch
 
 _UNROLLED = 8
-"""Rows whose loads are under way at once; they are added one after the other."""
+"""Rows that are loaded at the same time; they are added one after the other."""
 
 
 @triton.jit
 def sum_of_rows(first, last, indices, values, rows, row_length, columns, UNROLLED: tl.constexpr):
-    """The rows that `indices` names from `first` to `last` - 1, times their values where there are any,
-    added in this order.
-    """
+    """Return the sum of the rows indices[first : last], times their values if any, in this order."""
     total = tl.zeros(columns.shape, tl.float32)
     for start in range(first, last, UNROLLED):
         for ahead in tl.static_range(UNROLLED):
@@ -62,8 +60,6 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
 
 
 def columns_at_once(num_columns: int) -> tuple[int, int]:
-    """Columns of a row that a program takes, and its warps: 4 numbers, or 16 bytes, a thread where the row
-    is long enough.
-    """
+    """Return the columns for each program, and its warps: 4 numbers (16 bytes) per thread if possible."""
     block = min(triton.next_power_of_2(num_columns), 1024)
     return block, min(max(block // 128, 1), 4)

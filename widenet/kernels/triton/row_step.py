@@ -1,4 +1,4 @@
-"""The gradient of each touched row and the optimizer's step of it, in one pass: a program a row."""
+"""Computes the gradient of each touched row and makes the optimizer's step, one program per row."""
 
 from collections.abc import Sequence
 
@@ -59,11 +59,19 @@ def row_step(
     penalties: Penalties,
     numbers: Tensor,
 ) -> None:
-    """One step of the touched rows of a weight, in place. kind: the optimizer's.
+    """Make a step of the touched rows of a weight, in place.
 
-    Order of addition: by example, then storage order.
+    The order of addition is by example, then storage order.
 
-    fade_U: float32 [U], what the states are multiplied by before it. Others as of `Steps`.
+    Args:
+        kind: Kind of the optimizer.
+        weight_RH: The weight.
+        touched: The rows and their gradient.
+        states: The optimizer's states, float32 [R, H].
+        fade_U: Factors on the states before the step, float32.
+        moved: The step that moved each row last, int32 [R], out; or None.
+        penalties: See `Steps`.
+        numbers: See `Steps`.
     """
     num_columns = weight_RH.shape[1]
     if not len(touched) or not num_columns:

@@ -1,4 +1,4 @@
-"""The k best units of every example, met tile by tile: a program looks through one example's logits."""
+"""Finds the k best units of every example, tile by tile: each program searches one example's logits."""
 
 import torch
 import triton
@@ -11,7 +11,7 @@ LARGEST = 1024
 """The largest k; a program sorts twice as many keys at once."""
 
 LEAST = 512
-"""For a smaller k there is as much room as for this one, so that there is seldom anything to sort."""
+"""Smaller k have as much room as this one, so that they seldom sort."""
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def _keys(logits, units):
 
 @triton.jit
 def _logit_below(key):
-    """The largest logit that is less than a key's; no number where there is none."""
+    """Return the largest logit below a key's logit; NaN if there is none."""
     ordered = (key >> 32).to(tl.int32) - 1
     return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 
@@ -53,8 +53,8 @@ def _kernel(
     for start in range(0, num_units, BLOCK):
         units = start + tl.arange(0, BLOCK)
         z = tl.load(logits + example * num_units + units, mask=units < num_units, other=-float("inf"))
-        found = tl.where(units < num_units, _keys(z, first_unit + units), MISSING_KEY)
-        is_better = (found > bound).to(tl.int32)
+        new = tl.where(units < num_units, _keys(z, first_unit + units), MISSING_KEY)
+        is_better = (new > bound).to(tl.int32)
         num_better = tl.sum(is_better, axis=0)
         if num_better > 0:
             if count + num_better > ROOM:
@@ -63,10 +63,10 @@ def _kernel(
                 tl.debug_barrier()
                 tl.store(own + places, tl.where(places < k, best, MISSING_KEY))
                 bound = tl.maximum(bound, tl.max(tl.where(places == k - 1, best, MISSING_KEY), axis=0))
-                is_better = (found > bound).to(tl.int32)
+                is_better = (new > bound).to(tl.int32)
                 count = tl.minimum(count, k)
                 tl.debug_barrier()
-            tl.store(own + count + tl.cumsum(is_better, axis=0) - 1, found, mask=is_better > 0)
+            tl.store(own + count + tl.cumsum(is_better, axis=0) - 1, new, mask=is_better > 0)
             count += tl.sum(is_better, axis=0)
     tl.store(counts + example, count)
     tl.store(bounds + example, bound)
@@ -75,11 +75,10 @@ def _kernel(
 
 
 class RunningTopK:
-    """See `kernels.running_top_k.RunningTopK`, of which it keeps the rule: the largest logits, of equal ones
-    the lower unit.
+    """See `kernels.running_top_k.RunningTopK`; k is at most `LARGEST`.
 
-    Each example has room for twice k keys or more; when it is full, they are sorted and the k best stay. k:
-    at most `LARGEST`.
+    Each example has room for at least 2 k keys. When the room is full, the kernel sorts them and keeps the k
+    best.
     """
 
     def __init__(self, k: int, floor_E: Tensor) -> None:
@@ -90,9 +89,7 @@ class RunningTopK:
         self.bound_E = torch.full((len(floor_E),), MISSING, device=floor_E.device)
 
     def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Consider a tile of logits, whose units come after those of the tiles before; -inf marks what
-        must not appear.
-        """
+        """Search a tile; its units come after those of earlier tiles, and -inf marks excluded units."""
         if not logits_ET.numel():
             return
         _kernel[(len(logits_ET),)](
@@ -112,5 +109,5 @@ class RunningTopK:
         )
 
     def result(self) -> Tensor:
-        """The keys of the k best, int64 [E, k] descending; `unpacked` says what they are."""
+        """Return the keys of the k best units, int64 [E, k], descending; `unpacked` reads them."""
         return self.keys_EN.topk(self.k, dim=1).values

@@ -1,4 +1,4 @@
-"""The targets in a tile of a softmax output: their pulls are taken from what `softmax_tile` gave."""
+"""Subtracts the targets' pulls from the result of `softmax_tile`."""
 
 import torch
 import triton
@@ -8,7 +8,7 @@ from torch import Tensor
 from widenet.kernels.triton.tile_part import targets_part
 
 _ENTRIES = 128
-"""Of a unit, at once."""
+"""Entries of a unit that are processed at the same time."""
 
 
 @triton.jit
@@ -61,9 +61,9 @@ def softmax_pulls(
     delta_ET: Tensor,
     bias_gradient_T: Tensor,
 ) -> Tensor:
-    """The targets' loss, float64 []; their pulls are taken from the results of `softmax_tile`, in place.
+    """Subtract the targets' pulls from the results of `softmax_tile`; return the targets' loss, float64 [].
 
-    value_Z: float32, the loss of each. starts, examples_Z: as of `tile_targets`.
+    value_Z is the loss of each target; starts and examples_Z are as for `tile_targets`.
     """
     num_units = len(starts) - 1
     losses_T = torch.empty(num_units, dtype=torch.float64, device=products_ET.device)

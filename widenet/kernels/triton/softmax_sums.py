@@ -1,13 +1,11 @@
-"""The first pass of a softmax: every example's largest logit and sum of exponentials, a tile after the
-other.
-"""
+"""The first pass of a softmax: every example's largest logit and sum of exponentials, tile by tile."""
 
 import triton
 import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 2048
-"""Units of a tile at once."""
+"""Units of a tile that are processed at the same time."""
 
 
 @triton.jit
@@ -29,11 +27,9 @@ def _kernel(products, biases, peaks, totals, num_units, BLOCK: tl.constexpr):
 
 
 def add_softmax_sums(products_ET: Tensor, bias_T: Tensor | None, peak_E: Tensor, total_E: Tensor) -> None:
-    """Count a tile, in place: the largest logit so far, and the sum so far of exp(z - largest).
+    """Add a tile to the running largest logit and sum of exp(z - largest), in place.
 
-    Order of addition: by 2,048 units.
-
-    products_ET: float32, the logits without the biases.
+    The order of addition is by 2,048 units. products_ET are the logits without the biases, float32.
     """
     num_examples, num_units = products_ET.shape
     if not products_ET.numel():

@@ -1,6 +1,4 @@
-"""A tile of a softmax output: the gradient to its logits without the targets' pulls, p * sum of the
-example's pulls.
-"""
+"""The gradient to a tile's softmax logits without the targets' pulls: p * sum of the example's pulls."""
 
 import torch
 import triton
@@ -10,7 +8,7 @@ from torch import Tensor
 from widenet.kernels.triton.tile_part import store_deltas, tile_part
 
 _EXAMPLES, _UNITS = 64, 128
-"""Of a program's part of a tile."""
+"""Size of a program's part of a tile."""
 
 
 @triton.jit
@@ -36,10 +34,15 @@ def _kernel(
 def softmax_tile(
     products_ET: Tensor, bias_T: Tensor | None, log_sum_E: Tensor, coupling_E: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """exp(z - log_sum) * coupling, [E, T] of the products' type, and its sums over examples, float32 [T].
+    """Return exp(z - log_sum) * coupling, [E, T], and its sums over examples, float32 [T].
 
-    products_ET: float32, the logits without the biases. log_sum_E: float32, the logarithm of the softmax's
-    denominator. Order of addition: within parts of 64 examples, then over these.
+    The order of addition is within parts of 64 examples, then over the parts.
+
+    Args:
+        products_ET: Logits without the biases, float32.
+        bias_T: float32, or None.
+        log_sum_E: Logarithm of the softmax's denominator, float32.
+        coupling_E: float32.
     """
     num_examples, num_units = products_ET.shape
     delta_ET = torch.empty_like(products_ET)

@@ -1,6 +1,4 @@
-"""An optimizer's steps on CUDA, as `kernels.compiled_steps.CompiledSteps` has them on a CPU; their numbers
-lie in the device's memory.
-"""
+"""Optimizer steps on CUDA, the counterpart of `kernels.compiled_steps.CompiledSteps` on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +13,12 @@ from widenet.kernels.triton.tile_step import tile_step
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of an optimizer of this kind.
+    """The steps of one optimizer.
 
-    penalties: `keep` is not theirs to say. numbers: float64 [8], a row of
-    `training.optimizers.Optimizer.table`.
+    Attributes:
+        kind: Its kind.
+        penalties: Its penalties; `keep` comes from `numbers` instead.
+        numbers: A row of `training.optimizers.Optimizer.table`, float64 [8], in the device's memory.
     """
 
     kind: str
@@ -37,7 +37,5 @@ class Steps:
         fade_U: Tensor,
         moved: Tensor | None = None,
     ) -> None:
-        """See `CompiledSteps.rows`; a row -1 is none. moved: int32 [R], is told the step's number of the
-        touched rows.
-        """
+        """See `CompiledSteps.rows`; skips rows -1, and notes the step's number in `moved`, int32 [R]."""
         row_step(self.kind, weight_RH, touched, states, fade_U, moved, self.penalties, self.numbers)

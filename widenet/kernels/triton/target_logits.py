@@ -1,6 +1,4 @@
-"""The logits of a tile's sparse targets, which the softmax's closed form asks for before its denominator
-is known.
-"""
+"""Copies the logits of a tile's sparse targets, for the closed form of the softmax."""
 
 import triton
 import triton.language as tl
@@ -9,7 +7,7 @@ from torch import Tensor
 from widenet.kernels.triton.tile_part import targets_part
 
 _ENTRIES = 128
-"""Of a unit, at once."""
+"""Entries of a unit that are processed at the same time."""
 
 
 @triton.jit
@@ -29,9 +27,7 @@ def _kernel(starts, examples, products, biases, logits, num_units, ENTRIES: tl.c
 def target_logits(
     starts: Tensor, examples_Z: Tensor, products_ET: Tensor, bias_T: Tensor | None, logits_Z: Tensor
 ) -> None:
-    """Write the logits of a tile's targets in their places; those of other tiles stay. starts, examples_Z:
-    as of `tile_targets`.
-    """
+    """Write the logits of a tile's targets into `logits_Z`; other arguments are as for `tile_targets`."""
     num_units = len(starts) - 1
     if not num_units:
         return

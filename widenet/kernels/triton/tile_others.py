@@ -1,6 +1,4 @@
-"""A tile of an output whose units are single: losses and slopes of all its units, as if none were a
-target.
-"""
+"""Losses and slopes of all units of a tile, activated one by one, as if none were a target."""
 
 from dataclasses import dataclass
 
@@ -13,14 +11,15 @@ from widenet.kernels.triton.formulas import of_others
 from widenet.kernels.triton.tile_part import store_deltas, tile_part
 
 _EXAMPLES, _UNITS = 64, 128
-"""Of a program's part of a tile."""
+"""Size of a program's part of a tile."""
 
 
 @dataclass(frozen=True)
 class UnitFormula:
-    """What is computed of a unit: activation and loss by their names in a document, with their numbers.
+    """Activation and loss of a unit, by their names in a document, with their parameters.
 
-    by_logit: whether the loss's slope is by the logit; else it is by the activation.
+    Attributes:
+        by_logit: Whether the loss's slope is by the logit, not by the activation.
     """
 
     activation: str
@@ -31,7 +30,7 @@ class UnitFormula:
 
     @property
     def numbers(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """As kernels take them."""
+        """The parameters as kernels take them."""
         return self.activation_numbers, self.loss_numbers
 
 
@@ -67,11 +66,15 @@ def _kernel(
 def tile_others(
     products_ET: Tensor, bias_T: Tensor | None, weight_E: Tensor, formula: UnitFormula
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss float64 [], weighted slopes by the logits [E, T], of the products' type, and the slopes' sums over
-    examples, float32 [T].
+    """Return the loss float64 [], the weighted slopes by the logits [E, T], and their sums over examples [T].
 
-    products_ET: float32, the logits without the biases. weight_E: float32, what a unit counts.
-    Order of addition: within parts of 64 examples, then over these.
+    The order of addition is within parts of 64 examples, then over the parts.
+
+    Args:
+        products_ET: Logits without the biases, float32.
+        bias_T: float32, or None.
+        weight_E: Weights of the units, float32.
+        formula: Activation and loss.
     """
     num_examples, num_units = products_ET.shape
     delta_ET = torch.empty_like(products_ET)

@@ -1,6 +1,4 @@
-"""What the kernels over a tile of logits share: a program's part of the tile, and a part of the targets of
-one of its units.
-"""
+"""Functions of several kernels: a program's part of a tile, and a part of the targets of one unit."""
 
 import triton
 import triton.language as tl
@@ -8,13 +6,9 @@ import triton.language as tl
 
 @triton.jit
 def tile_part(products, biases, num_examples, num_units, EXAMPLES: tl.constexpr, UNITS: tl.constexpr):
-    """A program's part of a tile: examples, units, their places in memory, which of these there are, and
-    the logits.
-    """
-    examples, units = (
-        tl.program_id(1) * EXAMPLES + tl.arange(0, EXAMPLES),
-        tl.program_id(0) * UNITS + tl.arange(0, UNITS),
-    )
+    """Return a program's part of a tile: examples, units, places, which places exist, and logits."""
+    examples = tl.program_id(1) * EXAMPLES + tl.arange(0, EXAMPLES)
+    units = tl.program_id(0) * UNITS + tl.arange(0, UNITS)
     place = examples.to(tl.int64)[:, None] * num_units + units[None, :]
     inside = (examples < num_examples)[:, None] & (units < num_units)[None, :]
     z = tl.load(products + place, mask=inside, other=0.0).to(tl.float32)
@@ -25,7 +19,7 @@ def tile_part(products, biases, num_examples, num_units, EXAMPLES: tl.constexpr,
 
 @triton.jit
 def store_deltas(deltas, column_sums, delta, place, inside, units, num_units):
-    """Write a part's gradient, zero where nothing is, and its sums over the part's examples."""
+    """Store a part's gradient, zero where no logit exists, and its sums over the part's examples."""
     tl.store(deltas + place, delta.to(deltas.dtype.element_ty), mask=inside)
     tl.store(
         column_sums + tl.program_id(1).to(tl.int64) * num_units + units,
@@ -36,10 +30,9 @@ def store_deltas(deltas, column_sums, delta, place, inside, units, num_units):
 
 @triton.jit
 def targets_part(start, last, examples, products, bias, unit, num_units, ENTRIES: tl.constexpr):
-    """Some of a unit's targets, from entry `start` on: entries, which of these there are, examples, places in
-    memory and logits.
+    """Return some of a unit's targets: entries, which of them exist, examples, places, logits, which count.
 
-    And which of them stay: of a target that is named twice, the last counts.
+    If a target occurs twice, the last entry counts.
     """
     entry = start + tl.arange(0, ENTRIES)
     inside = entry < last

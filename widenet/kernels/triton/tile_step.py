@@ -1,4 +1,4 @@
-"""An optimizer's step of a whole weight or a tile of one, in one pass."""
+"""Makes an optimizer's step of a whole weight, or of a tile, in one pass."""
 
 from collections.abc import Sequence
 
@@ -30,9 +30,7 @@ def tile_step(
     penalties: Penalties,
     numbers: Tensor,
 ) -> None:
-    """One step of a contiguous weight, in place; gradient and states are shaped like it. kind: the
-    optimizer's. Others as of `Steps`.
-    """
+    """Make a step of a contiguous weight, in place; gradient and states have its shape. See `Steps`."""
     if not weight.numel():
         return
     first, second = two(states)
@@ -51,10 +49,10 @@ def tile_step(
 
 
 def two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
-    """The states, and None for those that there are not."""
+    """Return two states, None for missing ones."""
     return [*states, *[None] * (2 - len(states))]
 
 
 def floats(penalties: Penalties) -> tuple[float, float, float]:
-    """The penalties as kernels take them: scale, l2, l1; what is kept of a weight they load."""
+    """Return the penalties as kernels take them: scale, l2, l1; they load `keep` themselves."""
     return float(penalties.scale), float(penalties.l2), float(penalties.l1)

@@ -1,6 +1,4 @@
-"""The targets in a tile of an output whose units are single: they take the place of what `tile_others`
-gave them.
-"""
+"""Replaces the losses and slopes of the targets in the result of `tile_others`."""
 
 import torch
 import triton
@@ -12,7 +10,7 @@ from widenet.kernels.triton.tile_others import UnitFormula
 from widenet.kernels.triton.tile_part import targets_part
 
 _ENTRIES = 128
-"""Of a unit, at once."""
+"""Entries of a unit that are processed at the same time."""
 
 
 @triton.jit
@@ -50,15 +48,13 @@ def _kernel(
             t = tl.load(values + entry, mask=inside, other=0.0)
         other_weight = tl.load(other_weights + example, mask=inside, other=0.0)
         weight = tl.where(t > 0.0, tl.load(target_weights + example, mask=inside, other=0.0), other_weight)
-        was, was_slope = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
+        other, other_slope = of_others(z, numbers, ACTIVATION, LOSS, BY_LOGIT)
         value, slope = of_targets(z, t, numbers, ACTIVATION, LOSS, BY_LOGIT)
         tl.store(deltas + place, (slope * weight).to(deltas.dtype.element_ty), mask=stays)
-        change += tl.where(stays, slope * weight - was_slope * other_weight, 0.0)
-        now, before = (
-            value.to(tl.float64) * weight.to(tl.float64),
-            was.to(tl.float64) * other_weight.to(tl.float64),
-        )
-        loss += tl.where(inside, now - before, 0.0)
+        change += tl.where(stays, slope * weight - other_slope * other_weight, 0.0)
+        after = value.to(tl.float64) * weight.to(tl.float64)
+        before = other.to(tl.float64) * other_weight.to(tl.float64)
+        loss += tl.where(inside, after - before, 0.0)
     tl.store(bias_gradients + unit, tl.load(bias_gradients + unit) + tl.sum(change, axis=0))
     tl.store(losses + unit, tl.sum(loss, axis=0))
 
@@ -75,10 +71,19 @@ def tile_targets(
     bias_gradient_T: Tensor,
     formula: UnitFormula,
 ) -> Tensor:
-    """What the targets add to the loss of `tile_others`, float64 []; its other results become those with the
-    targets, in place.
+    """Correct the results of `tile_others` for the targets; return the change of its loss, float64 [].
 
-    starts: int64 [T + 1]; unit t's entries are starts[t] to starts[t + 1] - 1, ascending by example.
+    Args:
+        starts: int64 [T + 1]; unit t has the entries starts[t] to starts[t + 1] - 1, ascending by example.
+        examples_Z: int64.
+        values_Z: float32; None: ones.
+        products_ET: Logits without the biases, float32.
+        bias_T: float32, or None.
+        target_weight_E: Weights of targets above zero, float32.
+        other_weight_E: Weights of all other units, float32.
+        delta_ET: Slopes, in and out.
+        bias_gradient_T: Sums of the slopes over examples, float32, in and out.
+        formula: Activation and loss.
     """
     num_units = len(starts) - 1
     losses_T = torch.empty(num_units, dtype=torch.float64, device=products_ET.device)
