@@ -190,7 +190,7 @@ def scores(model, fields, output):
     network = model.network
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
-        wide = network.met(output, activity)
+        wide = network.output_for(output, activity)
         direct = network.direct(wide, activity)
         shards = wide.weight.shards
         tiles = [wide.tile(shard, 0, shards.size(shard)).logits(direct) for shard in range(shards.count)]

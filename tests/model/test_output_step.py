@@ -7,7 +7,7 @@ from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
 from widenet.kernels import reference, table
 from widenet.model.layers.output import WideOutput
 from widenet.model.targets import Targets
-from widenet.model.wide_loss import Takers, output_step, run
+from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards
@@ -63,7 +63,7 @@ def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     else:
         targets = Targets.of_dense_as_sparse(batch, shards) if closed else Targets.of_dense(batch)
     loss, gradient_EH = run(
-        output_step(wide, direct_EH, targets, weight_E), Takers(take, take_biases)
+        output_step(wide, direct_EH, targets, weight_E), GradientSinks(take, take_biases)
     ).result()
     return loss, gradient_EH, gradient_LH, gradient_L
 

@@ -51,8 +51,8 @@ def test_a_batch_is_what_it_was_and_what_fills_the_room_behind_it(values):
             packed.real.untyped_storage().data_ptr(),
         )
         assert padded.storage_offset() % 16 == 0
-    targets = found.asked["next"].sparse[0]
-    assert targets.num(25).tolist() == [len(batch.asked["next"].sparse[0].units_Z)]
+    targets = found.targets["next"].sparse[0]
+    assert targets.num(25).tolist() == [len(batch.targets["next"].sparse[0].units_Z)]
     assert len(targets.units_Z) > targets.num(25).item()
 
 

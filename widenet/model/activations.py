@@ -1,4 +1,4 @@
-"""Activations and their slopes: an entry of `_PLAIN` for each kind without numbers of its own."""
+"""Activations and their slopes: `_PLAIN` has an entry for each kind without parameters."""
 
 import math
 from collections.abc import Callable
@@ -15,13 +15,14 @@ SELU_SCALE = 1.0507009873554805
 
 
 class Definition(NamedTuple):
-    """What a layer makes of the sums of its inputs, and what the rest of widenet needs to know about it."""
+    """An activation: its function, its slope, and the properties that the rest of widenet needs."""
 
     function: Callable[[Tensor], Tensor]
     """The activations of logits, differentiable. Row-wise kinds divide by a sum over the last dimension."""
     slope: Callable[[Tensor, Tensor], Tensor] | None
-    """The derivative, from (logits, activations) of equal shape. At a kink it is that from the left, as in
-    torch. None: the derivative is 1 everywhere, or the kind is row-wise.
+    """The derivative, from (logits, activations) of equal shape; at a kink that from the left, as in torch.
+
+    None: the derivative is 1 everywhere, or the kind is row-wise.
     """
     rising: bool
     """Whether logits rank units as activations do. Those of relu do not: it makes all negative ones 0."""
@@ -45,7 +46,7 @@ def activate(spec: Activation, logits: Tensor) -> Tensor:
 
 
 def slope(spec: Activation, logits: Tensor, activations: Tensor) -> Tensor | None:
-    """Return the derivative of a single-unit activation; None where it is 1 everywhere.
+    """Return the derivative of a single-unit activation; None if it is 1 everywhere.
 
     Args:
         spec: An activation that is not row-wise.

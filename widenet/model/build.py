@@ -1,4 +1,4 @@
-"""From a layout to a network with its first weights."""
+"""Builds a network from a layout, with its initial weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,17 +34,15 @@ def build(
 
     Args:
         layout: Its layers and weights.
-        exchange: Says which shards this process holds.
-        device: Where the weights are to be.
+        exchange: Knows which shards this process holds.
+        device: Device of the weights.
         counts: Training interactions int64 [width] of the fields that "popularity_damping" and samples by
             popularity need. None leaves every weight undefined, for a checkpoint to fill.
     """
     device, spec = torch.device(device), layout.network
-    first = _First(layout, device, blank=counts is None)
-    wide = {
-        name: first.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide
-    }
-    trunk = {name: first.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
+    made = _InitialWeights(layout, device, blank=counts is None)
+    wide = {name: made.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide}
+    trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
     for layer in spec.inputs:
         if layer.popularity_damping:
@@ -55,9 +53,9 @@ def build(
     outputs = {output.name: _output(output, layout, wide, exchange) for output in spec.outputs}
     for output in spec.outputs:
         if output.sample is not None and counts is not None:
-            weight, known = outputs[output.name].weight, counts.get(output.field)
+            weight, of_field = outputs[output.name].weight, counts.get(output.field)
             outputs[output.name].sampler = Sampler.of(
-                output.sample, output.name, weight.shards, list(weight.parts), known, device
+                output.sample, output.name, weight.shards, list(weight.parts), of_field, device
             )
     return Network(
         layout=layout,
@@ -73,7 +71,7 @@ def build(
 def _output(
     spec: OutputLayer, layout: Layout, wide: Mapping[str, WideWeight], exchange: Exchange
 ) -> WideOutput:
-    """An output over its weight, which may be another layer's."""
+    """Return an output with its weight, which may be another layer's."""
     output = WideOutput(
         spec=spec,
         weight=wide[layout.links[spec.name, ""].weight],
@@ -90,7 +88,7 @@ def _output(
 
 
 def _drift(output: WideOutput, training: TrainingSpec) -> Drift:
-    """How the rows of an output drift under a training's penalties."""
+    """Return the `Drift` of an output under a training's penalties."""
     weight = next(iter(output.weight.parts.values())).weight
     penalties = [training.l2] * weight.shape[1] + [output.spec.bias_l2] * output.spec.bias
     strengths_D = torch.tensor(penalties, dtype=torch.float64, device=weight.device)
@@ -98,14 +96,14 @@ def _drift(output: WideOutput, training: TrainingSpec) -> Drift:
     return Drift(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
 
-class _First:
-    """The weights to start with. blank: undefined, for a checkpoint to fill."""
+class _InitialWeights:
+    """Makes initial weights; `blank` leaves them undefined, for a checkpoint to fill."""
 
     def __init__(self, layout: Layout, device: torch.device, blank: bool) -> None:
         self.layout, self.device, self.blank = layout, device, blank
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
-        """A wide weight or bias, the shards at hand."""
+        """Return a wide weight or bias, with the shards of this process."""
         shards = self.layout.shards(weight.rows)
         parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
         if weight.columns is None:
@@ -124,7 +122,7 @@ class _First:
         return Part(turned_HR.T, by_columns=True)
 
     def trunk(self, name: str, weight: Weight) -> TrunkWeight:
-        """A weight or bias of a layer between inputs and outputs."""
+        """Return a weight or bias of the trunk."""
         tensor = self._tensor(name, weight, weight.rows)
         return TrunkWeight(tensor, norm_limit=weight.norm_limit, trained=weight.trained)
 

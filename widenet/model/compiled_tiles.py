@@ -1,6 +1,4 @@
-"""The passes over an output's tiles on a CPU with Numba: one pass over a tile's logits gives loss, deltas and
-bias gradient, in the logits' place.
-"""
+"""Numba's passes over an output's tiles: one pass turns logits into loss, deltas and bias gradient."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class CompiledPasses:
-    """See `Passes`; targets are sparse: cross-entropy under a sigmoid, or a softmax in closed form."""
+    """See `Passes`; for sparse targets of cross-entropy under a sigmoid, or of a softmax in closed form."""
 
     adds_biases = True
 
@@ -29,13 +27,13 @@ class CompiledPasses:
         assert step.rows is not None
         logits_Z = step.rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard))
         total = RowSum.empty(step.kind, step.num_examples, logits_Z.device)
-        found_Z, sums = logits_Z.numpy(), (total.peak_E.numpy(), total.sum_E.numpy())
+        z_Z, sums = logits_Z.numpy(), (total.peak_E.numpy(), total.sum_E.numpy())
         for index, (start, _) in enumerate(step.tiles[shard]):
             place = shard, index
             tile, span = step.tile(place), step.span(place)
             logits_ET = step.tile_logits(place, tile)
             entries = self._entries(step, shard)[0].within(span, start)
-            _kernels().add_softmax_sums(logits_ET, tile.bias_T, entries, found_Z[span], *sums)
+            _kernels().add_softmax_sums(logits_ET, tile.bias_T, entries, z_Z[span], *sums)
             step.keep_logits(place, logits_ET)
         return total
 
@@ -44,7 +42,7 @@ class CompiledPasses:
         (shard, index), rows = place, step.rows
         logits_ET, span = step.tile_logits(place, tile), step.span(place)
         assert _are_apart(logits_ET, step.direct_EH), (
-            "slopes take the place of logits, and must not take that of what these were made of"
+            "slopes overwrite the logits, which must not share memory with their operands"
         )
         entries, values_Z = self._entries(step, shard)
         tile_and_entries = logits_ET, tile.bias_T, entries.within(span, step.tiles[shard][index][0])
@@ -62,7 +60,7 @@ class CompiledPasses:
         return loss, step.output.operand(logits_ET), bias_T
 
     def _entries(self, step: OutputStep, shard: int) -> "tuple[Entries, np.ndarray | None]":
-        """All targets of a shard and their values; as arrays, which are made once for all its tiles."""
+        """Return all targets of a shard and their values, as arrays that are made once for all its tiles."""
         if shard not in self._shards:
             from widenet.kernels.compiled_tiles import Entries
 
@@ -73,7 +71,7 @@ class CompiledPasses:
 
 
 def _are_apart(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have no memory in common."""
+    """Return whether two tensors share no memory."""
     return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
 
 

@@ -1,6 +1,4 @@
-"""The product of a convolution: windows laid out as columns, by blocks of examples, so that threads and
-processes share it.
-"""
+"""The product of a convolution: unfolds windows into columns, by blocks that threads and processes share."""
 
 from math import prod
 from typing import Any
@@ -17,19 +15,27 @@ from widenet.plan.windows import Windows
 
 
 def convolution(values_EN: Tensor, weight_FK: Tensor, windows: Windows, blocks: Blocks) -> Tensor:
-    """The sums of every filter at every position, [E, F P], filters slowest; differentiable by both.
+    """Return the sums of every filter at every position; differentiable by values and weight.
 
-    values_EN: float32 or float64 [E, channels x places], channels slowest. weight_FK: [F, channels x kernel].
     Every number of the result and of the gradient to the values belongs to one block. The gradient to the
-    weight is a sum over blocks in their order, of sums over pieces in theirs: who computes a block does not
-    matter.
+    weight is a sum over blocks, and within them over pieces, in order. So it does not matter who computes a
+    block.
+
+    Args:
+        values_EN: float32 or float64 [E, channels x places], channels slowest.
+        weight_FK: [F, channels x kernel].
+        windows: How the kernel moves.
+        blocks: Computes the products.
+
+    Returns:
+        [E, F x positions], filters slowest.
     """
-    found: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Convolution.apply(values_EN, weight_FK, windows, blocks)  # type: ignore[no-untyped-call]
+    return result
 
 
 def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
-    """Every window as a column, [channels x kernel, E x positions]."""
+    """Return every window as a column, [channels x kernel, E x positions]."""
     num, axes = len(windows.axes), windows.axes
     moved = padded(values_EN.view(len(values_EN), windows.channels, *windows.places), axes)
     for number, axis in enumerate(axes):
@@ -39,9 +45,7 @@ def unfolded(values_EN: Tensor, windows: Windows) -> Tensor:
 
 
 def folded(columns_KM: Tensor, windows: Windows) -> Tensor:
-    """The sum over all windows of what their columns hold, at the places that they cover: [E, channels x
-    places].
-    """
+    """Add the columns of all windows at the places that they cover: [E, channels x places]."""
     columns = columns_KM.view(windows.channels, prod(windows.kernel), -1, *windows.positions)
     total = padded_zeros(columns, (windows.channels, columns.shape[2]), windows.axes)
     for number, view in enumerate(reached(total, windows)):
@@ -80,39 +84,33 @@ class _Convolution(torch.autograd.Function):
 
 
 class _Work:
-    """A convolution of some shapes: how it is cut, and its gradients. like: a tensor of the result's type
-    and device.
-    """
+    """The blocks of a convolution of certain shapes, and its gradients."""
 
     def __init__(
         self, num_examples: int, filters: int, windows: Windows, blocks: Blocks, like: Tensor
     ) -> None:
-        self.num, self.filters, self.windows, self.blocks, self.like = (
-            num_examples,
-            filters,
-            windows,
-            blocks,
-            like.new_empty(0),
-        )
-        self.device = like.device.type
+        """Cut a convolution into blocks; `like` has the type and device of the result."""
+        self.num, self.filters = num_examples, filters
+        self.windows, self.blocks = windows, blocks
+        self.like, self.device = like.new_empty(0), like.device.type
         self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
         self.edges = edges(num_examples, self.count)
 
     def empty(self, *shape: int) -> Tensor:
-        """A tensor of the result's type."""
+        """Return an empty tensor of the result's type."""
         return self.like.new_empty(shape)
 
     def pieces(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The examples of a block that are laid out at once."""
+        """Return the pieces (start, stop) of a block whose windows are unfolded at once."""
         return list(pieces(start, stop, self.windows, self.device))
 
     def by_filter(self, gradient_EU: Tensor) -> Tensor:
-        """Gradients to the result of some examples, [F, E x positions]."""
+        """Return gradients to the result of some examples, as [F, E x positions]."""
         num = len(gradient_EU)
         return gradient_EU.view(num, self.filters, -1).transpose(0, 1).reshape(self.filters, -1)
 
     def to_values(self, gradient_EU: Tensor, operand_FK: Tensor) -> Tensor:
-        """The gradient to the values, [E, N]."""
+        """Return the gradient to the values, [E, N]."""
         windows = self.windows
         result_EN = self.empty(self.num, windows.channels * prod(windows.places))
 
@@ -129,7 +127,7 @@ class _Work:
         ).result()
 
     def to_weight(self, gradient_EU: Tensor, operand_EN: Tensor) -> Tensor:
-        """The gradient to the weight, [F, K]."""
+        """Return the gradient to the weight, [F, K]."""
         parts_BW = self.empty(self.count, self.filters * self.windows.inputs).zero_()
 
         def fill(block: int, _: int) -> None:

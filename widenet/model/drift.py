@@ -1,6 +1,4 @@
-"""Rows of an output that drift: a step turns all of them by one matrix, and each catches up when it is
-asked for.
-"""
+"""Drifting rows of an output: a step multiplies all of them by one matrix, and each catches up when read."""
 
 from dataclasses import dataclass, field
 
@@ -14,18 +12,22 @@ from widenet.plan.drift import DRIFT_BLOCK_ROWS, DRIFT_GRAM_WINDOWS
 
 @dataclass
 class Drift:
-    """What became of an output's rows since each was moved last, and what they all add up to.
+    """The matrices that act on an output's rows, and the sum of the rows' outer products.
 
-    A row holds weights, then the bias: [D].
+    A row [D] holds the weights of a unit, then its bias. The last step in which a row was written is in the
+    state of the weight's parts, "moved", int32 [R].
 
-    where: as a person reads it where a process is lost.
-    window: after so many steps all rows catch up, so that rows were moved last in one of the steps `base` to
-    `base` + window.
-    penalty_D: float64, the strength of the penalty on the square of each number of a row.
-    products: float32 [window + 1, D, D]; a row that was moved last in step base + n has been turned by
-    products[n] since.
-    gram: float64 [D, D], the sum of the outer products of all rows of all shards.
-    The step that moved each row last is in the state of the weight's parts, int32 [R] "moved".
+    Attributes:
+        weight: Weight of the output.
+        bias: Its bias, if it has one.
+        exchange: Exchange between the shards.
+        where: Name of the layer, for the message if a process is lost.
+        window: Number of steps after which all rows catch up. So all rows were written in steps `base` to
+            `base + window`.
+        penalty_D: Strength of the penalty on the square of each number of a row, float64.
+        products: float32 [window + 1, D, D]; a row written in step base + n must be multiplied by
+            products[n].
+        gram: Sum of the outer products of all rows of all shards, float64 [D, D].
     """
 
     weight: WideWeight
@@ -38,7 +40,7 @@ class Drift:
     gram: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def prepare(self) -> None:
-        """Make room for all of it."""
+        """Allocate the matrices and the steps of the rows."""
         columns, device = len(self.penalty_D), self.penalty_D.device
         self.products = torch.eye(columns, device=device).repeat(self.window + 1, 1, 1)
         self.gram = torch.zeros(columns, columns, dtype=torch.float64, device=device)
@@ -46,9 +48,7 @@ class Drift:
             part.state["moved"] = torch.zeros(len(part.weight), dtype=torch.int32, device=device)
 
     def begin(self, step: int) -> None:
-        """Before a step (from 1): where it begins a window, all rows catch up, and at times what they add
-        up to is taken anew.
-        """
+        """Prepare a step (from 1): the first of a window lets rows catch up, and may recompute `gram`."""
         if (step - 1) % self.window:
             return
         self.catch_up(step - 1)
@@ -57,18 +57,18 @@ class Drift:
             self.gram = self.exchange.sum(self.exchange.each(self._sum_of_products), self.where)
 
     def turn(self, change_DD: Tensor, step: int) -> None:
-        """A step has turned every row: row += row @ change. float32 [D, D]."""
+        """Record that a step changes every row: row += row @ change, float32 [D, D]."""
         now = step - self._base(step)
         rows = self.products[:now].view(-1, len(change_DD))
         rows.copy_(torch.addmm(rows, rows, change_DD))
         self.products[now] = torch.eye(len(change_DD), device=change_DD.device)
 
     def catch_up(self, step: int) -> None:
-        """Bring every row to where it is after a step, the last one that was made."""
+        """Bring every row up to date, after `step`, the last one."""
         self.exchange.each(lambda shard: self._catch_up(shard, step))
 
     def rows(self, shard: int, units_U: Tensor, step: int) -> Tensor:
-        """Where some rows of a shard are after a step, the last one that was made: float32 [U, D]."""
+        """Return some rows of a shard after `step`, the last one: float32 [U, D]."""
         since_U = self._moved(shard).index_select(0, units_U) - self._base(step)
         since_U, order_U = torch.sort(since_U, stable=True)
         ages, counts = torch.unique_consecutive(since_U, return_counts=True)
@@ -80,7 +80,7 @@ class Drift:
         return torch.empty_like(stored_UD).index_copy_(0, order_U, turned_UD)
 
     def put(self, shard: int, units_U: Tensor, rows_UD: Tensor, step: int) -> None:
-        """Some rows of a shard as a step left them."""
+        """Write some rows of a shard as they are after a step."""
         weight = self.weight.parts[shard].weight
         weight.index_copy_(0, units_U, rows_UD[:, : weight.shape[1]])
         self._moved(shard).index_fill_(0, units_U, step)
@@ -88,15 +88,15 @@ class Drift:
             self.bias.parts[shard].weight.index_copy_(0, units_U, rows_UD[:, -1])
 
     def is_finite(self) -> bool:
-        """Whether rows can still be brought to finite numbers."""
+        """Return whether the matrices are finite, so that rows can catch up."""
         return bool(torch.isfinite(self.products).all()) and bool(torch.isfinite(self.gram).all())
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds of it, besides the state of the weight."""
+        """Return the tensors for a checkpoint, besides the state of the weight."""
         return {"products": self.products, "gram": self.gram}
 
     def _base(self, step: int) -> int:
-        """The step before the window that a step belongs to."""
+        """Return the step before the window to which a step belongs."""
         return max(step - 1, 0) // self.window * self.window
 
     def _moved(self, shard: int) -> Tensor:

@@ -20,7 +20,7 @@ def dropped(
         activation: Activation of the units.
         z_EH: Sums, float32 [E, H].
         kept_EH: Which units stay, bool [E, H].
-        probability: Share of the units that are silenced.
+        probability: Share of the units that are dropped.
         form: "mask" multiplies kept units by 1 / (1 - probability) and sets the others to 0. "rest" is
             described at `HiddenLayer.dropout_form`.
 
@@ -37,7 +37,7 @@ def dropped(
 def _at_rest(
     activation: Activation, z_EH: Tensor, kept_EH: Tensor, probability: float
 ) -> tuple[Tensor, Tensor]:
-    """Units after dropout, and their slopes by the sums."""
+    """Return the units after dropout, and their slopes by the sums."""
     a_EH, grown = activate(activation, z_EH), 1 / (1 - probability)
     kind = activation.kind
     if kind == "sigmoid":
@@ -59,7 +59,7 @@ def _at_rest(
 
 
 class _Through(torch.autograd.Function):
-    """Units with a slope that somebody else knows."""
+    """Units with an explicit slope for the backward pass."""
 
     @staticmethod
     def forward(context: Any, z: Tensor, units: Tensor, slope: Tensor) -> Tensor:

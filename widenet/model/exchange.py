@@ -1,4 +1,4 @@
-"""What a layer may ask of the other shards, wherever they are computed."""
+"""The interface between shards: sums and other results over all shards, wherever they are computed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -11,61 +11,63 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Pending(Protocol[T_co]):
-    """What has been asked for and is on its way."""
+    """A result that is not there yet."""
 
     def result(self) -> T_co:
-        """Wait for it."""
+        """Wait for the result and return it."""
 
 
 class Exchange(Protocol):
-    """Runs work on the shards at hand and combines what crosses shards.
+    """Runs work on the shards of this process and combines results across shards.
 
-    No result depends on who computes which shard.
-
-    All processes must ask for the same, in the same order; what is started travels while its asker goes on.
-    Where another process is lost, a person reads what was done (`at`) and what for (`where`, as in 'layer
+    No result depends on which process holds which shard. All processes must make the same calls in the same
+    order. Methods that begin with `start` return at once, and the exchange goes on in the background. If a
+    process is lost, the error says what was being done (`at`) and for which layer (`where`, such as 'layer
     "taste"').
     """
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that writes and speaks for all."""
+        """Whether this process writes files and messages for its group."""
 
     def each(self, work: Callable[[int], T]) -> list[T]:
-        """`work(shard)` for every shard held here, in shard order; shards may run side by side."""
+        """Return `work(shard)` for every shard of this process, in order; shards may run in parallel."""
 
     def at(self, place: str) -> None:
-        """Say what is being done from now on: "epoch 2, step 17"."""
+        """Note what is done from now on, for messages: "epoch 2, step 17"."""
 
     def start_sum(self, *terms: Sequence[Tensor], where: str) -> Pending[list[Tensor]]:
-        """Several sums as of `sum`, in one travel. The terms must not change before the result is there."""
+        """Start several sums at once; see `sum`. The terms must not change before the result is there."""
 
     def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """The sum over all shards of one tensor a shard, exact in 64-bit fixed point."""
+        """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """The result, [R, C], with all its rows filled: `fill(start, stop)` fills those of a block, from one
-        edge to the next.
+        """Fill the rows of a result, block by block; blocks may run in parallel.
 
-        Blocks may run side by side. inner: multiplications a number, which tells whether processes divide the
-        blocks.
+        Args:
+            result: [R, C], out.
+            edges: First row of each block, then R.
+            fill: Fills the rows start to stop - 1.
+            inner: Multiplications for each number; decides whether processes divide the blocks.
+            where: See the class.
         """
 
     def gather(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
-        """One tensor of the same shape for every shard, in shard order."""
+        """Return the tensors of all shards, one per shard and of equal shape, in order."""
 
     def fetch(
         self, shard: int, term: Tensor | None, shape: tuple[int, ...], device: torch.device, where: str
     ) -> Tensor:
-        """A shard's float32 tensor of a known shape, from the process that holds it."""
+        """Return a shard's float32 tensor from its process; `term` is the tensor there, else None."""
 
     def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Pending[list[bool]]:
-        """For each question whether its answer is true in any process, in one travel.
+        """Ask each question in all processes; an answer is true if it is true in any of them.
 
-        They are asked at once where the answers must travel, otherwise with the result.
+        With several processes the questions are asked at once, otherwise when the result is read.
         """
 
     def collect(self, value: Any, where: str) -> list[Any]:
-        """A small plain value of every process, in order. None goes on before all have given theirs."""
+        """Return a small plain value of every process, in order; waits for all processes."""

@@ -1,4 +1,4 @@
-"""An output's tiles where Triton runs: one pass over a tile's logits gives loss, deltas and bias gradient."""
+"""Triton's passes over an output's tiles: one pass turns logits into loss, deltas and bias gradient."""
 
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
-    """An output's activation and loss for the kernels; a margin's numbers are one_target, zero_target,
-    one_scale, zero_scale, by data.
+    """Return an output's activation and loss for the kernels.
+
+    The parameters of a marginal cross-entropy are one_target, zero_target, one_scale, zero_scale, by data.
     """
     from widenet.kernels.triton.tile_others import UnitFormula
 
@@ -27,10 +28,8 @@ def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
     numbers = 0.0, 0.0, 0.0, 0.0, 0.0
     match spec.loss:
         case ScaledMarginalCrossEntropy() as loss:
-            kind, by_data = (
-                "scaled_marginal_cross_entropy",
-                float(isinstance(loss, DataScaledMarginalCrossEntropy)),
-            )
+            kind = "scaled_marginal_cross_entropy"
+            by_data = float(isinstance(loss, DataScaledMarginalCrossEntropy))
             numbers = loss.one_target, loss.zero_target, loss.one_scale, loss.zero_scale, by_data
         case CosineContrastive() as loss:
             numbers = loss.margin, 0.0, 0.0, 0.0, 0.0
@@ -46,7 +45,7 @@ def formula_of(spec: OutputLayer, by_logit: bool) -> "UnitFormula":
 
 
 class FusedPasses:
-    """See `Passes`; targets are sparse, and units activated one by one or by a softmax in closed form."""
+    """See `Passes`; for sparse targets of units activated one by one, or of a softmax in closed form."""
 
     adds_biases = True
 

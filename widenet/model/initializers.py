@@ -30,10 +30,16 @@ def initial(
     purpose: str,
     shard: int = 0,
 ) -> Tensor:
-    """float32 weights [rows, columns] to start with.
+    """Return initial weights, float32 [rows, columns].
 
-    shape: what is drawn here, one shard of the whole weight.
-    fan_in, fan_out: units on either side of the whole weight, as the formulas need them.
+    Args:
+        spec: The initializer.
+        shape: Shape of one shard of the weight.
+        fan_in: Units that enter the whole weight.
+        fan_out: Units that leave it.
+        seed: Seed of the training.
+        purpose: Name of the weight.
+        shard: Number of the shard.
     """
     draw = stream(seed, f"weights/{purpose}", shard)
     match spec:

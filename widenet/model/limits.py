@@ -1,4 +1,4 @@
-"""Limits on lengths: of the rows of a weight, and of the gradient of each example by a layer's sums."""
+"""Limits on lengths: of the rows of a weight, and of each example's gradient to a layer's sums."""
 
 from typing import Any
 
@@ -9,34 +9,36 @@ from widenet.kernels import sum_by
 from widenet.model.positions import Positions
 
 _SHORTEST = 1e-30
-"""Shorter vectors count as of this length, so that no limit is divided by zero."""
+"""Shorter vectors count as having this length, to avoid a division by zero."""
 
 
 def shortening(length: Tensor, limit: float) -> Tensor:
-    """What brings vectors of these lengths within a limit: factors up to 1, of the lengths' shape and
-    type.
-    """
+    """Return the factors, at most 1, that shorten vectors of these lengths to a limit."""
     return (limit / length.clamp_min(_SHORTEST)).clamp_max(1.0)
 
 
 def shorten_rows(weight_RH: Tensor, limit: float) -> None:
-    """Bring the rows of a weight within a length, in place."""
+    """Shorten the rows of a weight that exceed a limit, in place."""
     weight_RH.mul_(shortening(weight_RH.norm(dim=1, keepdim=True), limit))
 
 
 def shortened(z_EH: Tensor, limit: float | None, positions: Positions | None = None) -> Tensor:
-    """The same sums; on the way back the gradient of each example's own loss is kept within a length.
+    """Return the same sums; the backward pass shortens the gradient of each example's own loss to a limit.
 
-    The gradient that comes is that of the batch's loss, of which an example's own is the E-th part. A batch
-    may have no example: of sequences, none with a next feature.
-    positions: of sums [N, H] along a sequence; those of one example count together.
+    The gradient of the batch's loss is 1 / E of the examples' own gradients. E can be 0, for instance if no
+    sequence has a next feature.
+
+    Args:
+        z_EH: Sums of a layer; [N, H] along a sequence.
+        limit: The limit; None: no limit.
+        positions: Positions of the sums along a sequence; those of one example count together.
     """
     if limit is None or not z_EH.requires_grad or not len(z_EH):
         return z_EH
     num_examples = len(z_EH) if positions is None else len(positions.ends_E)
     examples_N = None if positions is None else positions.examples_N
-    found: Tensor = _Shortened.apply(z_EH, limit / num_examples, num_examples, examples_N)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _Shortened.apply(z_EH, limit / num_examples, num_examples, examples_N)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Shortened(torch.autograd.Function):

@@ -1,4 +1,4 @@
-"""A network: its weights, shard by shard, and what flows forward through them."""
+"""A network: its weights, shard by shard, and the forward pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -30,10 +30,15 @@ from widenet.spec.network import NetworkSpec
 
 @dataclass
 class Activity:
-    """What flowed forward: the layers' values [E, units], the sums gathered from sparse inputs, the
-    penalties, and a batch's statistics.
+    """The results of a forward pass.
 
-    Along a sequence values are [N, units], a vector a position; taken, features: as of `Prepared`.
+    Attributes:
+        values: Values of the layers, [E, units]; along a sequence [N, units], a vector per position.
+        gathered: Sums gathered from sparse inputs, by layer and source.
+        penalties: Penalties on sparseness.
+        statistics: Statistics of the batch, by layer with a batch normalization.
+        taken: See `Prepared`.
+        features: See `Prepared`.
     """
 
     values: dict[str, Tensor]
@@ -74,19 +79,20 @@ class Network:
         return self.layout.network
 
     def shards(self, layer: str) -> Shards:
-        """How a wide layer's units are cut."""
+        """Return the shards of a wide layer's units."""
         return self.layout.shards(self.layout.units[layer])
 
     def prepare(self, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
-        """A batch's fields as the layers take them; no weight is asked, so that it may be done ahead.
+        """Return a batch's fields as the layers read them; this needs no weights, so it can run ahead.
 
-        draws: the step's random numbers; None outside training, where nobody asks the outputs for anything.
+        Args:
+            fields: The batch, by field.
+            draws: The step's random numbers; None outside training, where outputs have no targets.
         """
         prepared = preparation.prepared(self._ends, fields, draws)
         if draws is not None and self.device.type == "cuda":
-            prepared.touched = self.touched(
-                prepared
-            )  # how many there are the host must wait for; a step need not, if it is known
+            # The host must wait for the number of touched rows; here it does not delay a step.
+            prepared.touched = self.touched(prepared)
         return prepared
 
     @cached_property
@@ -101,7 +107,7 @@ class Network:
         return Ends(self.spec.inputs, self.outputs, shards, standing, self.layout.along, self.damping)
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
-        """Of every weight of sparse inputs, by whom it is read."""
+        """Return the (layer, source) pairs that read each weight of sparse inputs."""
         uses: dict[str, list[Key]] = {}
         for key, link in self.layout.links.items():
             if key[1] in prepared.sparse:
@@ -109,13 +115,12 @@ class Network:
         return uses
 
     def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
-        """Of every weight of sparse inputs, by shard at hand, the rows that a batch touches, by all that read
-        it together.
+        """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
 
-        Of an output on a sparse input the columns, the same in each shard.
+        For an output on a sparse input these are columns, the same in each shard.
         """
-        # One shard after the other: such short calls of two threads at once wait for each other.
-        found = {
+        # One shard after the other: threads that make such short calls wait for each other.
+        touched = {
             weight: {
                 shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys]))
                 for shard in self.wide[weight].parts
@@ -123,30 +128,26 @@ class Network:
             for weight, keys in self.uses(prepared).items()
         }
         for name, features in prepared.features.items():
-            found[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
-        return found
+            touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
+        return touched
 
     def example_weights(
         self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None
     ) -> Tensor | None:
-        """What each of an output's vectors counts in training, given what each example does: float32 [E],
-        or [M] under "next".
-        """
+        """Return loss weights of an output's vectors from those of the examples: [E], or [M] with "next"."""
         if weights_E is None or output.spec.predict != "next":
             return weights_E
         positions = prepared.positions[self.layout.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
     def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
-        """The hidden layers' values; differentiable from the gathered sums and the trunk on, where
-        gradients are enabled.
-        """
+        """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
         activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
-        travels = {
+        pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
         for layer in self.spec.hidden:
-            flow = self._flow(layer, prepared, travels, activity, draws)
+            flow = self._flow(layer, prepared, pending, activity, draws)
             activity.values[layer.name] = kind_of(layer).forward(layer, flow)
         return activity
 
@@ -156,16 +157,16 @@ class Network:
         return 1 / users if users and self.spec.shared_gradient == "mean" else 1.0
 
     def follow(self, activity: Activity) -> None:
-        """Move the running statistics of batch normalizations by a batch's."""
-        for name, found in activity.statistics.items():
+        """Update the running statistics of batch normalizations with those of a batch."""
+        for name, statistics in activity.statistics.items():
             layer: Any = self.spec.layer(name)
-            running(self.trunk, name).follow(found, layer.batch_normalization.momentum)
+            running(self.trunk, name).follow(statistics, layer.batch_normalization.momentum)
 
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
-        """The vectors [E, H] that meet an output's units; several sources side by side; along a sequence, of
-        the positions taken.
+        """Return the vectors [E, H] that enter an output: the sources side by side.
 
-        Of an output on a sparse input [E, 0]: the features meet its units.
+        Along a sequence these are the vectors of the positions that the output takes. For an output on a sparse
+        input they are [E, 0].
         """
         if output.spec.name in activity.features:
             return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
@@ -176,11 +177,15 @@ class Network:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
 
-    def met(
+    def output_for(
         self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None
     ) -> WideOutput:
-        """An output as a batch meets it: with the features, where it stands on a sparse input. touched: in
-        training.
+        """Return an output for a batch: with the batch's features if it reads a sparse input.
+
+        Args:
+            name: Name of the output.
+            activity: The forward pass.
+            touched: In training, the rows that the batch touches.
         """
         features = activity.features.get(name)
         if features is None:
@@ -190,7 +195,7 @@ class Network:
         )
 
     def prepare_training(self, rule: Rule) -> None:
-        """Make room for the optimizer's state."""
+        """Allocate the optimizer's state."""
         for weight in self.wide.values():
             weight.prepare(rule)
         for output in self.outputs.values():
@@ -200,11 +205,9 @@ class Network:
             trunk.prepare(rule)
 
     def first_non_finite(self) -> str | None:
-        """The name of the first weight that holds an infinite or undefined number, in whichever process;
-        None where all are finite.
-        """
-        found = self.exchange.collect(self._first_non_finite_here(), "weights")
-        return next((name for name in (*self.trunk, *self.wide) if name in found), None)
+        """Return the first weight with an infinity or NaN in any process; None if all are finite."""
+        broken = self.exchange.collect(self._first_non_finite_here(), "weights")
+        return next((name for name in (*self.trunk, *self.wide) if name in broken), None)
 
     def _first_non_finite_here(self) -> str | None:
         for name, trunk in self.trunk.items():
@@ -233,18 +236,18 @@ class Network:
         self,
         layer: Trunk,
         prepared: Prepared,
-        travels: Mapping[Key, Pending[list[Tensor]]],
+        pending: Mapping[Key, Pending[list[Tensor]]],
         activity: Activity,
         draws: Draws | None,
     ) -> Flow:
-        """What meets a layer in a step."""
+        """Return everything that a layer reads in a step."""
         sources = self.spec.sources(layer)
         keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
         return Flow(
             layout=self.layout,
             trunk=self.trunk,
             sources=[activity.values[name] for name in sources if name in activity.values],
-            sums=[self._product(key, travels, activity) for key in keys],
+            sums=[self._product(key, pending, activity) for key in keys],
             skips=[activity.values[name] for name in layer.skip or ()],
             draws=draws,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
@@ -253,9 +256,9 @@ class Network:
             statistics=activity.statistics,
         )
 
-    def _product(self, key: Key, travels: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
-        if key in travels:
-            (gathered_EH,) = travels[key].result()
+    def _product(self, key: Key, pending: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
+        if key in pending:
+            (gathered_EH,) = pending[key].result()
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
         link, values_EN = self.layout.links[key], activity.values[key[1]]

@@ -1,4 +1,4 @@
-"""Batch normalization: by the statistics of a batch in training, by running ones elsewhere."""
+"""Batch normalization: by the batch's statistics in training, else by running statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,17 +12,15 @@ from widenet.spec.parts import BatchNormalization
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and variance of every channel, float32 [C] each; of a batch, the variance is over its number of
-    values less one.
-    """
+    """Mean and variance of every channel, float32 [C]; a batch's variance divides by its size - 1."""
 
     mean_C: Tensor
     variance_C: Tensor
 
     def follow(self, batch: "Statistics", momentum: float) -> None:
-        """Move, in place, by a share of the way to those of a batch."""
-        for own_C, found_C in ((self.mean_C, batch.mean_C), (self.variance_C, batch.variance_C)):
-            own_C.mul_(1 - momentum).add_(found_C, alpha=momentum)
+        """Move these running statistics towards those of a batch, in place, by the share `momentum`."""
+        for own_C, batch_C in ((self.mean_C, batch.mean_C), (self.variance_C, batch.variance_C)):
+            own_C.mul_(1 - momentum).add_(batch_C, alpha=momentum)
 
 
 def running(trunk: Mapping[str, TrunkWeight], layer: str) -> Statistics:
@@ -33,20 +31,22 @@ def running(trunk: Mapping[str, TrunkWeight], layer: str) -> Statistics:
 def by_batch(
     values_ECP: Tensor, scale_C: Tensor, shift_C: Tensor, spec: BatchNormalization
 ) -> tuple[Tensor, Statistics | None]:
-    """Values normalized over examples and positions, differentiable; and their statistics, of a single
-    value none.
+    """Normalize values over examples and positions; differentiable.
+
+    Returns:
+        The normalized values, and the batch's statistics; None if each channel has a single value.
     """
-    found = Statistics(scale_C.new_zeros(len(scale_C)), scale_C.new_zeros(len(scale_C)))
+    batch = Statistics(scale_C.new_zeros(len(scale_C)), scale_C.new_zeros(len(scale_C)))
     num = values_ECP.shape[0] * values_ECP.shape[2]
     result = torch.batch_norm(
-        values_ECP, scale_C, shift_C, found.mean_C, found.variance_C, True, 1.0, spec.epsilon, False
+        values_ECP, scale_C, shift_C, batch.mean_C, batch.variance_C, True, 1.0, spec.epsilon, False
     )
-    return result, found if num > 1 else None
+    return result, batch if num > 1 else None
 
 
 def by_statistics(
     values_ECP: Tensor, scale_C: Tensor, shift_C: Tensor, running: Statistics, spec: BatchNormalization
 ) -> Tensor:
-    """Values normalized by known statistics."""
+    """Normalize values by running statistics."""
     factor_C = scale_C * torch.rsqrt(running.variance_C + spec.epsilon)
     return values_ECP * factor_C[:, None] + (shift_C - running.mean_C * factor_C)[:, None]

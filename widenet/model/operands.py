@@ -1,6 +1,4 @@
-"""Matrix products with operands rounded to bfloat16: products and sums are float32, and so are the
-results, on every device.
-"""
+"""Matrix products with operands rounded to bfloat16, and float32 products, sums and results."""
 
 import torch
 from torch import Tensor
@@ -17,14 +15,14 @@ def rounded(values: Tensor) -> Tensor:
 
 
 def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
-    """left @ right, float32 [R, C]; both operands float32, or both as `rounded` gives them."""
+    """Return left @ right, float32 [R, C]; both operands are float32, or both come from `rounded`."""
     if left_RK.dtype == torch.bfloat16:
         return torch.mm(left_RK, right_KC, out_dtype=torch.float32)
     return left_RK @ right_KC
 
 
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
-    """Put left @ right in the place of a float32 result. Operands as of `matrix_product`."""
+    """Write left @ right into a float32 result; operands as for `matrix_product`."""
     if left_RK.dtype == torch.bfloat16:
         result_RC.copy_(matrix_product(left_RK, right_KC))
     else:
@@ -32,7 +30,7 @@ def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
 
 
 def add_product(total_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
-    """Add left @ right to a float32 total, in its place. Operands as of `matrix_product`."""
+    """Add left @ right to a float32 total, in place; operands as for `matrix_product`."""
     if left_RK.dtype == torch.bfloat16:
         total_RC.add_(matrix_product(left_RK, right_KC))
     else:

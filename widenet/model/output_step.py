@@ -1,4 +1,4 @@
-"""One step of a wide output as data: operands, targets, tiles, weights, and what passes keep."""
+"""One step of a wide output as data: operands, targets, tiles, weights, and results kept between passes."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -17,13 +17,16 @@ Place = tuple[int, int]
 
 @dataclass
 class RowWise:
-    """What all units share under an activation that divides by a sum over the whole layer.
+    """Numbers shared by all units under an activation that divides by a sum over the whole layer.
 
-    closed: a softmax whose loss has the closed form p * sum(pulls) - pull.
-    total_E: the divisor, float32; of a softmax its logarithm. Known after the statistics.
-    coupling_E: float32, what every unit's gradient shares. Known after the couplings.
-    target_logits, pulls, losses: under the closed form, of the targets of each shard, float32 [Z].
-    shares: exp(z - peak) [E, T] and peak [E] of tiles that are kept.
+    Attributes:
+        closed: Whether the activation is a softmax whose gradient has the closed form p * sum(pulls) - pull.
+        total_E: The divisor, float32, or its logarithm for a softmax; known after the statistics.
+        coupling_E: Common part of all units' gradients, float32; known after the couplings.
+        target_logits: Under the closed form, logits of each shard's targets, float32 [Z].
+        pulls: Likewise, the targets' pulls.
+        losses: Likewise, the targets' losses.
+        shares: exp(z - peak) [E, T] and peak [E] of kept tiles.
     """
 
     closed: bool
@@ -35,25 +38,32 @@ class RowWise:
     shares: dict[Place, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def loss(self, shard: int) -> Tensor:
-        """What a shard's targets add to the loss under the closed form, float64 []."""
+        """Return the loss of a shard's targets under the closed form, float64 []."""
         return self.losses[shard].sum(dtype=torch.float64)
 
 
 @dataclass
 class OutputStep:
-    """One step of one output, from its operands to what is kept of it.
+    """One step of one output: its operands, and the results kept between passes.
 
-    direct_EH: the incoming vectors, as products take them.
-    target_weight_E, other_weight_E: float32, what targets and other units count.
-    tiles: of each shard, where its tiles start and stop.
-    keeps: memory allows to keep logits and deltas between passes.
-    stands: of a sample, by shard for how many units each unit stands that is no target, float32; None where
-        all units take part.
-    rows: None where units are activated one by one.
-    shortening_E: float32, what brings each example's gradient by its logits within its limit.
-    logits: kept [E, T]; with the biases where `passes.adds_biases`.
-    slopes: loss and gradient by the logits [E, T] of tiles, before they are shortened.
-    deltas: the same as products take it, and the gradient to the biases [T].
+    Attributes:
+        output: The output, for the batch.
+        loss: Its loss.
+        direct_EH: The incoming vectors, as operands of products.
+        targets: The targets.
+        target_weight_E: Loss weights of targets, float32.
+        other_weight_E: Loss weights of other units, float32.
+        tiles: Start and stop of each shard's tiles.
+        keeps: Whether memory allows keeping logits and deltas between passes.
+        passes: The implementation of the passes.
+        stands: For a sample, by shard, the number of units that each unit represents if it is no target,
+            float32; None if all units take part.
+        rows: None if units are activated one by one.
+        shortening_E: Factors that shorten each example's gradient to its limit, float32.
+        logits: Kept logits [E, T], without the biases if `passes.adds_biases`.
+        slopes: Loss and gradient to the logits [E, T] of tiles, before shortening.
+        deltas: The gradient as an operand of products, and the gradient to the biases [T].
+        edges: Positions of each tile's entries among its shard's.
     """
 
     output: WideOutput
@@ -80,16 +90,16 @@ class OutputStep:
 
     @property
     def kind(self) -> str:
-        """The activation's."""
+        """Kind of the activation."""
         return str(self.output.spec.activation.kind)
 
     def tile(self, place: Place) -> Tile:
-        """A tile's units, as the products of this step take them."""
+        """Return a tile's units, as operands of this step's products."""
         shard, index = place
         return self.output.tile(shard, *self.tiles[shard][index], half=self.output.half)
 
     def tile_logits(self, place: Place, tile: Tile | None = None) -> Tensor:
-        """Logits [E, T] of a tile, kept or computed again; without the biases where the passes add them."""
+        """Return logits [E, T] of a tile, kept or recomputed; without the biases if the passes add them."""
         kept = self.logits.pop(place, None)
         if kept is not None:
             return kept
@@ -102,24 +112,24 @@ class OutputStep:
         return logits_ET
 
     def keep_logits(self, place: Place, logits_ET: Tensor) -> None:
-        """Hand a tile's logits to the next pass, where memory allows."""
+        """Keep a tile's logits for the next pass if memory allows."""
         if self.keeps:
             self.logits[place] = logits_ET
 
     def entries(self, place: Place) -> TileEntries:
-        """The sparse targets inside a tile."""
+        """Return the sparse targets inside a tile."""
         shard, index = place
         return self.targets.entries(shard, self.tiles[shard][index], self.span(place))
 
     def span(self, place: Place) -> slice:
-        """Where a tile's entries stand among the shard's in order of units."""
+        """Return the positions of a tile's entries among its shard's, in order of units."""
         shard, index = place
         if shard not in self.edges:
             self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
         return slice(*self.edges[shard][index : index + 2])
 
     def dense_targets(self, place: Place) -> Tensor | None:
-        """The targets [E, T] of a tile where every unit has one; None where they are sparse."""
+        """Return the targets [E, T] of a tile; None if they are sparse."""
         if self.targets.dense_EL is None:
             return None
         shard, index = place
@@ -127,12 +137,12 @@ class OutputStep:
         return self.targets.dense_EL[:, first + start : first + stop]
 
     def stands_of(self, place: Place) -> Tensor | None:
-        """For how many units each unit of a tile stands, float32 [T]; None where all take part."""
+        """Return how many units each unit of a tile represents, float32 [T]; None without a sample."""
         shard, index = place
         return None if self.stands is None else self.stands[shard][slice(*self.tiles[shard][index])]
 
     def _count_samples(self, logits_ET: Tensor, place: Place, stands: dict[int, Tensor]) -> None:
-        """Add to the logits, but for those of targets, the logarithm of what each unit stands for."""
+        """Add the logarithm of the number of represented units to the logits of units that are no target."""
         shard, index = place
         stands_T, places_Z = stands[shard][slice(*self.tiles[shard][index])], self.entries(place).places_Z
         own_Z = logits_ET.view(-1)[places_Z]
@@ -140,23 +150,26 @@ class OutputStep:
 
 
 class Passes(Protocol):
-    """The passes over the tiles of a step, by torch or by compiled kernels."""
+    """An implementation of the passes over a step's tiles, by torch or by compiled kernels."""
 
     adds_biases: bool
-    """Whether they take products, and add the biases themselves."""
+    """Whether the passes add the biases to the products themselves."""
 
     def statistics(self, step: OutputStep, shard: int) -> RowSum:
-        """A shard's part of what a row-wise activation divides by; notes the targets' logits for the closed
-        form.
+        """Return a shard's part of the divisor of a row-wise activation.
+
+        Under the closed form this also stores the targets' logits.
         """
 
     def delta(self, step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
-        """Loss of a tile (of a shard's targets, with its first tile, under the closed form), the gradient
-        [E, T] to its logits as products take it, and that to its biases, float32 [T].
+        """Return the loss of a tile, and the gradients to its logits and to its biases.
+
+        Under the closed form, the loss of all targets of a shard comes with its first tile.
+
+        Returns:
+            Loss [], gradient [E, T] as an operand of products, and float32 [T].
         """
 
 
 _NEVER = -1e30
-"""Added to a logit, so that its unit has no share in a softmax; finite, for two infinities have no
-difference.
-"""
+"""Added to a logit to exclude its unit from a softmax; finite, because inf - inf is NaN."""

@@ -1,6 +1,4 @@
-"""Batches in fixed shapes: whatever differs in length from batch to batch padded to a capacity, and all of
-a batch in two tensors.
-"""
+"""Batches in fixed shapes: pads tensors of varying length, and packs all tensors of a batch into two."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,22 +13,22 @@ from widenet.model.targets import Targets
 from widenet.sparse import SparseBatch
 
 _LEAST, _ROOM = 64, 1.25
-"""Numbers of a capacity at least, and how much more than a batch asks is given, so that few later batches
-outgrow it.
-"""
+"""The smallest capacity, and its ratio to a tensor's size, so that few later batches outgrow it."""
 _BEYOND = 2**62
-"""The unit of an entry that is none: after all others, and in no tile."""
+"""The unit of a padding entry: after all others, and in no tile."""
 
 Place = Callable[[Tensor, int | None], Tensor]
-"""Takes a tensor of a batch, and what fills the room behind it, None where its length is that of every
-batch; gives where it lies.
-"""
+"""From a tensor of a batch and its padding value (None for a fixed length) to the moved tensor."""
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch in two tensors, whole numbers int64 [N] and others float32 [M]. capacities: of its tensors,
-    in the order of `placed`.
+    """A batch in two tensors.
+
+    Attributes:
+        whole: Integers, int64 [N].
+        real: Floats, float32 [M].
+        capacities: Capacities of the batch's tensors, in the order of `placed`.
     """
 
     whole: Tensor
@@ -38,29 +36,27 @@ class Packed:
     capacities: tuple[int, ...]
 
     def unpacked(self, prepared: Prepared, weights_E: Tensor | None) -> tuple[Prepared, Tensor | None]:
-        """The padded batch in the memory of the two tensors. prepared, weights_E: a batch of the same
-        kind, for its structure.
-        """
+        """Return the padded batch as views of the two tensors, in the structure of another batch."""
         capacities, used = iter(self.capacities), {torch.int64: 0, torch.float32: 0}
 
         def place(tensor: Tensor, fill: int | None) -> Tensor:
             kind, capacity = _kind(tensor), next(capacities)
             start = used[kind]
             used[kind] += _aligned(capacity)
-            found = (self.real if kind == torch.float32 else self.whole)[start : start + capacity]
-            return found.view(tensor.shape) if fill is None else found
+            view = (self.real if kind == torch.float32 else self.whole)[start : start + capacity]
+            return view.view(tensor.shape) if fill is None else view
 
         return placed(prepared, weights_E, place)
 
 
 class Packer:
-    """Packs one batch after the other; capacities grow where a batch asks for more, and never shrink."""
+    """Packs one batch after the other; capacities grow when a batch needs more, and never shrink."""
 
     def __init__(self) -> None:
         self._capacities: tuple[int, ...] = ()
 
     def pack(self, prepared: Prepared, weights_E: Tensor | None) -> Packed:
-        """A batch of sparse and dense inputs and targets, none of them a sample or a sequence."""
+        """Pack a batch of sparse and dense inputs and targets, without samples and sequences."""
         tensors: list[tuple[Tensor, int | None]] = []
 
         def place(tensor: Tensor, fill: int | None) -> Tensor:
@@ -71,7 +67,7 @@ class Packer:
         before = self._capacities or (0,) * len(tensors)
         if any(tensor.numel() > capacity for (tensor, _), capacity in zip(tensors, before, strict=True)):
             self._capacities = tuple(
-                max(_capacity(*each), capacity) for each, capacity in zip(tensors, before, strict=True)
+                max(_capacity(*pair), capacity) for pair, capacity in zip(tensors, before, strict=True)
             )
         flat = [(tensor.reshape(-1).to(_kind(tensor)), fill or 0) for tensor, fill in tensors]
         rooms = [
@@ -90,10 +86,9 @@ class Packer:
 
 
 def placed(prepared: Prepared, weights_E: Tensor | None, place: Place) -> tuple[Prepared, Tensor | None]:
-    """A batch, and what its examples count, with every tensor where `place` puts it.
+    """Return a batch and its loss weights with every tensor moved by `place`.
 
-    What is padded has no effect: entries of no example, rows numbered -1, targets of a unit that is none and
-    of value 0.
+    Padding has no effect: entries of no example, rows -1, and targets of value 0 at a unit in no tile.
     """
 
     def features(part: SparseBatch) -> SparseBatch:
@@ -110,23 +105,23 @@ def placed(prepared: Prepared, weights_E: Tensor | None, place: Place) -> tuple[
         examples_Z, units_Z = place(part.examples_Z, 0), place(part.units_Z, _BEYOND)
         return ByUnit(examples_Z, units_Z, place(part.values_or_ones(), 0), part.host_Z[:0])
 
-    def targets(asked: object) -> Targets:
-        assert isinstance(asked, Targets)
-        assert asked.sparse is not None
+    def targets(own: object) -> Targets:
+        assert isinstance(own, Targets)
+        assert own.sparse is not None
         return Targets(
-            place(asked.num_E, None), place(asked.total_E, None), [entries(part) for part in asked.sparse]
+            place(own.num_E, None), place(own.total_E, None), [entries(part) for part in own.sparse]
         )
 
-    found = Prepared(
+    moved = Prepared(
         sparse={name: [features(part) for part in parts] for name, parts in prepared.sparse.items()},
         dense={name: place(values_EN, None) for name, values_EN in prepared.dense.items()},
-        asked={name: targets(asked) for name, asked in prepared.asked.items()},
+        targets={name: targets(own) for name, own in prepared.targets.items()},
         touched={
-            name: {shard: rows(each) for shard, each in by_shard.items()}
+            name: {shard: rows(own) for shard, own in by_shard.items()}
             for name, by_shard in prepared.touched.items()
         },
     )
-    return found, None if weights_E is None else place(weights_E, None)
+    return moved, None if weights_E is None else place(weights_E, None)
 
 
 def _kind(tensor: Tensor) -> torch.dtype:
@@ -134,16 +129,14 @@ def _kind(tensor: Tensor) -> torch.dtype:
 
 
 def _capacity(tensor: Tensor, fill: int | None) -> int:
-    """Numbers that a tensor gets: as many as every batch has, or the next of a series that rises by about
-    a quarter each time.
-    """
+    """Return the capacity for a tensor: its size if fixed, else rounded up in steps of about a quarter."""
     if fill is None:
         return tensor.numel()
-    asked = max(round(tensor.numel() * _ROOM), _LEAST)
-    step = 1 << (asked.bit_length() - 3)
-    return -(-asked // step) * step
+    size = max(round(tensor.numel() * _ROOM), _LEAST)
+    step = 1 << (size.bit_length() - 3)
+    return -(-size // step) * step
 
 
 def _aligned(capacity: int) -> int:
-    """With room up to the next tensor, which begins where memory is read fastest."""
+    """Return a capacity rounded up, so that the next tensor begins at an aligned address."""
     return -(-capacity // _LEAST) * _LEAST

@@ -1,4 +1,4 @@
-"""Places of channels as windows reach them, from the first number of a kernel to the last."""
+"""Padding of channels, and the values that each number of a kernel reads."""
 
 from collections.abc import Iterator
 
@@ -10,27 +10,25 @@ from widenet.plan.windows import Axis, Windows
 
 
 def padded(values: Tensor, axes: tuple[Axis, ...], value: float = 0.0) -> Tensor:
-    """Values [A, B, *places] with a value around the places, as much as the windows need."""
+    """Return values [A, B, *places], padded as the windows need."""
     sides = [side for axis in reversed(axes) for side in (axis.before, axis.after)]
     return functional.pad(values, sides, value=value) if any(sides) else values
 
 
 def padded_zeros(like: Tensor, sizes: tuple[int, int], axes: tuple[Axis, ...]) -> Tensor:
-    """Zeros [A, B, *places] with room for a padding. sizes: A and B."""
+    """Return zeros [A, B, *places] with padding; sizes are A and B."""
     return like.new_zeros(*sizes, *(axis.before + axis.places + axis.after for axis in axes))
 
 
 def cropped(values: Tensor, axes: tuple[Axis, ...]) -> Tensor:
-    """Padded values without their padding."""
+    """Return padded values without their padding."""
     for number, axis in enumerate(axes):
         values = values.narrow(2 + number, axis.before, axis.places)
     return values
 
 
 def reached(values: Tensor, windows: Windows) -> Iterator[Tensor]:
-    """For every number of a kernel, the padded values that it meets at all positions: views [A, B,
-    *positions].
-    """
+    """Yield, for every number of a kernel, the padded values that it reads: views [A, B, *positions]."""
     for offsets in np.ndindex(*windows.kernel):
         view = values
         for number, (offset, axis) in enumerate(zip(offsets, windows.axes, strict=True)):

@@ -1,4 +1,4 @@
-"""The passes over an output's tiles by torch's operations, for every activation and loss."""
+"""torch's passes over an output's tiles, for every activation and loss."""
 
 import torch
 from torch import Tensor
@@ -49,7 +49,7 @@ class PlainPasses:
 
 
 def slopes(step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor, Tensor]:
-    """Return the loss float64 [] of a tile and the gradient [E, T] to its logits, boosted, not shortened."""
+    """Return the loss float64 [] of a tile and the gradient [E, T] to its logits, with delta_boost only."""
     if step.rows is None:
         loss, slope_ET = _of_single_units(step, place, tile)
     elif step.rows.closed:
@@ -103,8 +103,6 @@ def _of_row_wise_units(step: OutputStep, rows: RowWise, place: Place, tile: Tile
 
 
 def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
-    """exp(z - largest of the tile) float32 [E, T], in the logits' place if so asked, and the largest
-    float32 [E].
-    """
+    """Return exp(z - largest of the tile) [E, T], in place of the logits if allowed, and the largest [E]."""
     peak_E = logits_ET.amax(dim=1)
     return (logits_ET.sub_(peak_E[:, None]) if in_place else logits_ET - peak_E[:, None]).exp_(), peak_E

@@ -1,4 +1,4 @@
-"""The positions of a batch's sequences, side by side in time."""
+"""The positions of a batch's sequences, grouped by time."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,17 @@ from widenet.sparse import SparseBatch
 
 @dataclass(frozen=True)
 class Positions:
-    """N positions of E sequences: the first of every sequence, then the second, and so on; the longest
-    sequence first each time.
+    """N positions of E sequences: the first positions of all sequences, then the second ones, and so on.
 
-    sizes: how many sequences have a position at each time; they fall. So the positions of one time lie
-        together, and those of sequences that go on come first.
-    features: what stands at each, a batch of N examples with one feature each.
-    examples_N: int64 [N], the sequence of each.
-    ends_E: int64 [E], where each sequence's newest position lies; N of a sequence without any.
-    asking_M: int64 [M], ascending: the positions that have a next feature. next: these features, a batch of M
-    examples.
+    Within a time the longest sequence comes first, so sequences that continue come before those that end.
+
+    Attributes:
+        sizes: Number of sequences with a position at each time, descending.
+        features: Features of the positions, a batch of N examples with one feature each.
+        examples_N: Sequence of each position, int64.
+        ends_E: Newest position of each sequence, int64; N for an empty one.
+        asking_M: Positions that have a next feature, int64, ascending.
+        next: These next features, a batch of M examples.
     """
 
     sizes: list[int]
@@ -31,9 +32,12 @@ class Positions:
 
     @classmethod
     def of(cls, batch: SparseBatch, newest: int, ends_ask: bool) -> "Positions":
-        """The newest positions of some sequences, at most `newest` of each.
+        """Return the newest positions of sequences.
 
-        ends_ask: what stands at the end of a sequence is only asked for, as the next of the position before.
+        Args:
+            batch: The sequences.
+            newest: Largest number of positions of a sequence.
+            ends_ask: Whether the last feature is only a target, the next of the position before it.
         """
         num, device = batch.num_examples, batch.indptr.device
         stops_E = (batch.counts() - int(ends_ask)).clamp_min(0)

@@ -1,4 +1,4 @@
-"""A batch as a network takes it: what asks no weight, and so may be done ahead of a step."""
+"""Prepares a batch for a network: everything that needs no weights and can run ahead of a step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,20 +25,22 @@ Values = SparseBatch | Tensor
 
 @dataclass
 class Prepared:
-    """A batch as the input layers see it: sparse inputs cut into shards, sequences too, one example a
-    position; dense ones as they enter.
+    """A batch, ready for a network.
 
-    features: of every output on a sparse input, all that the batch has of it. positions: of every input of a
-    sequence.
-    taken: of every output along a sequence, the positions it takes, int64; N: zeros instead.
-    asked: in training, what each output is asked for; sparse ones as they are where the output drifts,
-    together with a sample where it has one, else as the tiles need them.
-    touched: in training on CUDA, what `Network.touched` gives.
+    Attributes:
+        sparse: Sparse inputs by shard; a sequence has one example per position.
+        dense: Dense inputs.
+        targets: In training, the targets of each output: sparse ones unchanged if the output drifts, with a
+            sample if it has one, else cut for its tiles.
+        features: For every output on a sparse input, the batch's features.
+        positions: Positions of every input of a sequence.
+        taken: Positions that each output along a sequence takes, int64; N stands for zeros.
+        touched: In training on CUDA, the result of `Network.touched`.
     """
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
-    asked: dict[str, SparseBatch | Choice | Targets]
+    targets: dict[str, SparseBatch | Choice | Targets]
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
@@ -47,11 +49,15 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of a network, and what reads its inputs.
+    """The inputs and outputs of a network.
 
-    shards: of every input whose rows of weights are gathered, how they are cut.
-    standing: of every input, the outputs that stand on it.
-    along: of every layer that goes along a sequence the input of it. damping: factors of an input's features.
+    Attributes:
+        inputs: Input layers.
+        outputs: Outputs, by name.
+        shards: Shards of every input whose weight rows are gathered.
+        standing: For every input, the outputs that read it directly.
+        along: For every layer along a sequence, the input of the sequence.
+        damping: Factors of an input's features, by layer.
     """
 
     inputs: Sequence[InputLayer]
@@ -64,51 +70,49 @@ class Ends:
 
 def prepared(ends: Ends, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
     """See `Network.prepare`."""
-    found, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
+    batch, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
     for layer in ends.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
-            found.dense[layer.name] = scaled_dense(layer, values, draws)
+            batch.dense[layer.name] = scaled_dense(layer, values, draws)
             continue
         if layer.denoise and draws is not None:
             values, hidden[layer.field] = hide(layer, values, draws)
         elif layer.values == "ignore":
             values = values.with_values(None)
-        _take(ends, layer, values, draws is not None, found)
+        _add_sparse(ends, layer, values, draws is not None, batch)
     for name, output in ends.outputs.items():
-        positions = found.positions.get(ends.along.get(name, ""))
-        asks_next = draws is not None and output.spec.predict == "next"
+        positions = batch.positions.get(ends.along.get(name, ""))
+        predicts_next = draws is not None and output.spec.predict == "next"
         if positions is not None:
-            found.taken[name] = positions.asking_M if asks_next else positions.ends_E
+            batch.taken[name] = positions.asking_M if predicts_next else positions.ends_E
         if draws is not None:
-            asked = (
+            values = (
                 hidden[output.spec.field] if output.spec.predict == "hidden" else fields[output.spec.field]
             )
-            found.asked[name] = _asked(
-                output, positions.next if positions is not None and asks_next else asked, draws
+            batch.targets[name] = _targets(
+                output, positions.next if positions is not None and predicts_next else values, draws
             )
-    return found
+    return batch
 
 
-def _take(ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, found: Prepared) -> None:
-    """Add what an input layer makes of its sparse field: for those who gather rows of weights by it, and
-    for outputs on it.
-    """
+def _add_sparse(
+    ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, batch: Prepared
+) -> None:
+    """Add the sparse field of an input layer to a prepared batch."""
     if layer.name in ends.along:
-        found.positions[layer.name] = Positions.of(
+        batch.positions[layer.name] = Positions.of(
             values, layer.newest, in_training and _all_predict_next(ends, layer)
         )
-        values = found.positions[layer.name].features
-    batch = scaled(layer, values, ends.damping.get(layer.name))
-    found.features |= dict.fromkeys(ends.standing.get(layer.name, ()), batch)
+        values = batch.positions[layer.name].features
+    features = scaled(layer, values, ends.damping.get(layer.name))
+    batch.features |= dict.fromkeys(ends.standing.get(layer.name, ()), features)
     if layer.name in ends.shards:
-        found.sparse[layer.name] = split(batch, ends.shards[layer.name])
+        batch.sparse[layer.name] = split(features, ends.shards[layer.name])
 
 
 def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
-    """Whether every output along a sequence asks for what is next, so that nobody reads a vector at its
-    end.
-    """
+    """Return whether all outputs along a sequence predict the next feature, so that none reads its end."""
     return all(
         output.spec.predict == "next"
         for name, output in ends.outputs.items()
@@ -116,8 +120,8 @@ def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
     )
 
 
-def _asked(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:
-    """Values of a field as an output's loss takes them."""
+def _targets(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:
+    """Return the values of a field as targets of an output."""
     if isinstance(values, Tensor):
         if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
             return Targets.of_dense_as_sparse(values, output.weight.shards)

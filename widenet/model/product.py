@@ -1,6 +1,4 @@
-"""The product of a narrow layer: by fixed blocks, so that threads and processes share it without a change
-of a bit.
-"""
+"""The product of a narrow layer: in fixed blocks, so that threads and processes share it with equal bits."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +15,13 @@ from widenet.plan.narrow import edges, num_blocks
 class Blocks:
     """Computes matrix products by blocks of rows.
 
-    Each number belongs to one block, whoever computes it: nothing is added up.
+    Each number belongs to one block, so no sum depends on who computes a block.
 
-    most: the largest number of blocks. where: for a person, as in 'layer "taste"'. half: operands are rounded
-    to bfloat16.
+    Attributes:
+        exchange: Runs the blocks.
+        most: Largest number of blocks.
+        where: Name of the layer for messages, such as 'layer "taste"'.
+        half: Whether to round operands to bfloat16.
     """
 
     exchange: Exchange
@@ -29,11 +30,11 @@ class Blocks:
     half: bool = False
 
     def operand(self, values: Tensor) -> Tensor:
-        """Float32 values as a product takes them."""
+        """Return float32 values as operands of a product."""
         return rounded(values) if self.half else values
 
     def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
-        """left @ right, float32 [R, C]; both come from `operand`."""
+        """Start left @ right, float32 [R, C]; both come from `operand`."""
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
         result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
@@ -62,6 +63,6 @@ class _Product(torch.autograd.Function):
 
 
 def product(values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
-    """values @ weight.T, float32 [E, H]; differentiable by both."""
-    found: Tensor = _Product.apply(values_EN, weight_HN, blocks)  # type: ignore[no-untyped-call]
-    return found
+    """Return values @ weight.T, float32 [E, H]; differentiable by both."""
+    result: Tensor = _Product.apply(values_EN, weight_HN, blocks)  # type: ignore[no-untyped-call]
+    return result

@@ -1,4 +1,4 @@
-"""Going along sequences: state after state, and back through all of them."""
+"""Recurrent cells, and their forward and backward passes along sequences."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -10,20 +10,22 @@ from torch import Tensor
 from widenet.model.product import Blocks
 
 Numbers = tuple[Tensor, ...]
-"""The state [B, H] that a cell hands to the next position, and of an lstm the memory [B, H] beside it."""
+"""The state [B, H] that a cell passes to the next position, and for an lstm its memory [B, H]."""
 
 
 class Gru:
-    """h' = (1 - z) n + z h, where r and z are sigmoids and n is a tanh; r scales what n has of the state
-    before.
-    """
+    """h' = (1 - z) n + z h, where r and z are sigmoids and n is a tanh; r scales the part of n from h."""
 
     gates = 3
 
     @staticmethod
     def forward(own_BG: Tensor, carried_BG: Tensor, before: Numbers) -> tuple[Numbers, Numbers]:
-        """The numbers after a position, and what `backward` needs. own, carried: products with the sources
-        and the state before.
+        """Return the numbers after a position, and those that `backward` needs.
+
+        Args:
+            own_BG: Products of the sources.
+            carried_BG: Products of the previous state.
+            before: Numbers before the position.
         """
         own, carried = own_BG.chunk(3, dim=1), carried_BG.chunk(3, dim=1)
         r_BH, z_BH = torch.sigmoid(own[0] + carried[0]), torch.sigmoid(own[1] + carried[1])
@@ -32,8 +34,12 @@ class Gru:
 
     @staticmethod
     def backward(gradients: Numbers, before: Numbers, kept: Numbers) -> tuple[Tensor, Tensor, Numbers]:
-        """From the gradients to the numbers after a position: to both products [B, G], and to the numbers
-        before it.
+        """Return the gradients to both products [B, G] and to the numbers before a position.
+
+        Args:
+            gradients: Gradients to the numbers after the position.
+            before: Numbers before it.
+            kept: Second result of `forward`.
         """
         (d_BH,), (r_BH, z_BH, n_BH, carried_BH) = gradients, kept
         to_n_BH = d_BH * (1 - z_BH) * (1 - n_BH * n_BH)
@@ -50,21 +56,17 @@ class Lstm:
 
     @staticmethod
     def forward(own_BG: Tensor, carried_BG: Tensor, before: Numbers) -> tuple[Numbers, Numbers]:
-        """As of `Gru`."""
+        """See `Gru.forward`."""
         i_BH, f_BH, g_BH, o_BH = (own_BG + carried_BG).chunk(4, dim=1)
-        i_BH, f_BH, g_BH, o_BH = (
-            torch.sigmoid(i_BH),
-            torch.sigmoid(f_BH),
-            torch.tanh(g_BH),
-            torch.sigmoid(o_BH),
-        )
+        i_BH, f_BH = torch.sigmoid(i_BH), torch.sigmoid(f_BH)
+        g_BH, o_BH = torch.tanh(g_BH), torch.sigmoid(o_BH)
         memory_BH = f_BH * before[1] + i_BH * g_BH
         shown_BH = torch.tanh(memory_BH)
         return (o_BH * shown_BH, memory_BH), (i_BH, f_BH, g_BH, o_BH, shown_BH)
 
     @staticmethod
     def backward(gradients: Numbers, before: Numbers, kept: Numbers) -> tuple[Tensor, Tensor, Numbers]:
-        """As of `Gru`."""
+        """See `Gru.backward`."""
         (d_BH, memory_BH), (i_BH, f_BH, g_BH, o_BH, shown_BH) = gradients, kept
         to_memory_BH = memory_BH + d_BH * o_BH * (1 - shown_BH * shown_BH)
         gates = torch.cat(
@@ -90,18 +92,21 @@ def states(
     sizes: Sequence[int],
     blocks: Blocks,
 ) -> Tensor:
-    """The state [N, H] after every position; before the first ones it is zero.
+    """Return the state [N, H] after every position, from zeros; differentiable by all tensors.
 
-    Differentiable by all tensors.
+    The backward pass adds gradients to the states in reverse order of time. The gradient to the weight is one
+    product over all positions.
 
-    own_NG: what the sources give to the gates. weight_GH: of the state before. bias_G: added to its product;
-    None: nothing.
-    sizes: positions at each time, as of `Positions`. Times follow one another; back through them the
-    gradients to the states are added in reverse, and the gradient to the weight is one product over all
-    positions.
+    Args:
+        cell: The cell.
+        own_NG: Products of the sources with their weights.
+        weight_GH: Weight of the previous state.
+        bias_G: Added to its product; None: nothing.
+        sizes: Number of positions at each time; see `Positions`.
+        blocks: Computes the products.
     """
-    found: Tensor = _States.apply(cell, own_NG, weight_GH, bias_G, sizes, blocks)  # type: ignore[no-untyped-call]
-    return found
+    result: Tensor = _States.apply(cell, own_NG, weight_GH, bias_G, sizes, blocks)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _States(torch.autograd.Function):
@@ -129,13 +134,8 @@ class _States(torch.autograd.Function):
             after, kept = cell.forward(own_NG[start:stop], carried_BG, before)
             result_NH[start:stop] = after[0]
             passed.append((before, kept))
-        ctx.cell, ctx.sizes, ctx.blocks, ctx.passed, ctx.has_bias = (
-            cell,
-            sizes,
-            blocks,
-            passed,
-            bias_G is not None,
-        )
+        ctx.cell, ctx.sizes, ctx.blocks = cell, sizes, blocks
+        ctx.passed, ctx.has_bias = passed, bias_G is not None
         ctx.save_for_backward(operand_GH)
         return result_NH
 
@@ -149,11 +149,11 @@ class _States(torch.autograd.Function):
         for (start, stop), (before, kept) in zip(
             reversed(_spans(ctx.sizes)), reversed(ctx.passed), strict=True
         ):
-            given: Numbers = tuple(torch.zeros_like(numbers) for numbers in before)
-            given[0].copy_(gradient_NH[start:stop])
-            for numbers, more in zip(given, later, strict=False):
+            to_after: Numbers = tuple(torch.zeros_like(numbers) for numbers in before)
+            to_after[0].copy_(gradient_NH[start:stop])
+            for numbers, more in zip(to_after, later, strict=False):
                 numbers[: len(more)] += more
-            own_NG[start:stop], carried_BG, later = ctx.cell.backward(given, before, kept)
+            own_NG[start:stop], carried_BG, later = ctx.cell.backward(to_after, before, kept)
             carried_NG[start:stop], before_NH[start:stop] = carried_BG, before[0]
             later = (later[0] + blocks.start(blocks.operand(carried_BG), operand_GH).result(), *later[1:])
         to_weight = blocks.start(blocks.operand(carried_NG).T, blocks.operand(before_NH)).result()
@@ -161,6 +161,6 @@ class _States(torch.autograd.Function):
 
 
 def _spans(sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Where the positions of each time begin and end."""
+    """Return the first position of each time, and the one after its last."""
     stops = list(accumulate(sizes))
     return list(zip([0, *stops], stops, strict=False))

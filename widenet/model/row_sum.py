@@ -1,6 +1,4 @@
-"""What the activations that look at a whole layer divide by: sums over its units, a tile at a time and
-then over all shards.
-"""
+"""The divisors of activations over a whole layer: sums over its units, by tiles and then over all shards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +12,12 @@ from widenet.model.exchange import Exchange
 
 @dataclass
 class RowSum:
-    """A shard's part of it, for E examples.
+    """A shard's part of the divisors of E examples.
 
-    kind: the activation. sum_E: float64; under a softmax of exp(z - largest). peak_E: float32, the largest
-    logit, which a softmax needs.
+    Attributes:
+        kind: Kind of the activation.
+        peak_E: Largest logit, float32; only for a softmax.
+        sum_E: The sum, float64; for a softmax of exp(z - peak).
     """
 
     kind: str
@@ -26,12 +26,12 @@ class RowSum:
 
     @classmethod
     def empty(cls, kind: str, num_examples: int, device: torch.device) -> "RowSum":
-        """The sum over no unit."""
+        """Return the sum over no units."""
         peak_E = torch.full((num_examples,), -torch.inf, device=device)
         return cls(kind, peak_E, torch.zeros_like(peak_E, dtype=torch.float64))
 
     def add(self, logits_ET: Tensor) -> None:
-        """Count a tile's logits."""
+        """Add a tile's logits."""
         if self.kind == "softmax":
             self._raise_peak(logits_ET.amax(dim=1))
             self.sum_E += torch.sub(logits_ET, self.peak_E[:, None]).exp_().sum(dim=1)
@@ -39,7 +39,7 @@ class RowSum:
             self.sum_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
 
     def add_shares(self, share_ET: Tensor, peak_E: Tensor) -> None:
-        """Count a tile of a softmax: exp(z - its largest logit), and that logit."""
+        """Add a tile of a softmax, as exp(z - its largest logit) [E, T] and this logit [E]."""
         self._raise_peak(peak_E)
         self.sum_E += share_ET.sum(dim=1) * torch.exp((peak_E - self.peak_E).double())
 
@@ -50,7 +50,7 @@ class RowSum:
 
 
 def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:
-    """The sum over all units, float32 [E]; of a softmax its logarithm. sums: of every shard at hand."""
+    """Return the divisors, or a softmax's logarithms of them, from the sums of this process's shards: [E]."""
     if sums[0].kind != "softmax":
         return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()
     both = exchange.gather([torch.stack([own.peak_E.double(), own.sum_E]) for own in sums], where)
@@ -63,9 +63,7 @@ def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tenso
 
 
 def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:
-    """The activations of some logits [E, N]. total_E1: as of `over_shards`; where it is zero they are
-    zero.
-    """
+    """Return the activations of logits [E, N] from `over_shards`; zero if the divisor is zero."""
     if kind == "softmax":
         return torch.exp(logits - total_E1)
     parts = torch.relu(logits) if kind == "relu_max" else logits

@@ -1,6 +1,4 @@
-"""What a weight needs from an optimizer: an elementwise rule that works on whole weights, tiles and rows
-alike.
-"""
+"""The interface of optimizers to weights: elementwise steps of whole weights, tiles and rows."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,12 +14,12 @@ from widenet.kernels import RowGradient
 class StepNumbers:
     """The numbers of one optimizer step.
 
-    number: counts from 1 over the whole training.
-    rates: float64 [steps + 1], the learning rate of every step; rates[0] is unused. Those of steps that were
-    made stay as they are.
-    gradient_scale: every gradient is multiplied by it, to keep a norm limit.
-    loaded: what of this changes from step to step, where a device's kernels load it (`Rule.on_device`); None
-    elsewhere.
+    Attributes:
+        number: Number of the step in the whole training, from 1.
+        rates: Learning rate of every step, float64 [steps + 1]; rates[0] is unused. The rates of finished
+            steps do not change.
+        gradient_scale: Factor on every gradient, to keep a norm limit.
+        loaded: The numbers in a device's memory if its kernels load them there; see `Rule.on_device`.
     """
 
     number: int
@@ -40,24 +38,20 @@ class Rule(Protocol):
 
     @property
     def idles(self) -> bool:
-        """Whether a weight or its state still moves in steps where its gradient is zero, by a closed form
-        that `idle` applies.
-        """
+        """Whether a weight or its state changes without a gradient; `idle` applies many such steps."""
 
     @property
     def idle_weights_move(self) -> bool:
-        """Whether `idle` moves weights, not their state alone, so that rows must be woken before they are
-        read.
-        """
+        """Whether `idle` changes weights too, so that rows must catch up before they are read."""
 
     def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
-        """The numbers of a step, also in a device's memory if its kernels load them there."""
+        """Return the numbers of a step, also in a device's memory if its kernels load them there."""
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
-        """The state of a weight before its first step, each tensor of the weight's shape."""
+        """Return the state of a weight before its first step, tensors of the weight's shape by name."""
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
-        """One step in place, penalties included. May overwrite the gradient."""
+        """Make a step in place, including penalties; may overwrite the gradient."""
 
     def apply_to_rows(
         self,
@@ -68,17 +62,21 @@ class Rule(Protocol):
         step: StepNumbers,
         bias_l2: float | None = None,
     ) -> None:
-        """`apply` for some rows of a weight [R, H], or `apply_to_bias` for some biases [R, 1], their own l2
-        given.
+        """Make a step of some rows of a weight [R, H], or of some biases [R, 1].
 
-        since: int32 [R], when each row moved last; state that idled since then catches up, and the rows are
-        noted as moved in this step.
+        Args:
+            weight: The weight or biases.
+            touched: The rows and their gradient.
+            state: State of the weight.
+            since: Last step of each row, int32 [R], updated in place; the state catches up from there.
+            step: Numbers of the step.
+            bias_l2: For biases, their own l2; None for a weight.
         """
 
     def apply_to_bias(
         self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
     ) -> None:
-        """One step of a bias, which the document's penalties and weight decay leave alone."""
+        """Make a step of a bias, without the document's penalties and weight decay."""
 
     def idle(
         self,
@@ -89,6 +87,13 @@ class Rule(Protocol):
         rates: np.ndarray,
         is_bias: bool = False,
     ) -> None:
-        """Bring rows [U, H], last moved in step `since` (int32 [U]), to where zero gradients would have
-        led them after step `until`.
+        """Apply steps with zero gradients to rows [U, H], in place.
+
+        Args:
+            weight: The rows.
+            state: Their state.
+            since: Last step of each row, int32 [U].
+            until: Last step to apply.
+            rates: Learning rates of all steps, float64 [steps + 1].
+            is_bias: Whether the rows are biases.
         """

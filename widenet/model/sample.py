@@ -1,4 +1,4 @@
-"""Which units stand for all the others in a step, drawn shard by shard."""
+"""Samples of units that represent all others in a step, drawn shard by shard."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ from widenet.transfer import sent
 
 @dataclass(frozen=True)
 class Choice:
-    """The units that take part in a step: the targets of its batch, and a sample that stands for all others.
+    """The units that take part in a step: the batch's targets, and a sample that represents all others.
 
-    units: of each shard at hand, int64 [U], ascending. stands: for how many others each stands, float32 [U];
-    a target that was not drawn for none. targets: by their places among the units.
+    Attributes:
+        units: Units by shard of this process, int64 [U], ascending.
+        stands: Number of units that each one represents, float32 [U]; 0 for a target that was not drawn.
+        targets: Targets, by their positions among the units.
     """
 
     units: dict[int, Tensor]
@@ -31,15 +33,19 @@ class Choice:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draws units of a layer.
+    """Draws units of a layer by stratified sampling.
 
-    Every unit has a stretch of a line; of as many equal pieces as there are draws, each gets a point at
-    random.
+    Every unit owns an interval of a line. The line is cut into as many equal pieces as there are draws, and
+    each piece gets a random point; the owners of the points are drawn. So the expected number of draws of a
+    unit is draws x its share of the line, with little variance.
 
-    So a unit is drawn (draws x its share of the line) times in the mean, and hardly more often or less.
-    purpose: names the random numbers. draws: points. length: of the line.
-    starts: where the stretches of each shard at hand begin.
-    ends: where the stretches of each shard at hand end, float64 [R]; None where all are of length 1.
+    Attributes:
+        purpose: Name of the random stream.
+        draws: Number of points.
+        shards: Shards of the layer.
+        length: Length of the line.
+        starts: Start of the first interval of each shard of this process.
+        ends: Ends of the intervals of each shard of this process, float64 [R]; None if all have length 1.
     """
 
     purpose: str
@@ -59,8 +65,15 @@ class Sampler:
         counts: np.ndarray | None,
         device: torch.device,
     ) -> "Sampler":
-        """The sampler of an output. own: shards at hand. counts: of the field's features, int64 [up to the
-        width]; None: not needed.
+        """Return the sampler of an output.
+
+        Args:
+            spec: The sample's setting.
+            name: Name of the output.
+            shards: Shards of the output.
+            own: Shards of this process.
+            counts: Training interactions of the field's features, int64; None if not needed.
+            device: Device of the output.
         """
         purpose = f"sample/{name}"
         if not isinstance(spec, PopularitySample):
@@ -85,34 +98,33 @@ class Sampler:
         }
         return cls(purpose, spec.units, shards, float(ends_L[-1]), starts, ends)
 
-    def choice(self, asked: SparseBatch, draws: Draws) -> Choice:
-        """The units of a step whose batch asks for these targets."""
-        points_N, parts = self.points(draws, asked.indices.device), split(asked, self.shards)
+    def choice(self, targets: SparseBatch, draws: Draws) -> Choice:
+        """Return the units of a step whose batch has these targets."""
+        points_N, parts = self.points(draws, targets.indices.device), split(targets, self.shards)
         units, stands = {}, {}
         for shard in self.starts:
             (drawn_N, stands_N), part = self.drawn(shard, points_N), parts[shard]
-            asked_Z = part.indices.long()
-            units_U = torch.unique(torch.cat([drawn_N, asked_Z]))
+            targets_Z = part.indices.long()
+            units_U = torch.unique(torch.cat([drawn_N, targets_Z]))
             units[shard] = units_U
             stands[shard] = stands_N.new_zeros(len(units_U)).index_copy_(
                 0, torch.searchsorted(units_U, drawn_N), stands_N
             )
-            parts[shard] = SparseBatch(part.indptr, torch.searchsorted(units_U, asked_Z), part.values)
-        return Choice(units, stands, Targets.of_parts(asked, parts))
+            parts[shard] = SparseBatch(part.indptr, torch.searchsorted(units_U, targets_Z), part.values)
+        return Choice(units, stands, Targets.of_parts(targets, parts))
 
     def points(self, draws: Draws, device: torch.device) -> Tensor:
-        """This step's points on the line, float64 [draws], ascending."""
+        """Return this step's points on the line, float64 [draws], ascending."""
         last = np.nextafter(self.length, 0)
         return sent(
             torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)), device
         )
 
     def drawn(self, shard: int, points_N: Tensor) -> tuple[Tensor, Tensor]:
-        """The units of a shard that are drawn, int64 [U], ascending, and for how many each stands, float32
-        [U].
+        """Return the drawn units of a shard, int64 [U], ascending, and how many each represents, float32 [U].
 
-        A unit stands for the times it is drawn over those it is drawn in the mean: the sum of anything over
-        the units that are drawn, times for how many they stand, is in the mean the sum over all units.
+        A unit represents its number of draws over their expected number. So the expected sum over the drawn
+        units, weighted by this number, is the sum over all units.
         """
         start, num = self.starts[shard], self.shards.size(shard)
         stop = (float(self.ends[shard][-1]) if num else start) if self.ends is not None else start + num

@@ -1,6 +1,4 @@
-"""One step of an output over some of its units: the targets of the batch, and a sample that stands for all
-others.
-"""
+"""One step of an output over some of its units: the batch's targets, and a sample of all others."""
 
 from dataclasses import dataclass, replace
 
@@ -13,32 +11,35 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
-from widenet.model.wide_loss import Takers, output_step, run
+from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.shards import Shards
 
 
 @dataclass(frozen=True)
 class Chosen(Shards):
-    """Shards of which only so many units take part."""
+    """Shards of which only some units take part."""
 
     sizes: dict[int, int]
 
     def size(self, shard: int) -> int:
-        """Units that take part; 0 of a shard that is not at hand."""
+        """Return the number of units that take part; 0 for shards of other processes."""
         return self.sizes.get(shard, 0)
 
 
 @dataclass
 class SampledStep:
-    """The step of an output over the units that take part, and the gradients of their rows, by shard.
+    """The step of an output over the chosen units, and the gradients of their rows.
 
-    To an example its own targets count as they are; every other unit as often as it stands for others: in
-    sums over units its value, in a softmax its exponential. Bengio and Senecal, "Adaptive importance sampling
-    to accelerate training of a neural probabilistic language model", IEEE Transactions on Neural Networks
-    19(4), 2008.
+    An example's own targets count once. Every other unit counts as often as the number of units it
+    represents: its value in sums over units, its exponential in a softmax. See Bengio and Senecal, "Adaptive
+    importance sampling to accelerate training of a neural probabilistic language model", IEEE Transactions on
+    Neural Networks 19(4), 2008.
 
-    step: of the chosen units alone. rows_of_bias: None without biases.
+    Attributes:
+        step: Step of the chosen units alone.
+        rows_of_weight: Gradients of the weight's rows, by shard.
+        rows_of_bias: Gradients of the biases, by shard; None without biases.
     """
 
     step: OutputStep
@@ -46,8 +47,8 @@ class SampledStep:
     rows_of_bias: dict[int, RowGradient] | None
 
     def start(self) -> Pending[list[Tensor]]:
-        """Loss and gradient as of `wide_loss.run`; `rows_of_weight` and `rows_of_bias` are then full."""
-        return run(self.step, Takers(self._collect, self._collect_bias))
+        """Start the step and fill the gradients; see `wide_loss.run`."""
+        return run(self.step, GradientSinks(self._collect, self._collect_bias))
 
     def _collect(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
         assert isinstance(gradient, Tensor)
@@ -61,7 +62,7 @@ class SampledStep:
 def sampled(
     output: WideOutput, direct_EH: Tensor, choice: Choice, weight_E: Tensor, rule: Rule, step: StepNumbers
 ) -> SampledStep:
-    """The step of an output over the chosen units. Rows that idled are woken; what is read is copied."""
+    """Return the step of an output over the chosen units, on copies of their rows, which catch up first."""
     bias = output.bias
 
     def copied(shard: int) -> tuple[int, list[Part]]:
@@ -72,7 +73,7 @@ def sampled(
             copies.append(Part(weight.parts[shard].weight.index_select(0, choice.units[shard])))
         return shard, copies
 
-    found = output.exchange.each(copied)
+    parts = output.exchange.each(copied)
     chosen = Chosen(
         output.width,
         output.weight.shards.count,
@@ -80,18 +81,18 @@ def sampled(
     )
     narrow = replace(
         output,
-        weight=WideWeight(chosen, {shard: copies[0] for shard, copies in found}),
-        bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in found}),
+        weight=WideWeight(chosen, {shard: copies[0] for shard, copies in parts}),
+        bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in parts}),
     )
     return SampledStep(
         output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands),
-        _room(choice, narrow.weight),
-        None if narrow.bias is None else _room(choice, narrow.bias),
+        _zero_gradients(choice, narrow.weight),
+        None if narrow.bias is None else _zero_gradients(choice, narrow.bias),
     )
 
 
-def _room(choice: Choice, chosen: WideWeight) -> dict[int, RowGradient]:
-    """Room for the gradients of the chosen rows of every shard."""
+def _zero_gradients(choice: Choice, chosen: WideWeight) -> dict[int, RowGradient]:
+    """Allocate the gradients of the chosen rows of every shard."""
     return {
         shard: RowGradient.of_rows(units_U, torch.zeros_like(chosen.parts[shard].by_rows()[0]))
         for shard, units_U in choice.units.items()

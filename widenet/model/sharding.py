@@ -1,4 +1,4 @@
-"""Batches cut by shards of units."""
+"""Cuts batches by shards of units."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,7 @@ from widenet.sparse import SparseBatch
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
-    """The batch cut by units: for every shard its entries, in storage order, with units counted from the
-    shard's start.
-    """
+    """Return each shard's entries of a batch, in storage order, with units relative to the shard's start."""
     bounds, units_Z, order_Z = cut(batch, [shards.start(shard) for shard in range(shards.count)])
     values_Z = None if batch.values is None else batch.values[order_Z]
     num, parts = batch.num_examples, []
@@ -28,18 +26,20 @@ def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
 
 
 def _piece(whole_Z: Tensor, span: slice) -> Tensor:
-    """A span of a tensor; on a CPU the same memory, on a device its own, whose beginning is aligned:
-    kernels are compiled for that.
-    """
+    """Return a span of a tensor: a view on a CPU, else a copy, because kernels expect aligned tensors."""
     piece_Z = whole_Z[span]
     return piece_Z if piece_Z.device.type == "cpu" else piece_Z.clone()
 
 
 @dataclass(frozen=True)
 class ByUnit:
-    """A shard's entries in ascending order of units, so that a tile's entries lie together.
+    """A shard's entries in ascending order of units, so that a tile's entries are contiguous.
 
-    host_Z: the units once more where the host reads them; on a CPU the same memory.
+    Attributes:
+        examples_Z: int64.
+        units_Z: int64.
+        values_Z: float32; None: ones.
+        host_Z: The units in the host's memory; on a CPU the same tensor.
     """
 
     examples_Z: Tensor
@@ -49,26 +49,24 @@ class ByUnit:
 
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
-        """The entries of one shard's part of a batch."""
+        """Return the sorted entries of one shard's part of a batch."""
         units_Z, order_Z = stable_sort(part.indices)
         values_Z = None if part.values is None else part.values[order_Z]
         return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
-        """float32, of a span of the entries."""
+        """Return the values of a span of entries, float32."""
         units_Z = self.units_Z[span]
         return (
             torch.ones(len(units_Z), device=units_Z.device) if self.values_Z is None else self.values_Z[span]
         )
 
     def num(self, width: int) -> Tensor:
-        """How many entries are of units below `width`, int64 [1]; where a batch is padded, others have no
-        effect.
-        """
+        """Return the number of entries with units below `width`, int64 [1]; padding has larger units."""
         return torch.searchsorted(
             self.units_Z, torch.full((1,), width, dtype=torch.int64, device=self.units_Z.device)
         )
 
     def edges(self, starts: list[int]) -> list[int]:
-        """Where the entries of units from each start on begin."""
+        """Return the first entry whose unit is at least each of `starts`."""
         return torch.searchsorted(self.host_Z, torch.tensor(starts)).tolist()

@@ -1,4 +1,4 @@
-"""What an output is asked for in one step, cut by shard and tile."""
+"""The targets of an output in one step, cut by shard and tile."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,13 @@ from widenet.sparse import SparseBatch, indptr_of
 
 @dataclass
 class TileEntries:
-    """The sparse targets inside one tile: examples int64 [Z], places in the flat tile int64 [Z], values
-    float32 [Z].
+    """The sparse targets inside one tile.
 
-    span: where they stand among the shard's entries in order of units.
+    Attributes:
+        span: Their positions among the shard's entries in order of units.
+        examples_Z: int64.
+        places_Z: Positions in the flat tile, int64.
+        values_Z: float32.
     """
 
     span: slice
@@ -29,8 +32,11 @@ class TileEntries:
 class Targets:
     """Targets of E examples over the units of an output: sparse by shard, or dense.
 
-    num_E: float32 [E], how many targets above zero an example has. total_E: float32 [E], the sum of its
-    stored values.
+    Attributes:
+        num_E: Number of targets above zero of each example, float32.
+        total_E: Sum of each example's stored values, float32.
+        sparse: Sparse targets, by shard.
+        dense_EL: Dense targets.
     """
 
     num_E: Tensor
@@ -40,12 +46,12 @@ class Targets:
 
     @classmethod
     def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
-        """Sparse targets; a batch without values asks for ones."""
+        """Return sparse targets; a batch without values has targets of 1."""
         return cls.of_parts(batch, split(batch, shards))
 
     @classmethod
     def of_parts(cls, batch: SparseBatch, parts: list[SparseBatch]) -> "Targets":
-        """Sparse targets that are cut by shard already, units counted as their users do."""
+        """Return sparse targets from a batch's parts by shard, with units as their users count them."""
         num_E = batch.counts().to(torch.float32)
         total_E = num_E
         if batch.values is not None:
@@ -56,42 +62,38 @@ class Targets:
 
     @classmethod
     def of_dense(cls, targets_EL: Tensor) -> "Targets":
-        """A target for every unit."""
+        """Return dense targets, one for every unit."""
         return cls((targets_EL > 0).sum(dim=1).to(torch.float32), targets_EL.sum(dim=1), dense_EL=targets_EL)
 
     @classmethod
     def of_dense_as_sparse(cls, targets_EL: Tensor, shards: Shards) -> "Targets":
-        """The dense targets that are not zero, as sparse ones."""
+        """Return the dense targets that are not zero, as sparse ones."""
         examples_Z, units_Z = torch.nonzero(targets_EL, as_tuple=True)
         indptr = indptr_of(torch.bincount(examples_Z, minlength=len(targets_EL)))
         return cls.of_sparse(SparseBatch(indptr, units_Z, targets_EL[examples_Z, units_Z]), shards)
 
     def num_entries(self, shard: int) -> int:
-        """How many sparse targets a shard has."""
+        """Return the number of a shard's sparse targets."""
         return len(self.by_unit(shard).units_Z)
 
     def by_unit(self, shard: int) -> ByUnit:
-        """The sparse targets of a shard, in order of units."""
+        """Return the sparse targets of a shard, in order of units."""
         assert self.sparse is not None
         return self.sparse[shard]
 
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
-        """Where each tile's entries begin among the shard's sparse targets in order of units, and where
-        the last one's end.
-        """
+        """Return the first entry of each tile among the shard's sparse targets, then the end of the last."""
         assert self.sparse is not None
         return self.sparse[shard].edges([start for start, _ in tiles] + [tiles[-1][1]] if tiles else [])
 
     def starts(self, shard: int, tile: tuple[int, int]) -> Tensor:
-        """Where each of a tile's units begins among the shard's sparse targets in order of units, int64 [T
-        + 1].
-        """
+        """Return the first entry of each unit of a tile among the shard's sparse targets, int64 [T + 1]."""
         assert self.sparse is not None
         units_Z = self.sparse[shard].units_Z
         return torch.searchsorted(units_Z, torch.arange(tile[0], tile[1] + 1, device=units_Z.device))
 
     def entries(self, shard: int, tile: tuple[int, int], span: slice) -> TileEntries:
-        """The sparse targets inside one tile, which stand at `span` among those of the shard."""
+        """Return the sparse targets inside one tile, which are at `span` among those of the shard."""
         assert self.sparse is not None
         part, (start, stop) = self.sparse[shard], tile
         examples_Z = part.examples_Z[span]

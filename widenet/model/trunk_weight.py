@@ -1,4 +1,4 @@
-"""A weight of the trunk, whole on every process."""
+"""A weight of the trunk; every process holds all of it."""
 
 from dataclasses import dataclass, field
 
@@ -10,10 +10,13 @@ from widenet.model.rule import Rule, StepNumbers
 
 @dataclass
 class TrunkWeight:
-    """A weight [units, inputs] or bias [units] of a hidden layer; its gradient is torch's, in `tensor.grad`.
+    """A weight [units, inputs] or bias [units] of a hidden layer; torch puts its gradient into `tensor.grad`.
 
-    state: the optimizer's tensors, each shaped like it; empty outside training. trained: otherwise it follows
-    the batches.
+    Attributes:
+        tensor: The numbers.
+        state: The optimizer's tensors, of the same shape; empty outside training.
+        norm_limit: Largest length of a row.
+        trained: Whether it has a gradient; otherwise it follows the batches, as running statistics do.
     """
 
     tensor: Tensor
@@ -22,13 +25,13 @@ class TrunkWeight:
     trained: bool = True
 
     def prepare(self, rule: Rule) -> None:
-        """Make room for the optimizer's state."""
+        """Allocate the optimizer's state."""
         if self.trained:
             self.state = rule.state_for(self.tensor)
             self.tensor.requires_grad_(True)
 
     def update(self, rule: Rule, step: StepNumbers) -> None:
-        """One step by its gradient, which is dropped; nothing where it has none."""
+        """Make a step with the gradient and drop the gradient; do nothing without one."""
         gradient, weight = self.tensor.grad, self.tensor.detach()
         if gradient is None:
             return

@@ -1,4 +1,4 @@
-"""Losses and slopes of the units of a tile by torch: of all as if none were a target, then of the targets."""
+"""Losses and slopes of a tile's units by torch: of all as if none were a target, then of the targets."""
 
 import torch
 from torch import Tensor
@@ -29,15 +29,15 @@ def unit_losses(step: OutputStep, place: Place, logits_ET: Tensor, a_ET: Tensor)
     value_E, slope_ET = _others(step, logits_ET, a_ET, stands_T)
     loss = (value_E * step.other_weight_E).sum(dtype=torch.float64)
     slope_ET.mul_(step.other_weight_E[:, None])
-    was_Z = step.loss.others(z_Z, a_Z)[0]
+    other_value_Z = step.loss.others(z_Z, a_Z)[0]
     if stands_T is not None:
-        was_Z = was_Z * stands_T[entries.places_Z % len(stands_T)]
+        other_value_Z = other_value_Z * stands_T[entries.places_Z % len(stands_T)]
     slope_ET.view(-1)[entries.places_Z] = slope_Z * weight_Z
-    return loss + (value_Z * weight_Z - was_Z * other_Z).sum(dtype=torch.float64), slope_ET
+    return loss + (value_Z * weight_Z - other_value_Z * other_Z).sum(dtype=torch.float64), slope_ET
 
 
 def _entry_weights(step: OutputStep, entries: TileEntries) -> tuple[Tensor, Tensor]:
-    """What each stored target counts, and what it would count as any other unit, float32 [Z]."""
+    """Return the loss weights of the stored targets, and their weights as other units: float32 [Z] each."""
     other_Z = step.other_weight_E[entries.examples_Z]
     return torch.where(entries.values_Z > 0, step.target_weight_E[entries.examples_Z], other_Z), other_Z
 
@@ -45,8 +45,9 @@ def _entry_weights(step: OutputStep, entries: TileEntries) -> tuple[Tensor, Tens
 def _others(
     step: OutputStep, logits_ET: Tensor, a_ET: Tensor, stands_T: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Value [E] of a tile's units, as if none were a target, and their slopes [E, T], which may be `a_ET`
-    itself; of a sample, each as often as it stands for others.
+    """Return the loss [E] of a tile's units, as if none were a target, and their slopes [E, T].
+
+    The slopes may be `a_ET` itself. Each unit of a sample counts as often as the units it represents.
     """
     value_ET, slope_ET = step.loss.others(logits_ET, a_ET)
     if stands_T is None:

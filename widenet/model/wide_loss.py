@@ -1,4 +1,11 @@
-"""One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time."""
+"""One step of a wide output: loss, gradient to the hidden vectors and weight gradients, a tile at a time.
+
+Row-wise activations (softmax, relu_max and linear_max) divide by a sum over the whole layer, so they need two
+passes before the last one. With a = f(z) / N, N = sum f (softmax: f = exp, relu_max: max(z, 0), linear_max:
+f = z and N = sum |z|), and g the loss's slope by a: dE/dz = f'(z) / N * (g - s * sum(g * a)), where s is
+sign(z) for linear_max and 1 otherwise. Under a softmax, cross-entropies have the closed form
+p * sum(pulls) - pull.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, exact_sum
+from widenet.kernels import RowGradient, exact_sum, sum_by
 from widenet.kernels.table import tile_runner
 from widenet.model.compiled_tiles import CompiledPasses
 from widenet.model.exchange import Pending
@@ -15,18 +22,20 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
 from widenet.model.output_step import OutputStep, Passes, RowWise
 from widenet.model.plain_tiles import PlainPasses, slopes
-from widenet.model.row_activation import add_couplings, add_statistics
+from widenet.model.row_sum import divided, over_shards
 from widenet.model.targets import Targets
+from widenet.model.unit_losses import unit_losses
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
 
 @dataclass(frozen=True)
-class Takers:
-    """Who takes gradients as soon as they are known.
+class GradientSinks:
+    """Callbacks that receive gradients as soon as they are known.
 
-    weight: is given shard, start, stop and gradient [T, H] of each tile. bias: shard and gradient [R] of each
-    shard.
+    Attributes:
+        weight: Called with shard, start, stop and gradient [T, H] of each tile.
+        bias: Called with shard and gradient [R] of each shard.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
@@ -44,12 +53,12 @@ def output_step(
     """Return a step before its first pass.
 
     Args:
-        output: The output as the batch meets it.
-        direct_EH: float32, the incoming vectors.
-        targets: What the E examples ask for.
-        weight_E: float32, what each example counts in the loss (its own weight over the batch size).
-        tiled_for: Tiles are cut for so many examples, if there are fewer: outputs that share a weight have
-            the same tiles.
+        output: The output, for the batch.
+        direct_EH: The incoming vectors, float32.
+        targets: Targets of the E examples.
+        weight_E: Per-example loss weights, float32 (own weight over the batch size).
+        tiled_for: Smallest number of examples for which to cut tiles; outputs that share a weight need equal
+            tiles.
         stands: See `OutputStep`.
     """
     loss, kind, shards = output.loss, output.spec.activation.kind, output.weight.shards
@@ -74,18 +83,18 @@ def output_step(
     )
 
 
-def run(step: OutputStep, takers: Takers | None) -> Pending[list[Tensor]]:
-    """Return the loss float64 [] and the gradient float32 [E, H] to the incoming vectors, on their way.
+def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
+    """Start the loss float64 [] and the gradient float32 [E, H] to the incoming vectors.
 
-    takers: None where the weight gradients are asked for later by `gradient`.
+    Without sinks, `gradient` gives the weight gradients afterwards.
     """
     if step.rows is not None:
-        add_statistics(step, step.rows)
-        add_couplings(step, step.rows)
+        _add_statistics(step, step.rows)
+        _add_couplings(step, step.rows)
     if step.output.spec.delta_norm is not None:
         _add_shortening(step, step.output.spec.delta_norm)
-    found = step.output.exchange.each(lambda shard: _sweep(step, shard, takers))
-    losses, gradients = [loss for loss, _ in found], [gradient for _, gradient in found]
+    results = step.output.exchange.each(lambda shard: _sweep(step, shard, sinks))
+    losses, gradients = [loss for loss, _ in results], [gradient for _, gradient in results]
     return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
 
 
@@ -101,7 +110,7 @@ def gradient(step: OutputStep, shard: int, index: int) -> tuple[Tensor | RowGrad
 def _passes(
     output: WideOutput, rows: RowWise | None, device: torch.device, targets: Targets, is_sampled: bool
 ) -> Passes:
-    """The passes that the device and the units of an output take."""
+    """Return the implementation of the passes for a device and an output."""
     spec = output.spec
     is_plain = spec.others != "ignore" and spec.delta_boost is None and spec.delta_norm is None
     if not is_plain or is_sampled or targets.sparse is None or (rows is not None and not rows.closed):
@@ -114,12 +123,12 @@ def _passes(
     return PlainPasses()
 
 
-def _sweep(step: OutputStep, shard: int, takers: Takers | None) -> tuple[Tensor, Tensor]:
-    """The last pass over a shard: its loss, its gradient [E, H], and those of its weights to the takers."""
+def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
+    """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
     loss: Tensor | float = 0.0
     gradient_EH = torch.zeros_like(step.direct_EH, dtype=torch.float32)
-    # In one piece: small ones that outlive their tile would keep the C library from giving the tile's
-    # memory to the next.
+    # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
+    # reusing the tile's memory for the next one.
     bias_R = torch.empty(step.output.weight.shards.size(shard), device=gradient_EH.device)
     for index, (start, stop) in enumerate(step.tiles[shard]):
         place = shard, index
@@ -127,20 +136,65 @@ def _sweep(step: OutputStep, shard: int, takers: Takers | None) -> tuple[Tensor,
         tile_loss, delta_ET, bias_T = step.passes.delta(step, place, tile)
         loss = loss + tile_loss
         tile.add_direct_gradient(gradient_EH, delta_ET)
-        if takers is not None:
-            takers.weight(shard, start, stop, tile.weight_gradient(step.direct_EH, delta_ET))
+        if sinks is not None:
+            sinks.weight(shard, start, stop, tile.weight_gradient(step.direct_EH, delta_ET))
             bias_R[start:stop] = bias_T
         elif step.keeps:
             step.deltas[place] = delta_ET, bias_T
-    if takers is not None and len(bias_R):
-        takers.bias(shard, bias_R)
+    if sinks is not None and len(bias_R):
+        sinks.bias(shard, bias_R)
     if not isinstance(loss, Tensor):
         loss = torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
     return loss, gradient_EH
 
 
+def _add_statistics(step: OutputStep, rows: RowWise) -> None:
+    """Compute the divisor of a row-wise activation, in a pass over all tiles."""
+    exchange, where = step.output.exchange, step.output.where
+    sums = exchange.each(lambda shard: step.passes.statistics(step, shard))
+    rows.total_E = over_shards(sums, exchange, where)
+
+
+def _add_couplings(step: OutputStep, rows: RowWise) -> None:
+    """Compute the common part of all units' gradients.
+
+    Under the closed form this needs only the targets, else a pass over all tiles.
+    """
+    exchange, where = step.output.exchange, step.output.where
+    part = _sum_of_pulls if rows.closed else _sum_of_slopes
+    parts = exchange.gather(exchange.each(lambda shard: part(step, rows, shard)), where)
+    rows.coupling_E = exact_sum(parts).float()
+
+
+def _sum_of_pulls(step: OutputStep, rows: RowWise, shard: int) -> Tensor:
+    """Store loss and pull of every target of a shard; return the pulls' sum, float64 [E]."""
+    assert step.targets.sparse is not None
+    part = step.targets.sparse[shard]
+    examples_Z, values_Z = part.examples_Z, part.values_or_ones()
+    log_p_Z = rows.target_logits.pop(shard) - rows.total_E[examples_Z]
+    share_Z = values_Z / step.targets.total_E[examples_Z].clamp_min(1e-30)
+    value_Z, pull_Z = step.loss.pulls(log_p_Z, values_Z, share_Z)
+    weight_Z = step.target_weight_E[examples_Z]
+    rows.pulls[shard] = pull_Z * weight_Z
+    rows.losses[shard] = value_Z * weight_Z
+    num_terms = part.num(step.output.weight.shards.size(shard))
+    return sum_by(rows.pulls[shard].double(), examples_Z, step.num_examples, num_terms)
+
+
+def _sum_of_slopes(step: OutputStep, rows: RowWise, shard: int) -> Tensor:
+    """Return a shard's sum of slope times activation, float64 [E]."""
+    total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
+    for index in range(len(step.tiles[shard])):
+        place = shard, index
+        logits_ET = step.tile_logits(place)
+        a_ET = divided(step.kind, logits_ET, rows.total_E[:, None])
+        total_E += (unit_losses(step, place, logits_ET, a_ET)[1] * a_ET).sum(dim=1)
+        step.keep_logits(place, logits_ET)
+    return total_E
+
+
 def _add_shortening(step: OutputStep, limit: float) -> None:
-    """Find what keeps each example's gradient by its logits within a length, in a pass over all tiles."""
+    """Compute the factors that shorten each example's gradient to its logits, in a pass over all tiles."""
     exchange = step.output.exchange
     squares = exchange.gather(exchange.each(lambda shard: _squares(step, shard)), step.output.where)
     length_E = exact_sum(squares).sqrt()
@@ -148,7 +202,7 @@ def _add_shortening(step: OutputStep, limit: float) -> None:
 
 
 def _squares(step: OutputStep, shard: int) -> Tensor:
-    """A shard's part of the squared length of each example's gradient by its logits, float64 [E]."""
+    """Return a shard's part of the squared length of each example's gradient to its logits, float64 [E]."""
     total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
     for index in range(len(step.tiles[shard])):
         place = shard, index

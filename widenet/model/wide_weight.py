@@ -1,6 +1,4 @@
-"""A wide weight: rows of units cut into shards, each with its optimizer state, updated by tiles or by
-touched rows.
-"""
+"""A wide weight: rows cut into shards with their optimizer state, updated by tiles or by touched rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,21 +14,22 @@ from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
 _BLOCK_NUMBERS = 2**21
-"""Numbers of a weight that are looked at together."""
+"""Numbers of a weight that are read together."""
 
 _ROWS_AT_ONCE = 65_536
-"""Rows that are brought up to date together, where all are."""
+"""Rows that catch up together when all rows of a shard do."""
 
 
 @dataclass
 class Part:
     """One shard of a wide weight.
 
-    weight: float32 [R, H], or [R] for biases.
-    state: the optimizer's tensors, each shaped like the weight; where the rows drift, what `Drift` keeps of
-    each; empty outside training.
-    moved: int32 [R], the step that moved each row last; None unless the optimizer's idle rows move.
-    by_columns: what a batch touches are columns, which lie together in memory; `moved` is then [H].
+    Attributes:
+        weight: float32 [R, H], or [R] for biases.
+        state: The optimizer's tensors, of the weight's shape, or the state of `Drift`; empty outside
+            training.
+        moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
+        by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
     """
 
     weight: Tensor
@@ -39,8 +38,9 @@ class Part:
     by_columns: bool = False
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Weight and state as [R, H], a row what a batch may touch; of biases as [R, 1], by columns as [H,
-        R]. The same memory.
+        """Return views of weight and state whose rows are what a batch touches.
+
+        They are [R, H], for biases [R, 1], and for a weight by columns [H, R].
         """
         if self.by_columns:
             return self.weight.T, {name: tensor.T for name, tensor in self.state.items()}
@@ -49,12 +49,12 @@ class Part:
         return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
 
     def blocks(self) -> Iterator[Tensor]:
-        """The weight in pieces that are small beside it."""
+        """Yield the weight in small blocks of rows."""
         weight_RH, _ = self.by_rows()
         return iter(torch.split(weight_RH, max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint holds of this shard."""
+        """Return this shard's tensors for a checkpoint, by name."""
         moved = {} if self.moved is None else {"moved": self.moved}
         return {
             "weight": self.weight,
@@ -65,9 +65,14 @@ class Part:
 
 @dataclass
 class WideWeight:
-    """A weight [width, H] or a bias [width], its rows cut into shards; `parts` holds the shards at hand.
+    """A weight [width, H] or a bias [width], with its rows cut into shards.
 
-    by_rows: only rows that a batch touches are updated.
+    Attributes:
+        shards: All shards.
+        parts: The shards of this process.
+        norm_limit: Largest length of a row.
+        l2: Strength of the penalty on a bias.
+        by_rows: Whether only rows that a batch touches are updated.
     """
 
     shards: Shards
@@ -78,11 +83,11 @@ class WideWeight:
 
     @property
     def is_bias(self) -> bool:
-        """Whether it has one number a unit."""
+        """Whether this has one number per unit."""
         return next(iter(self.parts.values())).weight.dim() == 1
 
     def prepare(self, rule: Rule) -> None:
-        """Make room for the optimizer's state."""
+        """Allocate the optimizer's state."""
         for part in self.parts.values():
             weight = part.weight.T if part.by_columns else part.weight
             state = rule.state_for(weight)
@@ -93,9 +98,7 @@ class WideWeight:
     def update_tile(
         self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers
     ) -> None:
-        """One step of the rows [start, stop) of a shard; by columns, of all of them, by what a batch
-        touches.
-        """
+        """Make a step of the rows [start, stop) of a shard, or of touched columns in all rows."""
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
@@ -110,20 +113,16 @@ class WideWeight:
             shorten_rows(weight, self.norm_limit)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """One step of the touched rows of a shard; the others stay.
+        """Make a step of the touched rows of a shard; a bias is a row of one number.
 
-        Where `catch_up` need not go first, what idled catches up here.
-
-        A bias counts as a row of one number.
+        If only the optimizer's state changes without a gradient, it catches up here.
         """
         part = self.parts[shard]
         weight_RH, state = part.by_rows()
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
-        """Bring some rows of a shard to where the steps since they last moved, with zero gradients, would
-        have led them.
-        """
+        """Apply the steps that some rows of a shard have skipped, with zero gradients."""
         part = self.parts[shard]
         if part.moved is None:
             return
@@ -142,7 +141,7 @@ class WideWeight:
             part.moved.index_fill_(0, block_U, step.number - 1)
 
     def catch_up_all(self, rule: Rule, step: StepNumbers) -> None:
-        """`catch_up` for every row at hand, a block at a time."""
+        """Let every row of this process catch up, a block at a time."""
         for shard, part in self.parts.items():
             count = len(part.by_rows()[0])
             for start in range(0, count, _ROWS_AT_ONCE):

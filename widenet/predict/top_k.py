@@ -80,7 +80,7 @@ def top_k(
     """
     with torch.no_grad():
         activity = network.forward(network.prepare(fields, None), None)
-        output = network.met(output_name, activity)
+        output = network.output_for(output_name, activity)
         tiles = Tiles(output, network.direct(output, activity))
         number = min(k, output.width)
         return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors).run()

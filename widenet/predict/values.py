@@ -20,7 +20,7 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
     if layer not in network.outputs:
         yield activity.values[layer]
         return
-    output = network.met(layer, activity)
+    output = network.output_for(layer, activity)
     tiles = Tiles(output, network.direct(output, activity))
     total_E1 = tiles.total()
     for shard in range(tiles.shards.count):

@@ -18,7 +18,7 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss
-from widenet.model.wide_loss import Takers, output_step, run
+from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
 from widenet.training.overflow import Launched
@@ -77,10 +77,10 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     pending: list[Pending[list[Tensor]]] = []
     with torch.no_grad():
         for name in network.outputs:
-            output = network.met(name, activity, touched)
+            output = network.output_for(name, activity, touched)
             weights_E = network.example_weights(output, prepared, step.weights_E)
             direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
-            targets = prepared.asked[name]
+            targets = prepared.targets[name]
             if isinstance(targets, SparseBatch):
                 assert output.drift is not None
                 pending.append(SquareLoss(output.drift, direct_EH, targets, share_E).run(numbers))
@@ -136,7 +136,7 @@ def _shares(output: WideOutput, weights_E: Tensor | None, direct_EH: Tensor) -> 
     return weights_E * share
 
 
-def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
+def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientSinks:
     """Return callbacks that update a tile, and a shard's biases, as soon as their gradient is known."""
 
     def weight(shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
@@ -146,7 +146,7 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> Takers:
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    return Takers(weight, bias)
+    return GradientSinks(weight, bias)
 
 
 class _Seed(torch.autograd.Function):

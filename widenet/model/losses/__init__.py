@@ -1,4 +1,4 @@
-"""Losses: one file each, named for the kind in the network document."""
+"""Losses: one file each, named after the kind in the network document."""
 
 from importlib import import_module
 from typing import Protocol
@@ -19,24 +19,28 @@ class Loss(Protocol):
     """Whether slopes are derivatives by the logit; else by the activation."""
 
     def cells(self, z: Tensor, a: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-        """Value and slope of units with a target t."""
+        """Return value and slope of units with a target t."""
 
     def others(self, z: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-        """Value and slope of units that no sparse target names."""
+        """Return value and slope of units that are no sparse target."""
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
-        """What targets and other units count, float32 [E] each, for examples that count `weight_E`."""
+        """Return loss weights of targets and of other units, float32 [E] each, from those of the examples."""
 
     def pulls(self, log_p_Z: Tensor, t_Z: Tensor, share_Z: Tensor) -> tuple[Tensor, Tensor]:
-        """Under a softmax: value of each target, and how strongly it pulls its logit up.
+        """Return, under a softmax, the value of each target, and its pull on its logit.
 
-        log_p_Z: log of the target's probability; t_Z: its value; share_Z: its value's share of the example's
-        sum. The gradient by the logits is p * (sum of the example's pulls) - pull.
+        The gradient to the logits is p * (sum of the example's pulls) - pull.
+
+        Args:
+            log_p_Z: Logarithm of each target's probability.
+            t_Z: Its value.
+            share_Z: Its share of the sum of the example's values.
         """
 
 
 def loss_of(spec: LossSpec, activation: Activation) -> Loss:
-    """The loss that a spec describes, for an output of that activation."""
+    """Return the loss of a spec for an output with an activation."""
     module = import_module(f"{__name__}.{spec.kind}")
     loss: Loss = module.loss(spec, activation)
     return loss

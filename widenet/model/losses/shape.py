@@ -1,4 +1,4 @@
-"""What most losses share: every unit counts what its example counts, and there is no softmax form."""
+"""The base of most losses: every unit has its example's weight, and there is no closed form under softmax."""
 
 from abc import ABC, abstractmethod
 
@@ -15,7 +15,7 @@ class UnitLoss(ABC):
         """See `Loss.others`."""
 
     def weights(self, num_targets_E: Tensor, width: int, weight_E: Tensor) -> tuple[Tensor, Tensor]:
-        """Every unit counts what its example counts."""
+        """Return the examples' weights for all units."""
         del num_targets_E, width
         return weight_E, weight_E
 
