@@ -305,6 +305,7 @@ class Entries:
 class CompiledTiles:
     """Compiled passes over a tile's logits, float32 [E, T] without the biases; slopes overwrite the logits.
 
+    bias_T is float32 or None, and `entries` are the targets in the tile.
     Sums over examples are added within parts of 64 examples, then over the parts. Arguments that are the same
     for many tiles are arrays, because converting a tensor takes as long as a thousand logits.
     """
@@ -336,10 +337,7 @@ class CompiledTiles:
         """Compute the cross-entropy under a sigmoid.
 
         Args:
-            logits_ET: float32, without the biases; overwritten by the slopes.
-            bias_T: float32, or None.
-            entries: The targets.
-            values_Z: Their values, float32; None: ones.
+            values_Z: Values of the targets, float32; None: ones.
             target_weight_E: Weights of targets above zero, float32.
             other_weight_E: Weights of all other units, float32.
 
@@ -363,9 +361,6 @@ class CompiledTiles:
         """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
 
         Args:
-            logits_ET: float32, without the biases.
-            bias_T: float32, or None.
-            entries: The targets.
             z_Z: float32, out.
             peak_E: Largest logit so far, float32, in and out.
             total_E: Sum of exp(z - peak) so far, float64, in and out.
@@ -384,12 +379,9 @@ class CompiledTiles:
         """Replace logits by slopes, p * coupling less the targets' pulls; return their sums over examples.
 
         Args:
-            logits_ET: float32, without the biases; overwritten by the slopes.
-            bias_T: float32, or None.
-            entries: The targets.
-            pulls_Z: Their pulls, float32.
+            pulls_Z: Pulls of the targets, float32.
             log_sum_E: Logarithm of the denominator of p, float32.
-            coupling_E: float32.
+            coupling_E: Sum of each example's pulls, float32.
 
         Returns:
             float32 [T].
