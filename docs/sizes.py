@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
 
 _ROW = re.compile(r"^\| `(?P<room>[^`]+)` \| (?P<size>[\d,]+) \|", re.MULTILINE)
 _SHARE, _LEAST = 0.15, 25
@@ -23,9 +24,9 @@ def statements_by_room() -> Counter[str]:
     return counts
 
 
-def with_sizes(page: str) -> str:
-    """Return a page with the sizes in its table of rooms corrected where they are far from the code."""
-    counts = statements_by_room()
+def stale_page() -> str | None:
+    """Return the corrected page if sizes in its table of rooms are far from the code, else None."""
+    page, counts = PAGE.read_text(encoding="utf-8"), statements_by_room()
 
     def corrected(row: re.Match[str]) -> str:
         shown, count = int(row["size"].replace(",", "")), counts[row["room"]]
@@ -34,7 +35,8 @@ def with_sizes(page: str) -> str:
         step = 10 if count < 1000 else 100
         return f"| `{row['room']}` | {step * round(count / step):,} |"
 
-    return _ROW.sub(corrected, page)
+    new = _ROW.sub(corrected, page)
+    return None if new == page else new
 
 
 def _is_text(node: ast.stmt) -> bool:
@@ -47,5 +49,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 if __name__ == "__main__":
-    architecture = ROOT / "docs" / "architecture.md"
-    architecture.write_text(with_sizes(architecture.read_text(encoding="utf-8")), encoding="utf-8")
+    corrected_page = stale_page()
+    if corrected_page is not None:
+        PAGE.write_text(corrected_page, encoding="utf-8")
+        print(f"wrote {PAGE}")

@@ -334,15 +334,10 @@ class CompiledTiles:
         target_weight_E: np.ndarray,
         other_weight_E: np.ndarray,
     ) -> tuple[float, Tensor]:
-        """Compute the cross-entropy under a sigmoid.
+        """Return the weighted cross-entropy under a sigmoid, and the slopes' sums over examples, float32 [T].
 
-        Args:
-            values_Z: Values of the targets, float32; None: ones.
-            target_weight_E: Weights of targets above zero, float32.
-            other_weight_E: Weights of all other units, float32.
-
-        Returns:
-            The weighted loss, and the slopes' sums over examples, float32 [T].
+        `values_Z` are the targets' values, float32 (None: ones). Targets above zero have the loss weight
+        `target_weight_E`, all other units `other_weight_E`.
         """
         sum_T = torch.zeros(logits_ET.shape[1])
         values = _NO_VALUES if values_Z is None else values_Z
@@ -360,10 +355,8 @@ class CompiledTiles:
     ) -> None:
         """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
 
-        Args:
-            z_Z: float32, out.
-            peak_E: Largest logit so far, float32, in and out.
-            total_E: Sum of exp(z - peak) so far, float64, in and out.
+        The sums are the largest logit so far, `peak_E` float32, and the sum so far of exp(z - peak),
+        `total_E` float64; both change in place.
         """
         self._sums(*_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
 
@@ -376,15 +369,10 @@ class CompiledTiles:
         log_sum_E: np.ndarray,
         coupling_E: np.ndarray,
     ) -> Tensor:
-        """Replace logits by slopes, p * coupling less the targets' pulls; return their sums over examples.
+        """Return the sums over examples, float32 [T], of the slopes p * coupling less the targets' pulls.
 
-        Args:
-            pulls_Z: Pulls of the targets, float32.
-            log_sum_E: Logarithm of the denominator of p, float32.
-            coupling_E: Sum of each example's pulls, float32.
-
-        Returns:
-            float32 [T].
+        `log_sum_E` is the logarithm of the denominator of p, and `coupling_E` the sum of each example's
+        pulls.
         """
         sum_T = torch.zeros(logits_ET.shape[1])
         self._softmax(*_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy())
