@@ -50,5 +50,5 @@ def test_slopes_never_take_the_place_of_what_the_logits_were_made_of(monkeypatch
     }
     generator = torch.Generator().manual_seed(5)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": random_batch(generator, 7, 37, 4)}
-    with pytest.raises(AssertionError, match="slopes take the place of logits"):
+    with pytest.raises(AssertionError, match="slopes overwrite the logits"):
         assert_step_matches_twin(layers, {"in": sparse(23), "out": sparse(37)}, batch)
