@@ -165,8 +165,8 @@ class Network:
     def direct(self, output: WideOutput, activity: Activity) -> Tensor:
         """Return the vectors [E, H] that enter an output: the sources side by side.
 
-        Along a sequence these are the vectors of the positions that the output takes. For an output on a sparse
-        input they are [E, 0].
+        Along a sequence these are the vectors of the positions that the output takes. For an output on a
+        sparse input they are [E, 0].
         """
         if output.spec.name in activity.features:
             return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
