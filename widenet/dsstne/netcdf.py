@@ -22,7 +22,7 @@ with optional("netCDF4", "dsstne"):
 with optional("h5py", "dsstne"):
     import h5py
 
-    from widenet.interop.hdf5 import outside
+    from widenet.interop.hdf5 import check_heaps, outside
 
 AGAIN = "Write the file again."
 _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
@@ -202,7 +202,7 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
             f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path."
         )
     if begins_as_hdf5(path):
-        _check_alone(path)
+        _check_hdf5(path)
     else:
         _check_length(path)
     with ExitStack() as stack:
@@ -233,11 +233,11 @@ def _check_length(path: Path) -> None:
         )
 
 
-def _check_alone(path: Path) -> None:
-    """Raise DataError where a file takes something from other files: HDF5 would open any path that it
-    names.
-    """
+def _check_hdf5(path: Path) -> None:
+    """Raise DataError if HDF5 would open paths that a file names, or read it without end."""
     try:
+        with path.open("rb") as raw:
+            check_heaps(raw)
         with h5py.File(path, "r") as file:
             name = outside(file)
     except _DAMAGE as error:

@@ -36,6 +36,7 @@ from widenet.frameworks.operations import (
     leaky,
     whole_filters,
 )
+from widenet.interop.hdf5 import check_heaps
 from widenet.interop.imported import Imported
 from widenet.interop.reading import reading
 
@@ -65,6 +66,8 @@ def read_keras(path: Path) -> Imported:
                 f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again."
             )
         config = json.loads(archive.read(_CONFIG))
+        with archive.open(_WEIGHTS) as packed:
+            check_heaps(packed)
         with archive.open(_WEIGHTS) as packed, h5py.File(packed, "r") as file:
             weights = Weights.of_keras_3(
                 path, file, config["config"]["layers"], archive.getinfo(_WEIGHTS).file_size
@@ -76,6 +79,8 @@ def read_keras_h5(path: Path) -> Imported:
     """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as
     `read_keras` does.
     """
+    with reading(path, "Keras model in HDF5"), path.open("rb") as raw:
+        check_heaps(raw)
     with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
         if "model_config" not in file.attrs:
             raise DataError(

@@ -1,8 +1,62 @@
-"""What an HDF5 file may take from other files, which nobody who sends a file may name."""
+"""What an HDF5 file may not do to its reader: name other files, or keep HDF5 from ever ending."""
 
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import IO, Any
 
 import h5py
+
+_HEAP = re.compile(rb"GCOL\x01\0\0\0")
+_HEAD_BYTES = 16
+"""Bytes of the head of a heap, and of each object in it."""
+_BLOCK_BYTES = 2**24
+
+
+def check_heaps(file: IO[bytes]) -> None:
+    """Raise OSError if free space in a global heap is too small, over which HDF5 would loop forever.
+
+    Global heaps hold texts of variable length. Their layout is that of "Disk Format: Level 1E" in the HDF5
+    File Format Specification.
+
+    Args:
+        file: An HDF5 file; read to its end.
+    """
+    lengths, place = _bytes_of_a_length(file), 0
+    for start in _heaps(file):
+        if start < place:
+            continue  # the bytes of a text
+        file.seek(start + 8)
+        end = start + int.from_bytes(file.read(lengths), "little")
+        place = start + _HEAD_BYTES
+        while place + _HEAD_BYTES <= end:
+            file.seek(place)
+            head = file.read(_HEAD_BYTES)
+            if len(head) < _HEAD_BYTES:
+                break  # HDF5 refuses a heap that is cut short
+            index, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8 : 8 + lengths], "little")
+            if index == 0 and size < _HEAD_BYTES:
+                raise OSError("a heap of texts is damaged")
+            place += size if index == 0 else _HEAD_BYTES + -(-size // 8) * 8
+
+
+def _bytes_of_a_length(file: IO[bytes]) -> int:
+    """Return how many bytes a length takes, by the superblock."""
+    file.seek(8)
+    head = file.read(8)
+    return head[6 if head[:1] in (b"\0", b"\1") else 2]
+
+
+def _heaps(file: IO[bytes]) -> Iterator[int]:
+    """Yield the places of the global heaps; a block overlaps the one before it by the length of a name."""
+    overlap, start = 7, 0
+    while True:
+        file.seek(start)
+        block = file.read(_BLOCK_BYTES)
+        for match in _HEAP.finditer(block):
+            yield start + match.start()
+        if len(block) < _BLOCK_BYTES:
+            return
+        start += len(block) - overlap
 
 
 def outside(file: Any) -> str | None:
