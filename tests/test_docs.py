@@ -154,7 +154,7 @@ def test_every_room_is_in_the_architecture():
 def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
     command, _ = resolved(["evaluate"])
     text = next(parameter.help for parameter in command.params if parameter.name == "k")
-    assert f"{', '.join(str(k) for k in DEFAULT_KS[:-1])} and {DEFAULT_KS[-1]} if not given" in text
+    assert f"Default: {', '.join(str(k) for k in DEFAULT_KS[:-1])} and {DEFAULT_KS[-1]}." in text
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -195,7 +195,7 @@ def test_a_process_ended_by_sigterm_saves_its_work_and_says_how_to_go_on(data, u
     ended = train_in_process(tmp_path, "momentum", data, "SIGTERM", "8")
     again = f"widenet train network.json training.json --data {data.path} --out run --resume"
     assert ended.returncode == 130
-    assert ended.stderr.splitlines()[-2:] == ["Stopped; run holds a checkpoint. Go on with:", f"  {again}"]
+    assert ended.stderr.splitlines()[-2:] == ["Stopped; run holds a checkpoint. Resume with:", f"  {again}"]
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "epoch-00001-step-000000003\n"
     page = check_alone((tmp_path / "run" / "report.html").read_text("utf-8"))
     assert "1 of 3" in page.texts["b"]

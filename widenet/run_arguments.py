@@ -21,17 +21,19 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
     from widenet.training.reports import Report
 
-Device = Annotated[str | None, Argument("cpu or cuda; cuda is taken where there is one.")]
+Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]
 Timeout = Annotated[
     float,
     Argument(
-        "Seconds after which the other processes report one that gives no sign of life: it is stopped, or"
-        " its machine or network is down. One that is only slow is waited for.",
+        "Seconds without a sign of life after which the other processes report a process as lost: it is"
+        " stopped, or its machine or network is down. They wait for one that is only slow.",
         at_least=1,
     ),
 ]
-Output = Annotated[str | None, Argument("The output layer, where the network has several.")]
-CudaGraph = Annotated[bool, Argument("On CUDA, record a step once and replay it; never run on a device yet.")]
+Output = Annotated[str | None, Argument("The output layer, if the network has several.")]
+CudaGraph = Annotated[
+    bool, Argument("On CUDA, record a step once and replay it. Not yet tested on a device.")
+]
 ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
 Fields = Annotated[
     Mapping[str, Any] | None,
@@ -67,10 +69,10 @@ class TrainArguments(_Checked):
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
     out: Annotated[str | Path, Argument("The run directory to make.")]
     _: KW_ONLY
-    resume: Annotated[bool, Argument("Go on from the newest checkpoint of `out`.")] = False
+    resume: Annotated[bool, Argument("Resume from the newest checkpoint of `out`.")] = False
     start_from: Annotated[
         str | Path | None,
-        Argument("Begin with the weights of another run of the same layers, feature by feature."),
+        Argument("Start with the weights of another run with the same layers, matched by feature."),
     ] = None
     device: Device = None
     cuda_graph: CudaGraph = False
@@ -107,7 +109,7 @@ class EvaluateArguments(_Checked):
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
     part: Annotated[
         Literal["train", "validation", "heldout"],
-        Argument("The part that was set aside.", choices=SET_ASIDE),
+        Argument("The part that was set aside for evaluation.", choices=SET_ASIDE),
     ] = "heldout"
     ks: Annotated[
         Sequence[int],
@@ -128,19 +130,19 @@ class PredictArguments(_Checked):
         "Dataset | str | Path",
         Argument("The dataset directory; every user in it gets recommendations."),
     ]
-    k: Annotated[int, Argument("Recommendations for each user, up to the whole catalogue.", at_least=1)] = 100
+    k: Annotated[int, Argument("Number of recommendations for each user.", at_least=1)] = 100
     _: KW_ONLY
     output: Output = None
     exclude_seen: ExcludeSeen = True
-    never: Annotated[str | Path | None, Argument("File of item ids, one a line, that nobody is shown.")] = (
-        None
-    )
+    never: Annotated[
+        str | Path | None, Argument("File of item ids, one per line, that are never recommended.")
+    ] = None
     never_for: Annotated[
-        str | Path | None, Argument("CSV file (user,item) of what single users are not shown.")
+        str | Path | None, Argument("CSV file (user,item) of items that are never recommended to a user.")
     ] = None
     weights: Annotated[
         str | Path | None,
-        Argument("CSV file (item,weight) of factors on scores of at least 0; weight 0: never shown."),
+        Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
     ] = None
     say: Annotated[
         Callable[[str], None] | None,
@@ -149,7 +151,7 @@ class PredictArguments(_Checked):
     part: Annotated[
         Literal["train", "validation", "heldout"] | None,
         Argument(
-            "Recommend as evaluate does on this part: nothing of it, or of what comes after it, is known.",
+            "Recommend as `evaluate` does for this part: the network sees neither it nor later parts.",
             choices=SET_ASIDE,
         ),
     ] = None
@@ -159,8 +161,8 @@ class PredictArguments(_Checked):
 class RecommendArguments(_Checked):
     """The arguments of `widenet.Model.recommend`."""
 
-    items: Annotated[Sequence[str], Argument("An id, a title or a part of one.", is_repeated=True)] = ()
-    k: Annotated[int, Argument("How many recommendations.", at_least=1)] = 10
+    items: Annotated[Sequence[str], Argument("An id, a title or part of a title.", is_repeated=True)] = ()
+    k: Annotated[int, Argument("Number of recommendations.", at_least=1)] = 10
     _: KW_ONLY
     values: Annotated[
         Sequence[float] | None,

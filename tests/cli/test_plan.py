@@ -48,8 +48,8 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
         (
             ["--device", "cpu", "--device-memory", "200GB"],
             (
-                "Checkpoints are written while training goes on, from a copy in the machine's memory: 54.0 GB"
-                " a process."
+                "Checkpoints are written during training, from a copy in the machine's memory: 54.0 GB"
+                " per process."
             ),
         ),
         (

@@ -338,7 +338,7 @@ def test_sigterm_saves_ends_every_process_and_says_once_how_to_go_on(place):
     again = "widenet train network.json long.json --data data --out stopped --processes 2 --resume"
     assert (status, out) == (130, "")
     assert [line for line in err.splitlines() if not line.startswith("epoch ")] == [
-        "Stopped; stopped holds a checkpoint. Go on with:",
+        "Stopped; stopped holds a checkpoint. Resume with:",
         f"  {again}",
     ]
     assert long.left(0) == []
@@ -369,7 +369,7 @@ def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, plac
     long.process.kill()
     status, _, err = ended(long.process, LIMIT_SECONDS)
     assert status == -signal.SIGKILL
-    assert f"Stopped; {long.out.name} holds a checkpoint. Go on with:" in err
+    assert f"Stopped; {long.out.name} holds a checkpoint. Resume with:" in err
     assert long.left(LIMIT_SECONDS) == []
     assert long.go_on(place) == outcome(place / "one-long")
 
@@ -388,7 +388,7 @@ def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_f
     assert [line for line in said if line.startswith((AGAIN, "Going on", "Next: "))] == [
         f"{AGAIN}; it begins anew, as there is no checkpoint yet.",
         f"{AGAIN}; it goes on from its newest checkpoint.",
-        "Going on after epoch 30, step 0.",
+        "Resuming after epoch 30, step 0.",
         (
             "Next: widenet evaluate again --data data, or widenet predict again --data data --out"
             " recommendations.parquet"

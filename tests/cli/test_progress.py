@@ -65,7 +65,7 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
 
 @pytest.mark.parametrize(
     ("state", "said"),
-    [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Going on after epoch 3, step 7.\n")],
+    [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Resuming after epoch 3, step 7.\n")],
 )
 def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
     TrainingReport().start(state, 9, 100)

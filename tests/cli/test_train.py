@@ -83,7 +83,7 @@ def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypa
     monkeypatch.undo()
     monkeypatch.chdir(world)
     ended = widenet(*line, "--resume")
-    assert ended.err.startswith("Going on after epoch 0, step 1.\n")
+    assert ended.err.startswith("Resuming after epoch 0, step 1.\n")
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
 
 
@@ -94,7 +94,7 @@ def test_a_report_that_cannot_be_written_costs_a_line_and_not_the_training(line,
     monkeypatch.setattr("widenet.report.write.page", fail)
     ended = widenet(*line)
     assert ended.status == 0
-    assert "The training has ended well, but its report could not be written: no pen.\n" in ended.err
+    assert "The training is finished and saved, but its report could not be written: no pen.\n" in ended.err
     assert "Report: " not in ended.err
     assert ended.out.startswith(f"{line[-1]}: trained.")
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
@@ -113,10 +113,7 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     assert (ended.status, ended.out, ended.err) == (
         130,
         "",
-        (
-            "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same"
-            " command.\n"
-        ),
+        ("Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.\n"),
     )
 
 
@@ -133,10 +130,7 @@ def test_a_run_keeps_its_documents_with_every_default_written_out(world):
 def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet, tmp_path):
     run = tmp_path / "run"
     ended = widenet("train", "--data", "data", "--out", run)
-    said = (
-        f"No network.json and no training.json was named: what is usual is taken; {run} keeps it once the"
-        " training begins.\n"
-    )
+    said = f"No network.json and no training.json was named: widenet uses a default and saves it in {run}.\n"
     assert ended.status == 0
     assert ended.err.startswith(said)
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
@@ -156,7 +150,7 @@ def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, worl
     with pytest.raises(KeyboardInterrupt):
         train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == 3)
     ended = widenet("train", "--data", "data", "--out", run, "--resume")
-    assert (ended.status, ended.err.splitlines()[0]) == (0, "Going on after epoch 1, step 1.")
+    assert (ended.status, ended.err.splitlines()[0]) == (0, "Resuming after epoch 1, step 1.")
     assert Model.load(run).fingerprint() == Model.load(world / "run").fingerprint()
 
 

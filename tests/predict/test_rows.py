@@ -233,7 +233,7 @@ def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_
     (tmp_path / "never").write_text("i99\n")
     with pytest.raises(DataError, match="the id 'i99' is not in the vocabulary"):
         model.predict(data, never=tmp_path / "never")
-    with pytest.raises(OptionError, match="k must be a whole number of at least 1; got 0"):
+    with pytest.raises(OptionError, match="`k` must be at least 1; got 0"):
         model.predict(data, k=0)
     with pytest.raises(FitError, match="Use a split of the same dataset"):
         model.predict(dataset_from_lists(tmp_path / "other", [[0]], item_ids=IDS[::-1]))

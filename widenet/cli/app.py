@@ -1,4 +1,4 @@
-"""The application: its commands, and how errors leave it."""
+"""The command line: its commands, and how it reports errors."""
 
 import os
 import re
@@ -19,16 +19,16 @@ from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
-    "new": Command("Make a project to begin with, with a little data", "widenet.cli.new:new"),
+    "new": Command("Create a project with documents and a little data", "widenet.cli.new:new"),
     "demo": Command("Train a recommender and show what it recommends", "widenet.cli.demo:demo"),
-    "data": Command("Make datasets of files, split them, look at them", "widenet.cli.data:app"),
-    "schema": Command("Print what a document may say, as JSON Schema", "widenet.cli.schema:schema"),
-    "plan": Command("Tell what a training needs, before it starts", "widenet.cli.plan:plan"),
-    "train": Command("Train a network, or go on with a training", "widenet.cli.train:train"),
+    "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
+    "schema": Command("Print the JSON Schema of a document", "widenet.cli.schema:schema"),
+    "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
+    "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
-    "report": Command("Write an HTML page about a run, or comparing several", "widenet.cli.report:report"),
+    "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
     "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
     "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),
@@ -67,18 +67,18 @@ class _Late(typer.core.TyperCommand):
     def whole(self) -> Any:
         """The command itself."""
         point = EntryPoint(self.name or "", self._loaded().app, COMMANDS)
-        found = load(point) if isinstance(self.command, EntryPoint) else point.load()
-        if isinstance(found, typer.Typer):
-            whole: Any = typer.main.get_group(found)
+        target = load(point) if isinstance(self.command, EntryPoint) else point.load()
+        if isinstance(target, typer.Typer):
+            whole: Any = typer.main.get_group(target)
         else:
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            app.command(self.name)(found)
+            app.command(self.name)(target)
             whole = typer.main.get_command(app)
         whole.name = self.name
         return whole
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
-        """Hand the words of the command line to the command itself."""
+        """Pass the rest of the command line to the command itself."""
         return self.whole.make_context(info_name, args, parent, **extra)
 
     def _loaded(self) -> Command:
@@ -107,14 +107,14 @@ _RULES = {
     "int_parsing": "a whole number",
     "float_parsing": "a number",
 }
-"""What an option must be, by the kind of mistake."""
+"""Rule that a value breaks, by pydantic's type of error."""
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
-"""What typer raises for a wrong command line, of which it shows only one kind by name."""
+"""The base class of typer's errors of usage, which typer does not export."""
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(show: bool) -> None:
+    if show:
         from importlib.metadata import version
 
         typer.echo(f"widenet {version('widenet')}")
@@ -123,7 +123,7 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -134,11 +134,11 @@ def _options(
 
 
 def _run(arguments: list[str] | None) -> Any:
-    """The exit status of a command, or None."""
-    asked = threading.Event()
+    """Run a command; returns its exit status, or None."""
+    interrupted = threading.Event()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        interrupted.set()
         signal.default_int_handler(number, frame)
 
     if threading.current_thread() is threading.main_thread():
@@ -148,7 +148,7 @@ def _run(arguments: list[str] | None) -> Any:
     try:
         return app(arguments, prog_name="widenet", obj=arguments, standalone_mode=False)
     except Exception:
-        if asked.is_set():  # some libraries make an error of their own of it
+        if interrupted.is_set():  # some libraries raise an error of their own instead
             return _INTERRUPTED
         raise
 
@@ -156,8 +156,8 @@ def _run(arguments: list[str] | None) -> Any:
 def main(arguments: list[str] | None = None) -> Any:
     """Run a command line.
 
-    The process ends with status 0, with 2 after a user's mistake, with 3 where another process was lost, with
-    130 after an interruption: Ctrl-C or SIGTERM, so that nothing half-written stays after either.
+    The process exits with status 0, 2 after a user's mistake, 3 if another process was lost, and 130 after
+    Ctrl-C or SIGTERM. No half-written file is left behind.
     """
     try:
         status = _run(arguments)
@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> Any:
             raise
         _trace()
         typer.echo(
-            'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by'
+            'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or use more'
             " --processes.",
             err=True,
         )
@@ -195,29 +195,25 @@ def main(arguments: list[str] | None = None) -> Any:
 
 
 def _in_one_line(error: WidenetError) -> str:
-    """Return a message with line ends and other control characters, which a quoted value may hold, as
-    escapes.
-    """
+    """Return a message as one line: control characters of quoted values become escapes."""
     sentence = on_command_line(str(error))
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
 
 
 def _place(error: OSError) -> str:
-    """What an error of the operating system is about; one in writing to standard output names nothing
-    itself.
-    """
+    """The file that an error of the operating system is about, or "standard output"."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(error.filename or ("standard output" if frame.f_code is typer.echo.__code__ else "a file"))
 
 
 def _trace() -> None:
-    """With --debug, show where the error came from that is being handled."""
+    """With --debug, print the traceback of the current error."""
     if os.environ.get("WIDENET_DEBUG"):
         traceback.print_exc()
 
 
 def _show_usage(error: Any) -> None:
-    """Say what is wrong with the words of a command line, in one sentence; help, where there are none."""
+    """Print what is wrong with a command line in one sentence; print the help if it has no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
@@ -231,7 +227,7 @@ def _show_usage(error: Any) -> None:
 
 
 def _of_value(error: Any) -> str | None:
-    """What an option must be, and what it is; None where something else is wrong."""
+    """A sentence about a wrong value of an option; None for other mistakes."""
     mistakes = getattr(error.__cause__, "errors", None)
     if mistakes is None:
         return None
@@ -244,9 +240,7 @@ def _of_value(error: Any) -> str | None:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, as Python, numpy and torch say it on a CPU or a GPU; torch is not loaded to
-    know.
-    """
+    """Whether Python, NumPy or torch ran out of memory, on a CPU or a GPU; does not load torch."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"

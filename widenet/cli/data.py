@@ -1,4 +1,4 @@
-"""`widenet data`: from raw interactions to a dataset directory."""
+"""`widenet data`: makes, splits, describes and verifies dataset directories."""
 
 import json
 import re
@@ -14,16 +14,16 @@ from widenet.cli.ingest import ingest
 from widenet.data.split_arguments import SplitArguments
 from widenet.errors import OptionError, WidenetError
 
-app = typer.Typer(help="Make and look at datasets.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
 
 _HeldoutUsers = Annotated[
     float,
     typer.Option(
-        help="Share of the users set aside whole, into --users-out; --heldout is then of their items alone."
+        help="Share of users to set aside into --users-out. --heldout then divides only their items."
     ),
 ]
 
-_UsersOut = Annotated[Path | None, typer.Option(help="The dataset directory to make of these users.")]
+_UsersOut = Annotated[Path | None, typer.Option(help="The dataset directory to make from these users.")]
 
 app.command("ingest")(ingest)
 app.command("fetch")(fetch)
@@ -32,7 +32,7 @@ app.command("fetch")(fetch)
 @app.command("split")
 @with_flags_of(SplitArguments)
 def split(heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, **words: Any) -> None:
-    """Set aside a random share of each user's items, the last ones by time or in a sequence, or users."""
+    """Set aside a random share of each user's items, the last items, or whole users."""
     from widenet.data.split import split as run
 
     if users_out is None and not heldout_users:
@@ -50,7 +50,7 @@ def split(heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, **wor
 
 
 def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> None:
-    """Set users aside, and show both datasets."""
+    """Set users aside, and print both datasets."""
     from widenet.data.held_users import split_users
 
     try:
@@ -67,10 +67,10 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the distributions into this .png or .svg file; needs matplotlib."),
+        typer.Option(help="Plot the distributions into this .png or .svg file; needs matplotlib."),
     ] = None,
 ) -> None:
-    """Say how large and how dense a dataset is, and how unevenly its interactions are spread."""
+    """Describe a dataset: its size, its density and the distribution of its interactions."""
     from widenet.data.description import describe as run
 
     described = run(source, plot)
@@ -82,7 +82,7 @@ def describe(
 
 @app.command("verify")
 def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")]) -> None:
-    """Read every file of a dataset: compare its checksum, and check every rule of what it holds."""
+    """Read every file of a dataset, and check its checksum and content."""
     from widenet.data.contents import verify as read_and_check
     from widenet.data.manifest import Manifest
 

@@ -1,4 +1,4 @@
-"""What a person sees of a dataset."""
+"""Summaries of datasets, for the terminal."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
-    """Say what a dataset holds. made: and how it was made of its sources."""
+    """Print the size of a dataset, and, if it was just made, the counts of its ingest."""
     typer.echo(f"{path}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
@@ -22,19 +22,19 @@ def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
 
 
 def show_description(path: Path, described: dict[str, Any]) -> None:
-    """Say what a dataset is like, field by field and part by part."""
+    """Print the description of a dataset, by field and part."""
     weights = ", with weights" if described["has_weights"] else ""
     typer.echo(f"{path}: {described['num_examples']:,} examples{weights}")
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")
-        for part, found in field["parts"].items():
-            typer.echo(f"  {part}: {found['entries']:,} entries, density {found['density']:.3%}")
+        for part, facts in field["parts"].items():
+            typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
             for title, what in (
                 ("entries of an example", "activity"),
                 ("entries of a feature", "popularity"),
             ):
-                spread = found[what]
+                spread = facts[what]
                 quantiles = ", ".join(f"{name} {count:,}" for name, count in spread["quantiles"].items())
                 typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")
                 top = f"top 1 % have {spread['top_1_percent']:.1%}, top 10 % {spread['top_10_percent']:.1%}"

@@ -48,14 +48,18 @@ def with_flags_of(*owners: type) -> Callable[[_Command], _Command]:
     """
 
     def of(command: _Command) -> _Command:
-        own = [each for each in signature(command).parameters.values() if each.kind != Parameter.VAR_KEYWORD]
-        own = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own]
-        taken = {each.name for each in own}
+        own = [
+            parameter.replace(kind=Parameter.KEYWORD_ONLY)
+            for parameter in signature(command).parameters.values()
+            if parameter.kind != Parameter.VAR_KEYWORD
+        ]
+        taken = {parameter.name for parameter in own}
         flags = [flag for owner in owners for flag in flags_of(owner)]
         assert not taken & {flag.name for flag in flags}
-        required = [each for each in own if each.default is Parameter.empty]
-        parameters = [*required, *flags, *(each for each in own if each not in required)]
-        command.__annotations__ |= {each.name: each.annotation for each in parameters}
+        required = [parameter for parameter in own if parameter.default is Parameter.empty]
+        optional = [parameter for parameter in own if parameter not in required]
+        parameters = [*required, *flags, *optional]
+        command.__annotations__ |= {parameter.name: parameter.annotation for parameter in parameters}
         command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return command
 

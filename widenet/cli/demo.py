@@ -10,11 +10,11 @@ def demo(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="A folder of interactions and titles, such as goodbooks-10k; generated books if not given."
+            help="A folder with interactions and titles, such as goodbooks-10k. Default: generated books."
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Where to work; an earlier demonstration there is replaced.")
+        Path, typer.Option(help="The folder to work in. It replaces an earlier demonstration there.")
     ] = Path("runs/demo"),
 ) -> None:
     """Train a recommender, measure it, and show what it recommends, in under three minutes."""

@@ -13,17 +13,17 @@ from widenet.errors import OptionError
 
 def fetch(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="What to fetch; --list shows the names.")
+        str | None, typer.Argument(metavar="NAME", help="The data to fetch; --list shows the names.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The dataset directory to make.")] = None,
     accept_licence: Annotated[
-        bool, typer.Option("--accept-licence", help="Accept the licence without being asked.")
+        bool, typer.Option("--accept-licence", help="Accept the licence without a question.")
     ] = False,
-    show_names: Annotated[bool, typer.Option("--list", help="Show what can be fetched.")] = False,
+    show_names: Annotated[bool, typer.Option("--list", help="Show the names of all published data.")] = False,
 ) -> None:
-    """Download published data, once, and turn it into a dataset directory.
+    """Download published data once, and make a dataset directory from it.
 
-    Its licence is shown first and must be accepted.
+    The command shows the licence first, which you must accept.
     """
     from widenet.data.fetch import Published, published
     from widenet.data.fetch import fetch as run

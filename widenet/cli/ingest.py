@@ -1,4 +1,4 @@
-"""`widenet data ingest`: raw interactions, whatever they are written in."""
+"""`widenet data ingest`: makes a dataset from raw interactions."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ _Sources = Annotated[
     list[str],
     typer.Argument(
         metavar="SOURCE",
-        help="Files of interactions, patterns of such, - for standard input, or NetCDF files of DSSTNE.",
+        help="Files of interactions, patterns of files, - for standard input, or NetCDF files of DSSTNE.",
     ),
 ]
 _Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
@@ -22,7 +22,7 @@ _Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
 
 @with_flags_of(IngestArguments)
 def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -> None:
-    """Turn interactions into a dataset directory, whole or not at all."""
+    """Make a dataset directory from interactions, completely or not at all."""
     from widenet.data.ingest import ingest_with
     from widenet.data.options import Options
     from widenet.data.sources import meant

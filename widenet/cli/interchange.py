@@ -1,4 +1,4 @@
-"""Commands that carry networks to other programs and from them: export, import."""
+"""Commands that exchange networks with other programs: export, import."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,19 +13,21 @@ from widenet.errors import OptionError
 def export(
     run: Run,
     out: Annotated[Path, typer.Option(help="The file to write: .onnx.")],
-    file_format: Annotated[str | None, typer.Option("--format", help="onnx. Known by the suffix.")] = None,
+    file_format: Annotated[
+        str | None, typer.Option("--format", help="onnx. Default: recognized by the suffix.")
+    ] = None,
     top_k: Annotated[
-        int | None, typer.Option(help="Give the best units and their scores instead of all scores.", min=1)
+        int | None, typer.Option(help="Return the best units and their scores instead of all scores.", min=1)
     ] = None,
     include_seen: Annotated[
-        bool, typer.Option("--include-seen", help="With --top-k: let units appear that the example has.")
+        bool, typer.Option("--include-seen", help="With --top-k, also return units that the example has.")
     ] = False,
 ) -> None:
-    """Write a trained network for other programs. The names of its items are written beside it."""
+    """Write a trained network for other programs, and the names of its items beside it."""
     from widenet.interop.formats import writer_of
 
     if include_seen and top_k is None:
-        raise OptionError("--include-seen needs --top-k: all scores have no units left out.")
+        raise OptionError("--include-seen needs --top-k, because all scores include every unit.")
     for path in writer_of(out, file_format).export_model(run, out, top_k, not include_seen):
         typer.echo(f"{path}: {path.stat().st_size:,} bytes")
 
@@ -41,22 +43,22 @@ def import_network(
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
     weights: Annotated[Path | None, typer.Option(help="The .caffemodel of a .prototxt.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A dataset whose fields the network's inputs and outputs are.")
+        Path | None, typer.Option(help="A dataset with the fields of the network's inputs and outputs.")
     ] = None,
     features: IndexFiles = None,
     field: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME=FIELD: what an input or output is called in the dataset; may be given several times."
+            help="NAME=FIELD: the dataset's field of an input or output; may be given several times."
         ),
     ] = None,
 ) -> None:
-    """Make a run of a network that another program trained.
+    """Make a run from a network that another program trained.
 
-    It predicts at once; `widenet train --from` trains it further.
+    It can predict at once; `widenet train --from` trains it further.
 
-    What the file is, is known by its content. For DSSTNE's network documents, which have no weights, see
-    `widenet dsstne translate`; for its data, `widenet dsstne import-data`.
+    widenet recognizes the format by the content of the file. For DSSTNE's network documents, which have no
+    weights, see `widenet dsstne translate`; for its data, `widenet dsstne import-data`.
     """
     from widenet.interop.import_network import import_network as run
 

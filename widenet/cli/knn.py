@@ -11,16 +11,14 @@ from widenet.cli.options import Device, Run
 from widenet.cli.processes import Processes, run_in_processes
 
 app = typer.Typer(
-    help="Find the nearest of many vectors, exactly; or write an index that does so nearly.",
+    help="Find the nearest of many vectors exactly, or write an approximate index.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 Layer = Annotated[
     str | None,
-    typer.Option(
-        help="The sparse input or the output whose units are compared; the only output if not given."
-    ),
+    typer.Option(help="The sparse input or the output whose units to compare. Default: the only output."),
 ]
 
 
@@ -42,21 +40,21 @@ class _Index(StrEnum):
 
 
 By = Annotated[
-    _Measure, typer.Option(help="What is near: a large product, a large cosine, a small distance.")
+    _Measure, typer.Option(help="Measure of nearness: a large product, a large cosine or a small distance.")
 ]
 
 
 @app.command("like")
 def like(
     run: Run,
-    item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or a part of one.")],
+    item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or part of a title.")],
     layer: Layer = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="How many items.", min=1)] = 10,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of items.", min=1)] = 10,
     measure: By = _Measure.cosine,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
 ) -> None:
-    """Show the items that a run holds to be most like one: widenet knn like RUN "The Hobbit"."""
+    """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
     from dataclasses import asdict
 
     from widenet.cli.tables import recommendations_table
@@ -72,17 +70,17 @@ def like(
     (scores,), (positions,) = collection.search(collection.vectors([position]), k + 1)
     kept = (positions != position).nonzero()[0][:k]
     units = positions[kept]
-    found = [
+    rows = [
         Recommendation(*row)
         for row in zip(names.ids(units), names.titles(units), scores[kept].tolist(), strict=True)
     ]
     if not is_leader():
         return
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
+        typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
         return
     typer.echo(f"Like: {names.titles([position])[0]}", err=True)
-    typer.echo(recommendations_table(found))
+    typer.echo(recommendations_table(rows))
 
 
 @app.command("search")
@@ -94,30 +92,22 @@ def search(
             metavar="FILE", help="The vectors to search: text (key, tab, numbers), .npy or .parquet."
         ),
     ],
-    queries: Annotated[
-        list[Path], typer.Option(help="A file of the vectors to search for; may be given several times.")
-    ],
+    queries: Annotated[list[Path], typer.Option(help="A file of query vectors; may be given several times.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file of JSON lines to write; standard output if not given.")
+        Path | None, typer.Option(help="The file of JSON lines to write. Default: standard output.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Neighbours of each query, up to all.", min=1)] = 10,
+    k: Annotated[int, typer.Option("-k", "--k", help="Number of neighbours of each query.", min=1)] = 10,
     measure: Annotated[
         _Measure,
-        typer.Option(
-            help=(
-                "What is near: a large product, a large cosine, a small distance. dot: of vectors in files"
-                " the lengths may count."
-            )
-        ),
+        typer.Option(help=("Measure of nearness: a large product, a large cosine or a small distance.")),
     ] = _Measure.dot,
-    stored: Annotated[
-        _Stored, typer.Option(help="How vectors are kept; those of 2 bytes are rounded.")
-    ] = _Stored.float32,
+    stored: Annotated[_Stored, typer.Option(help="Precision in which vectors are stored.")] = _Stored.float32,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Write the nearest vectors of every query: {"key": ..., "neighbours": [{"key": ..., "score": ...}]},
-    nearest first.
+    """Write the nearest vectors of every query as JSON lines, nearest first.
+
+    Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
     """
     from widenet.cli.lines import lines_to
     from widenet.errors import OptionError
@@ -128,17 +118,17 @@ def search(
     if out is not None and out.is_file():
         raise OptionError(f"{out} exists already. Choose another --out, or remove it first.")
     run_in_processes(context, processes, device)
-    asked = read_vectors(queries)
+    query_vectors = read_vectors(queries)
     collection = Neighbours.of(read_vectors(files), measure=measure.value, stored=stored.value, device=device)
     if not is_leader():
-        for _ in collection.search_all(asked, k, LARGEST_BLOCK):
+        for _ in collection.search_all(query_vectors, k, LARGEST_BLOCK):
             pass
         return
     with lines_to(out) as write:
-        for keys, neighbours, scores in collection.search_all(asked, k, LARGEST_BLOCK):
+        for keys, neighbours, scores in collection.search_all(query_vectors, k, LARGEST_BLOCK):
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
-                found = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
-                write(json.dumps({"key": key, "neighbours": found}, ensure_ascii=False) + "\n")
+                nearest = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
+                write(json.dumps({"key": key, "neighbours": nearest}, ensure_ascii=False) + "\n")
 
 
 @app.command("export")
@@ -148,13 +138,13 @@ def export(
         Path, typer.Option(help="The faiss index to write; beside it OUT.keys gets the keys, one a line.")
     ],
     index: Annotated[
-        _Index, typer.Option(help="hnsw: a graph of neighbours. ivf: lists around centres.")
+        _Index, typer.Option(help="Kind of index. hnsw: a graph of neighbours. ivf: lists around centres.")
     ] = _Index.hnsw,
     layer: Layer = None,
     measure: By = _Measure.cosine,
     k: Annotated[
         int,
-        typer.Option("-k", "--k", help="Length of the lists that are compared with the exact ones.", min=1),
+        typer.Option("-k", "--k", help="Length of the lists to compare with the exact ones.", min=1),
     ] = 10,
     device: Device = None,
 ) -> None:
@@ -167,9 +157,9 @@ def export(
         collection = Neighbours.of_model(Model.load(source, device), layer, measure.value)
     else:
         collection = Neighbours.of(source, measure=measure.value, device=device)
-    found = export_index(collection, out, index.value, k)
-    typer.echo(f"{out}: {len(collection):,} vectors, {found.num_bytes:,} bytes.")
+    exported = export_index(collection, out, index.value, k)
+    typer.echo(f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.")
     typer.echo(
-        f"recall@{found.k} {found.recall:.4f} over {found.num_queries:,} of its vectors, each without itself;"
-        f" {found.settings}."
+        f"recall@{exported.k} {exported.recall:.4f} over {exported.num_queries:,} of its vectors, each"
+        f" without itself; {exported.settings}."
     )

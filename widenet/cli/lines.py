@@ -1,4 +1,4 @@
-"""Lines of text to a file that appears when it is complete, or to standard output."""
+"""Writing lines of text to standard output, or to a file that appears when it is complete."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,9 +13,16 @@ from widenet.errors import OptionError
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
-    """What writes a text; None: to standard output.
+    """Open a file for lines of text, and yield the function that writes to it.
 
-    Folders are made, an earlier file is replaced. Raises OptionError, OSError.
+    Missing folders are created, and an earlier file is replaced.
+
+    Args:
+        path: The file; None for standard output.
+
+    Raises:
+        OptionError: The path is a directory.
+        OSError: Writing failed; the error names the file or standard output.
     """
     if path is None:
         out = typer.get_text_stream("stdout")
@@ -41,7 +48,7 @@ def lines_to(path: Path | None) -> Iterator[Callable[[str], object]]:
 
 @contextmanager
 def _named() -> Iterator[None]:
-    """Names standard output where writing to it fails, of which the error itself names nothing."""
+    """Add the name of standard output to an error of writing to it."""
     try:
         yield
     except OSError as error:

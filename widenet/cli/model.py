@@ -25,13 +25,14 @@ _Ks = Annotated[
     typer.Option(
         "-k",
         "--k",
-        help="Length of the list; may be given several times. 5, 10, 20, 50 and 100 if not given.",
+        help="Length of the list; may be given several times. Default: 5, 10, 20, 50 and 100.",
         min=1,
     ),
 ]
 _Out = Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")]
 _Format = Annotated[
-    str | None, typer.Option("--format", help="parquet, csv, jsonl or dsstne. Known by the suffix.")
+    str | None,
+    typer.Option("--format", help="parquet, csv, jsonl or dsstne. Default: recognized by the suffix."),
 ]
 
 
@@ -44,8 +45,9 @@ def evaluate(
     processes: Processes = None,
     **words: Any,
 ) -> None:
-    """Measure a run: precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity of its
-    recommendations.
+    """Measure the recommendations of a run.
+
+    Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity.
     """
     from widenet.cli.progress import Counter
     from widenet.cli.tables import metrics_table
@@ -74,8 +76,8 @@ def predict(
 ) -> None:
     """Write the best items for every user of a dataset: user, item, score, rank.
 
-    What a user is known to have, in whatever part of the dataset, is left out; --include-seen lets it appear.
-    To compare with a part that was set aside, name it as --part.
+    Items that a user has in any part of the dataset are left out, unless you add --include-seen.
+    To compare with a part that was set aside, name it with --part.
     """
     from widenet.data.dataset import Dataset
     from widenet.parallel.group import is_leader
@@ -95,7 +97,7 @@ def predict(
 
 
 def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> None:
-    """Write recommendations to a file, and say how many they are."""
+    """Write recommendations to a file, and print their number."""
     from widenet.cli.progress import Counter
     from widenet.predict.files import open_results
 
@@ -109,17 +111,18 @@ def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_us
 
 
 def fingerprint(run: Run) -> None:
-    """Print a SHA-256 of the trained weights alone: equal for equal weights, whatever the files and the
-    layout.
+    """Print a SHA-256 of the trained weights.
+
+    Equal weights have equal fingerprints, whatever the files and the number of processes.
     """
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     model = Model.load(run, "cpu")
     warn(model.caveats())
-    found = model.fingerprint()
+    digest = model.fingerprint()
     if is_leader():
-        typer.echo(found)
+        typer.echo(digest)
         typer.echo(
             f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.",
             err=True,
@@ -127,7 +130,7 @@ def fingerprint(run: Run) -> None:
 
 
 def warn(sentences: list[str]) -> None:
-    """Say something on standard error, once for a group."""
+    """Print sentences to standard error, once for a group."""
     from widenet.parallel.group import is_leader
 
     for sentence in sentences if is_leader() else ():

@@ -8,12 +8,10 @@ import typer
 
 def new(
     folder: Annotated[
-        Path, typer.Argument(metavar="NAME", help="The folder to make; it must not exist yet.")
+        Path, typer.Argument(metavar="NAME", help="The folder to create; it must not exist yet.")
     ],
 ) -> None:
-    """Make a project to begin with: documents, a README that explains them, a Makefile, and a little
-    generated data.
-    """
+    """Create a project: documents, a README that explains them, a Makefile, and a little generated data."""
     from widenet.starter import start
 
     for path in start(folder):

@@ -17,26 +17,26 @@ Device = Annotated[str | None, option(LoadArguments, "device")]
 CudaGraph = Annotated[bool, option(TrainArguments, "cuda_graph")]
 Output = Annotated[str | None, option(EvaluateArguments, "output")]
 IncludeSeen = Annotated[
-    bool, typer.Option("--include-seen", help="Let items appear that the user is known to have.")
+    bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")
 ]
 IndexFiles = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[SET=]FILE",
-        help="Index file that names the features: of all sparse data sets, or SET=FILE of one.",
+        help="Index file with the names of the features, of all sparse data sets; SET=FILE for one.",
     ),
 ]
 
 
-def index_files(given: Sequence[str]) -> dict[str, Path] | Path | None:
-    """The index files by data set, or the one of all; raises OptionError where both forms are mixed."""
-    plain = [Path(text) for text in given if "=" not in text]
-    if plain and len(given) > 1:
-        listed = ", ".join(given)
+def index_files(texts: Sequence[str]) -> dict[str, Path] | Path | None:
+    """Read --features: index files by data set, or one file for all; raises OptionError for a mixture."""
+    plain = [Path(text) for text in texts if "=" not in text]
+    if plain and len(texts) > 1:
+        listed = ", ".join(texts)
         raise OptionError(
             f"--features must be one file for all data sets, or SET=FILE for each; got {listed}. Name the"
             " data sets."
         )
     if plain:
         return plain[0]
-    return {name: Path(path) for name, path in pairs("--features", "SET=FILE", given).items()} or None
+    return {name: Path(path) for name, path in pairs("--features", "SET=FILE", texts).items()} or None

@@ -21,12 +21,12 @@ _NUMBER = re.compile(r"[0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}")
 
 _Width = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD=N", help="Width of a field, where there is no dataset yet; once a field."),
+    typer.Option(metavar="FIELD=N", help="Width of a field, if there is no dataset yet; once per field."),
 ]
 _DeviceMemory = Annotated[
     str | None,
     typer.Option(
-        help="Memory of each device, such as 141GB; this machine's, among all processes, if not given."
+        help="Memory of each device, such as 141GB. Default: this machine's memory, divided by the processes."
     ),
 ]
 
@@ -41,22 +41,22 @@ def plan(
     training: Annotated[
         Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")
     ],
-    data: Annotated[Path | None, typer.Option(help="The dataset directory, which knows the widths.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The dataset directory, which has the widths.")] = None,
     width: _Width = None,
     device_memory: _DeviceMemory = None,
     processes: Annotated[
-        int, typer.Option(help="Processes, one a device, at most as many as shards.", min=1)
+        int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
     ] = 1,
     device: Annotated[
-        _Kind | None, typer.Option(help="cpu or cuda; cuda if --device-memory is given, else cpu.")
+        _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
     ] = None,
     cuda_graph: CudaGraph = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Tell what a training needs before it starts: who holds which units, memory, traffic, work, and the
-    fewest devices that hold it.
+    """Tell what a training needs before it starts.
 
-    The exit status is 0 where it fits, or the memory is not known, and 1 where it does not fit.
+    Prints which process holds which units, memory, traffic, work, and the smallest number of devices.
+    The exit status is 1 if the training does not fit, and 0 if it fits or the memory is unknown.
     """
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import bind
@@ -90,15 +90,16 @@ def plan(
     memory = (
         bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
     )
-    found = report(job, memory, more=device_memory is not None)
-    typer.echo(json.dumps(found, indent=2) if as_json else plan_table(job, found, assumed=data is None))
-    if not found.get("fits", True):
+    planned = report(job, memory, more=device_memory is not None)
+    typer.echo(json.dumps(planned, indent=2) if as_json else plan_table(job, planned, assumed=data is None))
+    if not planned.get("fits", True):
         raise typer.Exit(_DOES_NOT_FIT)
 
 
 def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tuple[Any, ...]:
-    """What is known of the fields: by a dataset, or by widths alone; of those with a shape that they are
-    dense, and which are sequences. A dataset also tells entries of an example and the number of examples.
+    """The fields, and of a dataset also its entries per example and number of examples.
+
+    Without a dataset, inputs with a shape are dense, and the network tells which fields are sequences.
     """
     if data is None and not widths:
         raise OptionError("plan needs either --data DIR or --width FIELD=N.")
@@ -114,29 +115,29 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tupl
     from widenet.plan.layout import Width
     from widenet.plan.positions import sequences_of
 
-    given, fields = [_width(text) for text in widths], network.fields
-    if unknown := next((name for name, _ in given if name not in fields), None):
+    pairs, fields = [_width(text) for text in widths], network.fields
+    if unknown := next((name for name, _ in pairs if name not in fields), None):
         raise OptionError(
             "--width must name a field that the network reads; got"
             f' "{unknown}".{did_you_mean(unknown, fields)}'
         )
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
-    found = {name: Width(number, kinds.get(name, "sparse")) for name, number in given}
-    missing = [name for name in fields if name not in found]
+    widths_by_field = {name: Width(number, kinds.get(name, "sparse")) for name, number in pairs}
+    missing = [name for name in fields if name not in widths_by_field]
     if missing:
         named = ", ".join(missing)
         raise OptionError(
             f"--width must name every field that the network reads; missing: {named}. Add --width"
             f" {missing[0]}=N."
         )
-    for name, _ in given:
-        if [known for known, _ in given].count(name) > 1:
+    for name, _ in pairs:
+        if [known for known, _ in pairs].count(name) > 1:
             raise OptionError(
                 f"--width must name each of {', '.join(fields)} once; got"
-                f" {', '.join(known for known, _ in given)}."
+                f" {', '.join(known for known, _ in pairs)}."
             )
-    return (found,)
+    return (widths_by_field,)
 
 
 def _width(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""A plan as text: tables for a person, and the judgement in a sentence."""
+"""A plan as text: tables, and a sentence that says whether the training fits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,29 +11,33 @@ from widenet.plan.numbers import amount
 _WORDS = {"state": "optimizer state", "program": "Python and torch"}
 
 
-def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
-    """What `widenet.plan.report.report` found, to read. assumed: no dataset told how many entries an
-    example has.
+def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
+    """Format a report of `widenet.plan.report.report`.
+
+    Args:
+        job: The planned training.
+        report: The report.
+        assumed: Whether the number of entries per example is assumed, because there is no dataset.
     """
-    each = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
+    held = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
     batch = (
-        f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {each} a"
+        f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {held} per"
         " process"
     )
     parts = [
         (_WORDS.get(name, name), amount(size))
-        for name, size in found["memory_bytes"].items()
+        for name, size in report["memory_bytes"].items()
         if size or name != "snapshot"
     ]
-    work = found["work"]
+    work = report["work"]
     lines = [
         *_aligned(
             ("weight", "rows", "columns", "bytes", "held"),
-            [_weight(name, row) for name, row in found["weights"].items()],
+            [_weight(name, row) for name, row in report["weights"].items()],
         ),
         "",
         *_aligned(
-            ("process", "shards", *_wide(found), "memory"), [_process(row) for row in found["processes"]]
+            ("process", "shards", *_wide(report), "memory"), [_process(row) for row in report["processes"]]
         ),
         "",
         *_aligned(("each process", "bytes"), parts),
@@ -43,28 +47,28 @@ def plan_table(job: Job, found: Mapping[str, Any], assumed: bool) -> str:
             f" {amount(work['sent_bytes'])} sent, as much received."
         ),
         (
-            f"A checkpoint: {amount(found['checkpoint_bytes'])} on disk; a run keeps"
+            f"A checkpoint: {amount(report['checkpoint_bytes'])} on disk; a run keeps"
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
     if job.training.checkpoints.within_epochs:
-        lines.append(_background(found["snapshot_bytes"]))
+        lines.append(_background(report["snapshot_bytes"]))
     if assumed:
         lines.append(
-            f"Assumed: {next(iter(job.entries.values())):g} stored entries an example and field. With --data"
-            " they are counted."
+            f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
+            " widenet counts them."
         )
-    if "fits" in found:
-        lines.append(_judgement(job, found))
+    if "fits" in report:
+        lines.append(_judgement(job, report))
     return "\n".join(lines)
 
 
 def _background(snapshot_bytes: int) -> str:
-    """How checkpoints within epochs are written."""
+    """A sentence about the way in which checkpoints within epochs are written."""
     if snapshot_bytes:
         return (
-            "Checkpoints are written while training goes on, from a copy in the machine's memory:"
-            f" {amount(snapshot_bytes)} a process."
+            "Checkpoints are written during training, from a copy in the machine's memory:"
+            f" {amount(snapshot_bytes)} per process."
         )
     return (
         "Memory has no room for a second copy of weights and optimizer state: training waits while a"
@@ -72,15 +76,15 @@ def _background(snapshot_bytes: int) -> str:
     )
 
 
-def _judgement(job: Job, found: Mapping[str, Any]) -> str:
-    """Whether it fits, on how few devices it would, and why not on fewer."""
-    memory_each = amount(found["device_memory_bytes"])
-    verdict = "Fits" if found["fits"] else "Does not fit"
-    needed = Memory(**{name: size for name, size in found["memory_bytes"].items() if name != "total"})
+def _judgement(job: Job, report: Mapping[str, Any]) -> str:
+    """Sentences that say whether the training fits, and on how few devices it would."""
+    memory_each = amount(report["device_memory_bytes"])
+    verdict = "Fits" if report["fits"] else "Does not fit"
+    needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
-    if "fewest" not in found:
+    if "fewest" not in report:
         return f"{need} That is this machine's, shared by its processes." if job.num_processes > 1 else need
-    fewest = found["fewest"]
+    fewest = report["fewest"]
     if fewest is None:
         return f"{need} No number of devices of that size holds it."
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
@@ -102,8 +106,8 @@ def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _wide(found: Mapping[str, Any]) -> list[str]:
-    return [f"rows of {name}" for name in found["processes"][0]["rows"]]
+def _wide(report: Mapping[str, Any]) -> list[str]:
+    return [f"rows of {name}" for name in report["processes"][0]["rows"]]
 
 
 def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -114,7 +118,7 @@ def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text; the first and those that hold words to the left, numbers to the right."""
+    """Align columns of text: the first column and words to the left, numbers to the right."""
     widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
     right = [
         all(row[column][:1].isdigit() or not row[column] for row in rows) and column > 0

@@ -1,4 +1,4 @@
-"""`--processes`: the same command line in several processes of one group."""
+"""`--processes`: runs one command line in several processes of a group."""
 
 import os
 import signal
@@ -13,17 +13,15 @@ from widenet.errors import OptionError
 from widenet.parallel.launcher import launcher_variable, started_by_mpi, started_by_pmix_alone
 
 _FIRST_SECONDS = 10.0
-"""How long other processes wait, where they make a mistake, for the first one of their machine to say what
-it is.
-"""
+"""Seconds that a process waits after a mistake, so that the first one of its machine can report it."""
 
 Processes = Annotated[
     int | None,
     typer.Option(
         help=(
-            "Local processes, at most as many as shards. One for each CUDA device if not given, else 1. After"
-            " Ctrl-C they have 300 seconds to save and end; then, or after a second Ctrl-C, widenet ends"
-            " them."
+            "Number of local processes, at most the number of shards. Default: one for each CUDA device, else"
+            " 1. After Ctrl-C they have 300 seconds to save and exit; after that, or after a second Ctrl-C,"
+            " widenet kills them."
         ),
         min=1,
     ),
@@ -31,17 +29,17 @@ Processes = Annotated[
 
 
 def speaks() -> bool:
-    """Whether this process says what every process of its machine would say: the first one here, or one
-    whose launcher sifts.
+    """Whether this process prints what every process of its machine would print.
+
+    True for the first process of a machine, and below widenet's own launcher, which removes repetitions.
     """
     return (launcher_variable("LOCAL_RANK") or "0") == "0" or "WIDENET_LAUNCHER" in os.environ
 
 
 def left_to_the_first() -> bool:
-    """Whether another process says what is wrong here, as it makes the same mistake.
+    """Whether another process reports the mistake of this one, because it makes the same.
 
-    Open MPI ends all processes as soon as one fails, perhaps before the first one has spoken. So the others
-    give it time.
+    Open MPI ends all processes as soon as one fails, so the others wait until the first one has reported.
     """
     if speaks():
         return False
@@ -51,28 +49,29 @@ def left_to_the_first() -> bool:
     return True
 
 
-def run_in_processes(context: typer.Context, asked: int | None, device: str | None) -> None:
-    """Run this command line in as many processes and exit with their status; return where one is enough,
-    or this is one of them.
+def run_in_processes(context: typer.Context, number: int | None, device: str | None) -> None:
+    """Run this command line in several processes, and exit with their status.
+
+    Returns if one process is enough, or if this is one of the several.
     """
     from widenet.parallel.group import device_for, num_processes
     from widenet.parallel.launch import end_with_launcher, launch
 
     end_with_launcher()
     if num_processes() > 1:
-        if asked not in (None, num_processes()):
+        if number not in (None, num_processes()):
             raise OptionError(
                 f"--processes must be left out in a group of {num_processes()} processes, or be their number;"
-                f" got {asked}."
+                f" got {number}."
             )
         return
-    if asked is None and device_for(device).type == "cuda":
+    if number is None and device_for(device).type == "cuda":
         import torch
 
-        asked = torch.cuda.device_count()
-    if asked is None or asked == 1:
+        number = torch.cuda.device_count()
+    if number is None or number == 1:
         return
-    status, problem = launch(asked, context.obj or sys.argv[1:])
+    status, problem = launch(number, context.obj or sys.argv[1:])
     if problem is not None:
         typer.echo(f"widenet: {on_command_line(problem)}", err=True)
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""What a person sees of a long work: a bar on a terminal, plain lines elsewhere."""
+"""Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 from typing import Any
@@ -16,10 +16,13 @@ _LARGE_LOSS = 1e9
 
 
 class TrainingReport:
-    """Shows a training: loss, latest metric, examples a second, memory of this process, time left; and a line
-    an epoch.
+    """Shows the progress of a training, and prints a line for each epoch.
 
-    metric: the one that the training chooses by, shown beside recall and NDCG at 20.
+    The bar has the loss, the latest metric, examples per second, this process's memory and the time left.
+
+    Args:
+        quiet: Whether to show nothing.
+        metric: The metric by which the training chooses, shown beside recall and NDCG at 20.
     """
 
     def __init__(self, quiet: bool = False, metric: str | None = None) -> None:
@@ -29,10 +32,10 @@ class TrainingReport:
         self.loss: float | None = None
 
     def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
-        """The loop begins."""
+        """Show the bar when the loop starts."""
         done = state.epoch * examples_per_epoch + state.examples
         if done:
-            self.say(f"Going on after epoch {state.epoch}, step {state.step}.")
+            self.say(f"Resuming after epoch {state.epoch}, step {state.step}.")
         if not self.quiet and sys.stderr.isatty():
             columns = (
                 TextColumn("epoch {task.fields[epoch]}"),
@@ -54,7 +57,7 @@ class TrainingReport:
             self.bar.start()
 
     def advance(self, num_examples: int, loss: float) -> None:
-        """A step was made."""
+        """Update the bar after a step."""
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
@@ -62,7 +65,7 @@ class TrainingReport:
             self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """An epoch ended."""
+        """Print the line of an epoch."""
         if self.quiet:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
@@ -80,12 +83,12 @@ class TrainingReport:
             typer.echo(line, err=True)
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Print a sentence."""
         if not self.quiet:
             say(text)
 
     def stop(self) -> None:
-        """Leave the terminal as it was."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
 
@@ -95,7 +98,7 @@ def _loss(loss: float) -> str:
 
 
 class Counter:
-    """Counts examples of a long work on a terminal."""
+    """Shows on a terminal how many examples are done."""
 
     def __init__(self, what: str, total: int, quiet: bool = False) -> None:
         columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -111,14 +114,12 @@ class Counter:
         self.bar.stop()
 
     def advance(self, number: int) -> None:
-        """So many more are done."""
+        """Add a number of finished examples."""
         self.bar.advance(self.task, number)
 
 
 class IngestReport:
-    """Shows an ingest: a line for each phase; on a terminal also the rows, how many a second, and the time
-    left.
-    """
+    """Prints a line for each phase of an ingest; a terminal also shows rows, their rate and the time left."""
 
     def __init__(self) -> None:
         columns = (
@@ -140,7 +141,7 @@ class IngestReport:
         self.bar.stop()
 
     def phase(self, text: str) -> None:
-        """Another phase begins."""
+        """Print the line of a new phase."""
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
@@ -150,11 +151,11 @@ class IngestReport:
             self.bar.console.print(f"{on_command_line(text)} ...", highlight=False, markup=False)
 
     def bytes(self, done: int, total: int | None) -> None:
-        """So many bytes of a file have come."""
+        """Show how many bytes of a file have arrived."""
         self.rows(done, total, "bytes")
 
     def rows(self, done: int, total: int | None, unit: str = "rows") -> None:
-        """So many rows of the phase are done."""
+        """Show how many rows of the phase are done."""
         if self.task is None:
             self.task = self.bar.add_task("", total=total, rate="-", unit=unit)
         speed = self.bar.tasks[-1].speed if self.bar.tasks else None

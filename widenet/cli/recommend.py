@@ -19,11 +19,11 @@ _Field = Annotated[
     list[str] | None,
     typer.Option(
         metavar="FIELD=VALUE",
-        help="What else is known, such as country=NL or age=0.34; may be given several times.",
+        help="A further field of the user, such as country=NL or age=0.34; may be given several times.",
     ),
 ]
 _SHOWN = 20
-"""Titles of a history that are shown."""
+"""Largest number of titles of a history to print."""
 
 
 @with_flags_of(RecommendArguments)
@@ -31,20 +31,21 @@ def recommend(
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
-    user: Annotated[str | None, typer.Option(help="The id of a user of --data, in place of items.")] = None,
+    user: Annotated[str | None, typer.Option(help="The id of a user of --data, instead of items.")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="The dataset directory of --user: what the user has, and is not shown."),
+        typer.Option(help="The dataset directory of --user, with the items that the user has."),
     ] = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
     **words: Any,
 ) -> None:
-    """Recommend items to somebody who liked some, or to a user: widenet recommend RUN --items "The Hobbit"
-    "Emma" -k 10.
+    """Recommend items to a new user or to one of a dataset.
 
-    The items that are named, or that the user has, are left out; --include-seen lets them appear.
+    Example: widenet recommend RUN --items "The Hobbit" "Emma" -k 10.
+
+    The named items, or those that the user has, are left out, unless you add --include-seen.
     """
     from dataclasses import asdict
 
@@ -68,28 +69,29 @@ def recommend(
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     if user is not None and data is not None:
         warn(model.ignored(data))
-        found, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
+        rows, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said already
-            found, had = model.recommend(items, **shown), None
+            warnings.simplefilter("ignore")  # model.doubts has fields_by_name it
+            rows, had = model.recommend(items, **shown), None
     if not is_leader():
         return
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in found], ensure_ascii=False))
+        typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
         return
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
-        _told(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}", err=True
+        _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}",
+        err=True,
     )
-    typer.echo(recommendations_table(found))
+    typer.echo(recommendations_table(rows))
 
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
-    """What the options --field say, by field: names, or of a dense field the numbers between commas."""
+    """Read the options --field: by field its names, or the comma-separated numbers of a dense field."""
     from widenet.errors import OptionError
 
-    said: dict[str, list[Any]] = {}
+    fields_by_name: dict[str, list[Any]] = {}
     for text in texts:
         name, _, value = text.partition("=")
         if not name or not value:
@@ -102,14 +104,12 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
                 raise OptionError(
                     f'--field {name} takes numbers, with commas between them; got "{value}".'
                 ) from None
-        said[name] = [*said.get(name, []), *values]
-    return said
+        fields_by_name[name] = [*fields_by_name.get(name, []), *values]
+    return fields_by_name
 
 
-def _told(model: "Model", known: dict[str, list[str]]) -> str:
-    """What the network is told of somebody new: a line, and one for each further field, also where nothing
-    is known of it.
-    """
+def _inputs(model: "Model", known: dict[str, list[str]]) -> str:
+    """The inputs of the network for a new user, a line for each field that it reads."""
     read = list(dict.fromkeys(layer.field for layer in model.run.network.inputs))
     first, *others = [name for name in known if name in read] + [name for name in read if name not in known]
     label = "" if not others else f" {first}"
@@ -118,7 +118,7 @@ def _told(model: "Model", known: dict[str, list[str]]) -> str:
 
 
 def _instead(known: dict[str, list[str]]) -> str:
-    """What was given in place of what a dataset has."""
+    """Lines for the fields that replace those of the dataset."""
     return "".join(f"\n  {name}, as given: {_listed(names)}" for name, names in known.items())
 
 

@@ -1,4 +1,4 @@
-"""`widenet report`, and the report that a training leaves."""
+"""`widenet report`, and the report at the end of a training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,33 +11,33 @@ if TYPE_CHECKING:
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run directories; several are compared.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run directories; the page compares several.")
+    ],
     out: Annotated[
         Path | None,
-        typer.Option(help="A new file to write; RUN/report.html, or ./report.html for several runs."),
+        typer.Option(help="The file to write. Default: RUN/report.html, or ./report.html for several runs."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The dataset directory; where the training had it, if not given.")
+        Path | None, typer.Option(help="The dataset directory. Default: the one that the training used.")
     ] = None,
 ) -> None:
-    """Write an HTML page about a run, or one that compares several: curves, network, data,
-    recommendations, time, documents.
+    """Write an HTML page about a run, or a comparison of several.
+
+    It shows curves, the network, the data, recommendations, time and documents.
     """
     from widenet.errors import OptionError
     from widenet.report.write import write_report
 
     if data is not None and len(runs) > 1:
         raise OptionError(
-            "--data is for the report of one run; several are compared by their logs and documents. Leave it"
-            " out."
+            "--data is for the report of one run; a comparison uses only logs and documents. Leave it out."
         )
     typer.echo(write_report(runs, out, data))
 
 
 def leave_report(model: "Model", data: "Dataset", quiet: bool) -> Path | None:
-    """Write the report of a training that has ended; where that fails, say so in a line and give None, for
-    the training is safe.
-    """
+    """Write the report of a finished training and return its path; print a failure and return None."""
     from widenet.report.write import write_report
 
     try:
@@ -46,18 +46,17 @@ def leave_report(model: "Model", data: "Dataset", quiet: bool) -> Path | None:
         if not quiet:
             reason = f"{error}".rstrip(".") or type(error).__name__
             typer.echo(
-                f"The training has ended well, but its report could not be written: {reason}.", err=True
+                f"The training is finished and saved, but its report could not be written: {reason}.",
+                err=True,
             )
         return None
 
 
 def leave_interim_report(run: Path, data: "Dataset") -> Path | None:
-    """Write the report of an interrupted training, without recommendations, which take their time; None
-    where that fails.
-    """
+    """Write the report of an interrupted training, without slow recommendations; None after a failure."""
     from widenet.report.write import write_report
 
     try:
         return write_report(run, data=data, recommendations=False)
-    except (Exception, KeyboardInterrupt):  # nothing may hinder the end, nor the exit status
+    except (Exception, KeyboardInterrupt):  # the command must still end, with its own status
         return None

@@ -12,8 +12,8 @@ class _Document(StrEnum):
     training = "training"
 
 
-def schema(document: Annotated[_Document, typer.Argument(help="Which document.")]) -> None:
-    """Print the JSON Schema of a document, so that editors complete and check it."""
+def schema(document: Annotated[_Document, typer.Argument(help="The document.")]) -> None:
+    """Print the JSON Schema of a document, which lets editors complete and check it."""
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 

@@ -14,7 +14,7 @@ class _Recommended(Protocol):
 
 
 def metrics_table(metrics: Mapping[str, float], ks: Sequence[int]) -> str:
-    """A line a metric, a column a k."""
+    """A table with a row for each metric and a column for each k."""
     names = list(dict.fromkeys(name.partition("@")[0] for name in metrics if "@" in name))
     lines = [f"{'':12}" + "".join(f"{'@' + str(k):>10}" for k in ks)]
     lines += [f"{name:12}" + "".join(f"{metrics[f'{name}@{k}']:>10.4f}" for k in ks) for name in names]
@@ -22,7 +22,7 @@ def metrics_table(metrics: Mapping[str, float], ks: Sequence[int]) -> str:
 
 
 def recommendations_table(rows: Sequence[_Recommended]) -> str:
-    """Rank, score and title; the id behind it where it is another."""
+    """A table of rank, score and title, with the id if it is not the title."""
     lines = []
     for rank, row in enumerate(rows, start=1):
         known_as = "" if row.title == row.item else f"  ({row.item})"

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 def train(
     context: typer.Context,
     processes: Processes = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     **words: Any,
 ) -> None:
     """Train a network.
 
-    Ctrl-C or SIGTERM saves a checkpoint; --resume goes on from it as if nothing had happened.
+    Ctrl-C or SIGTERM saves a checkpoint; --resume continues from it to the same bits.
 
-    A document that is not named is a usual one, which the run directory keeps to be read and changed; with
-    --resume, the run's own.
+    If you omit a document, widenet uses a default and saves it in the run directory for you to edit. With
+    --resume, it uses the run's own.
     """
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
@@ -70,19 +70,19 @@ def train(
 
 
 def _say_what_is_usual(network: Path | None, training: Path | None, out: Path) -> None:
-    """Which documents were not named, so that the run keeps usual ones."""
+    """Print which documents are missing, for which the run uses defaults."""
     usual = " and no ".join(
-        name for name, given in (("network.json", network), ("training.json", training)) if given is None
+        name for name, path in (("network.json", network), ("training.json", training)) if path is None
     )
     if usual:
         typer.echo(
-            f"No {usual} was named: what is usual is taken; {out} keeps it once the training begins.",
+            f"No {usual} was named: widenet uses a default and saves it in {out}.",
             err=True,
         )
 
 
 def _say_what_follows(problem: str | None, written: Path | None, data: Path, out: Path) -> None:
-    """What a training that has ended is to be looked at with. problem: with its loss. written: its report."""
+    """Print the problem of a finished training, if any, its report and the next commands."""
     for line in (problem, f"Report: {written}" if written is not None else None):
         if line is not None:
             typer.echo(line, err=True)
@@ -98,8 +98,7 @@ def _say_how_to_go_on(arguments: TrainArguments, dataset: "Dataset", processes: 
     out = Path(arguments.out)
     if not (out / "checkpoints" / "latest").exists():
         typer.echo(
-            "Stopped before the first checkpoint, so that there is nothing to go on from. Begin with the same"
-            " command.",
+            "Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.",
             err=True,
         )
         return
@@ -109,6 +108,6 @@ def _say_how_to_go_on(arguments: TrainArguments, dataset: "Dataset", processes: 
     again += [] if arguments.device is None else ["--device", arguments.device]
     again += ["--cuda-graph"] if arguments.cuda_graph else []
     typer.echo(
-        f"Stopped; {out} holds a checkpoint. Go on with:\n  {shlex.join([*again, '--resume'])}", err=True
+        f"Stopped; {out} holds a checkpoint. Resume with:\n  {shlex.join([*again, '--resume'])}", err=True
     )
     leave_interim_report(out, dataset)

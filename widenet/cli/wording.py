@@ -1,4 +1,4 @@
-"""The library's sentences in a shell's words.
+"""Messages of the library, with flags and commands instead of arguments and calls.
 
 A message of the library names an option as Python does, in backticks: `skip_bad_lines`, `keep_times=True`,
 `widenet.split('books', out=DIR)`. The command line prints --skip-bad-lines, --keep-times and
@@ -16,19 +16,17 @@ _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'`[^`]*`\')')
 """Quoted text: a user's own, which may look like an option."""
 _CALL = re.compile(r"(?<=`)widenet\.(\w+)\(([^`]*)\)(?=`)|(?<=\")widenet\.(\w+)\(([^`\"]*)\)(?=\")")
 _COMMANDS = {"ingest": "data ingest", "split": "data split"}
-"""The commands that are not called as the function is."""
+"""Commands whose name differs from that of the function."""
 _FLAGS = {"start_from": "from", "fields": "field"}
-"""The options that are not called as the argument is."""
+"""Flags whose name differs from that of the argument."""
 _PLAIN = re.compile(r"[\w.,:/=|-]+")
 
 
 def on_command_line(sentence: str) -> str:
     """Return a sentence with the flags and the commands in place of arguments and calls."""
-    sentence = _CALL.sub(
-        lambda found: _command(found[1] or found[3], found[2] if found[1] else found[4]), sentence
-    )
+    sentence = _CALL.sub(lambda call: _command(call[1] or call[3], call[2] if call[1] else call[4]), sentence)
     pieces = _QUOTED.split(sentence)
-    pieces[::2] = [_OPTION.sub(lambda found: _flag(found[1], found[2]), piece) for piece in pieces[::2]]
+    pieces[::2] = [_OPTION.sub(lambda option: _flag(option[1], option[2]), piece) for piece in pieces[::2]]
     return "".join(pieces)
 
 
@@ -43,7 +41,7 @@ def flag_name(name: str) -> str:
 
 
 def _flag(name: str, value: str | None) -> str:
-    """An option with the value that stands in Python's text, or without."""
+    """A flag, with the value of a Python literal if there is one."""
     flag = flag_name(name)
     if value in (None, "True"):
         return f"--{flag}"
@@ -51,19 +49,19 @@ def _flag(name: str, value: str | None) -> str:
 
 
 def _command(name: str, arguments: str) -> str:
-    """The command that does what a call does."""
+    """The command that is equivalent to a call."""
     try:
         call = ast.parse(f"call({arguments})", mode="eval").body
     except SyntaxError:
         return f"widenet.{name}({arguments})"
     assert isinstance(call, ast.Call)
-    words = [_word(ast.unparse(each)) for each in call.args]
-    flags = [_flag(str(each.arg), ast.unparse(each.value)) for each in call.keywords]
+    words = [_word(ast.unparse(argument)) for argument in call.args]
+    flags = [_flag(str(keyword.arg), ast.unparse(keyword.value)) for keyword in call.keywords]
     return " ".join(["widenet", _COMMANDS.get(name, name), *words, *flags])
 
 
 def _word(value: str) -> str:
-    """A value as a word of a shell: a text without its quotes where it needs none."""
+    """A Python literal as a word of the shell, quoted if necessary."""
     try:
         text = ast.literal_eval(value)
     except (ValueError, SyntaxError):

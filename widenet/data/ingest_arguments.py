@@ -1,7 +1,7 @@
-"""The arguments of an ingest, each said once: its type, its default, its bound and its sentence.
+"""The arguments of an ingest, each declared once: its type, default, bound and sentence.
 
-The keywords and the docstring of `widenet.ingest` are made of them, and the flags of `widenet data ingest`.
-This module imports no library, because every start of the command line reads it.
+The signature and the docstring of `widenet.ingest` come from them, and the flags of `widenet data ingest`.
+This module loads no library, because every start of the command line reads it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,143 +16,165 @@ Duplicates = Literal["last", "first", "max", "sum", "error"]
 Moment = float | str
 """A number, an ISO date or time, or a duration before the newest interaction, such as "7 days"."""
 OnRows = Callable[[int, int | None], None]
-"""Is told how many rows or examples are done, and of how many, or None where that is not known yet."""
+"""Called with the number of rows or examples that are done, and their total; None if it is unknown yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IngestArguments:
-    """What may be said of an ingest; raises OptionError for a number below its bound.
+    """The arguments of `widenet.ingest`; raises OptionError for a number below its bound.
 
-    on_progress: is told each phase. on_rows: is told, within a phase, how many rows or examples are done, and
-        of how many, or None where that is not known yet.
+    Attributes:
+        threads: Number of threads; None uses all cores.
+        on_progress: Called with a sentence at each phase.
+        on_rows: Called within a phase with the number of rows or examples that are done, and their total, or
+            None if it is unknown yet.
     """
 
-    user: Annotated[str | None, Argument("Column of the user. Guessed where it has an obvious name.")] = None
-    item: Annotated[str | None, Argument("Column of the item. Guessed where it has an obvious name.")] = None
-    value: Annotated[str | None, Argument("Column of a number for each interaction, such as a rating.")] = (
-        None
-    )
-    time: Annotated[str | None, Argument("Column of the time; the last of repeated interactions counts.")] = (
-        None
-    )
-    min_value: Annotated[
-        float | None, Argument("Keep interactions of at least this value; they then count as plain ones.")
+    user: Annotated[
+        str | None, Argument("Column with the user. Default: guessed from the names of the columns.")
     ] = None
-    keep_values: Annotated[bool, Argument("Store values that `min_value` has filtered.")] = False
+    item: Annotated[
+        str | None, Argument("Column with the item. Default: guessed from the names of the columns.")
+    ] = None
+    value: Annotated[str | None, Argument("Column with a number for each interaction, such as a rating.")] = (
+        None
+    )
+    time: Annotated[
+        str | None, Argument("Column with the time. Of repeated interactions, the last one counts.")
+    ] = None
+    min_value: Annotated[
+        float | None, Argument("Keep interactions with at least this value, and drop their values.")
+    ] = None
+    keep_values: Annotated[bool, Argument("With `min_value`, keep the values too.")] = False
     keep_times: Annotated[
         bool, Argument("Store times, so that `data split` can set the last items aside.")
     ] = False
     users: Annotated[Any, Argument("File of users, for `sparse`, `dense` and `weight`.")] = None
-    users_id: Annotated[str | None, Argument("Its column of the user's id.")] = None
-    users_format: Annotated[str | None, Argument("Its format; as `format`.")] = None
-    users_delimiter: Annotated[str | None, Argument("What separates its columns; as `delimiter`.")] = None
-    users_header: Annotated[bool | None, Argument("Whether line 1 names its columns.")] = None
-    users_columns: Annotated[Sequence[str] | None, Argument("Names for its columns; as `columns`.")] = None
-    users_decimal: Annotated[str | None, Argument("What stands before decimals in it; as `decimal`.")] = None
+    users_id: Annotated[str | None, Argument("Column of `users` with the user's id.")] = None
+    users_format: Annotated[str | None, Argument("Format of `users`; see `format`.")] = None
+    users_delimiter: Annotated[str | None, Argument("Column delimiter of `users`; see `delimiter`.")] = None
+    users_header: Annotated[bool | None, Argument("Whether line 1 of `users` names the columns.")] = None
+    users_columns: Annotated[Sequence[str] | None, Argument("Column names for `users`; see `columns`.")] = (
+        None
+    )
+    users_decimal: Annotated[str | None, Argument("Decimal separator of `users`; see `decimal`.")] = None
     sparse: Annotated[
         Mapping[str, str] | None,
         Argument(
-            "A further sparse field: the users' categories in a column, of `users` or of the sources.",
+            "Add a sparse field with the categories in a column of `users`, or else of the sources.",
             form="FIELD=COLUMN",
         ),
     ] = None
     dense: Annotated[
         Mapping[str, Sequence[str]] | None,
-        Argument("A further dense field: the numbers in columns of `users`.", form="FIELD=COLUMN,COLUMN"),
+        Argument("Add a dense field with the numbers in columns of `users`.", form="FIELD=COLUMN,COLUMN"),
     ] = None
-    weight: Annotated[str | None, Argument("Column of `users`: how much a user counts in the loss.")] = None
-    titles: Annotated[Any, Argument("File that names the items.")] = None
-    title_id: Annotated[str | None, Argument("Its column of the item's id.")] = None
-    title: Annotated[str | None, Argument("Its column of the title.")] = None
-    titles_format: Annotated[str | None, Argument("Its format; as `format`.")] = None
-    titles_delimiter: Annotated[str | None, Argument("What separates its columns; as `delimiter`.")] = None
-    titles_header: Annotated[bool | None, Argument("Whether line 1 names its columns.")] = None
-    titles_columns: Annotated[Sequence[str] | None, Argument("Names for its columns; as `columns`.")] = None
+    weight: Annotated[str | None, Argument("Column of `users` with the user's weight in the loss.")] = None
+    titles: Annotated[Any, Argument("File with the titles of the items.")] = None
+    title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
+    title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None
+    titles_format: Annotated[str | None, Argument("Format of `titles`; see `format`.")] = None
+    titles_delimiter: Annotated[str | None, Argument("Column delimiter of `titles`; see `delimiter`.")] = None
+    titles_header: Annotated[bool | None, Argument("Whether line 1 of `titles` names the columns.")] = None
+    titles_columns: Annotated[Sequence[str] | None, Argument("Column names for `titles`; see `columns`.")] = (
+        None
+    )
     vocabulary: Annotated[
         Path | str | None,
         Argument(
-            "Keep the features of a run or a dataset at their indices; leave others out and count them.",
+            "Keep the features and indices of a run or a dataset. Other items are left out and counted.",
             form="RUN|DIR",
         ),
     ] = None
-    grow: Annotated[bool, Argument("Append the features that `vocabulary` lacks instead.")] = False
-    heldout: Annotated[Any, Argument("A given test part, for the final evaluation.")] = None
+    grow: Annotated[bool, Argument("With `vocabulary`, append new features instead of leaving them out.")] = (
+        False
+    )
+    heldout: Annotated[Any, Argument("File with the test part, for the final evaluation.")] = None
     sequence: Annotated[
         bool,
-        Argument("Each user has a sequence: every row counts, by `time` or else as the sources have them."),
+        Argument(
+            "Store each user's items as a sequence, ordered by `time` or else as in the sources. "
+            "Every row counts."
+        ),
     ] = False
     heldout_last: Annotated[
         int | str | None,
         Argument(
-            "Set each user's last N items, or all of the last 7d, aside for the final evaluation.",
+            "Set aside each user's last N items, or all items of the last 7d, for the final evaluation.",
             form="N|DURATION",
         ),
     ] = None
     heldout_since: Annotated[
-        Moment | None, Argument("Set aside what is from then on, for the final evaluation.", form="TIME")
+        Moment | None,
+        Argument("Set aside interactions from this time on, for the final evaluation.", form="TIME"),
     ] = None
     validation_last: Annotated[
-        int | str | None, Argument("As `heldout_last`, of what is left, for validation.", form="N|DURATION")
+        int | str | None,
+        Argument("As `heldout_last`, from the remaining items, for validation.", form="N|DURATION"),
     ] = None
     validation_since: Annotated[
-        Moment | None, Argument("As `heldout_since`, of what is left, for validation.", form="TIME")
+        Moment | None, Argument("As `heldout_since`, from the remaining items, for validation.", form="TIME")
     ] = None
     duplicates: Annotated[
         Duplicates | None,
         Argument(
-            "What counts of repeated interactions: last or first (by `time`), max, sum, or error. last if"
-            " there is `time`, else max."
+            "Which value of repeated interactions counts: last or first (by `time`), max, sum, or "
+            "error to refuse them. Default: last with `time`, else max."
         ),
     ] = None
     since: Annotated[
         Moment | None,
         Argument(
-            "Keep times from then on: a number, a date such as 2024-05-01, or '7 days' before the newest.",
+            "Keep interactions from this time on: a number, a date such as 2024-05-01, or '7 days' "
+            "before the newest.",
             form="TIME",
         ),
     ] = None
-    until: Annotated[Moment | None, Argument("Keep times before this one.", form="TIME")] = None
-    min_user_items: Annotated[int, Argument("Keep users of at least N items.", form="N", at_least=0)] = 0
+    until: Annotated[Moment | None, Argument("Keep interactions before this time.", form="TIME")] = None
+    min_user_items: Annotated[int, Argument("Keep users with at least N items.", form="N", at_least=0)] = 0
     min_item_users: Annotated[
-        int, Argument("Keep items of at least N users; both until nothing changes.", form="N", at_least=0)
+        int,
+        Argument(
+            "Keep items with at least N users. Both rules repeat until nothing changes.", form="N", at_least=0
+        ),
     ] = 0
     format: Annotated[
         str | None,
         Argument(
-            f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Known by suffix and content, but for sessions."
+            f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Default: recognized by suffix and content, except"
+            " sessions."
         ),
     ] = None
     delimiter: Annotated[
-        str | None, Argument("What separates the columns of CSV: up to 4 bytes, tab or space. Guessed.")
+        str | None, Argument("Column delimiter of CSV: up to 4 bytes, tab or space. Default: guessed.")
     ] = None
-    header: Annotated[bool | None, Argument("Whether line 1 of CSV names the columns. Guessed.")] = None
+    header: Annotated[bool | None, Argument("Whether line 1 of CSV names the columns. Default: guessed.")] = (
+        None
+    )
     columns: Annotated[
-        Sequence[str] | None,
-        Argument("Names for the columns of CSV without a header, such as user,item,value,time."),
+        Sequence[str] | None, Argument("Column names for CSV without a header, such as user,item,value,time.")
     ] = None
     decimal: Annotated[
-        str | None,
-        Argument("What stands before decimals in CSV: a comma, or a point, which is meant if not given."),
+        str | None, Argument("Decimal separator of CSV: a point, which is the default, or a comma.")
     ] = None
     time_format: Annotated[
         str | None,
         Argument(
-            "How `time` is written, as in '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none.",
-            form="FORMAT",
+            "Format of `time`, such as '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none.", form="FORMAT"
         ),
     ] = None
     skip_bad_lines: Annotated[
-        int, Argument("Leave out up to N lines that break a rule.", form="N", at_least=0)
+        int, Argument("Skip up to N lines that break a rule.", form="N", at_least=0)
     ] = 0
     field: Annotated[str, Argument("Name of the dataset's field.")] = "items"
-    name: Annotated[str | None, Argument("Name of the dataset; that of the first source if not given.")] = (
+    name: Annotated[str | None, Argument("Name of the dataset. Default: the name of the first source.")] = (
         None
     )
     memory: Annotated[
         str | None,
         Argument(
-            "What the whole process may take, such as 8GB; beyond it, disk is used. A quarter of what"
-            " is left, if not given."
+            "Memory limit of the whole process, such as 8GB; beyond it, widenet uses disk. Default:"
+            " a quarter of the free memory."
         ),
     ] = None
     threads: int | None = None
@@ -164,7 +186,7 @@ class IngestArguments:
 
 
 def options_for(kind: str, name: str) -> str:
-    """The options that make a field of a kind, as messages name them."""
+    """The options of an ingest that make a field of a kind, for messages."""
     if kind == "sequence":
         return f"`sequence=True` `field={name!r}`"
     column = repr({name: "COLUMN"})

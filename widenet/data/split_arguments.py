@@ -27,26 +27,28 @@ class SplitArguments:
     heldout: Annotated[float, Argument("Share of each user's items set aside for the final evaluation.")] = (
         0.0
     )
-    validation: Annotated[float, Argument("Share set aside for choosing between trainings.")] = 0.0
+    validation: Annotated[float, Argument("Share of each user's items set aside for validation.")] = 0.0
     heldout_last: Annotated[
         int | str | None,
         Argument(
-            "Set each user's last N items, or all of the last 7d, aside. See `keep_times`.", form="N|DURATION"
+            "Set aside each user's last N items, or all items of the last 7d. See `keep_times`.",
+            form="N|DURATION",
         ),
     ] = None
     validation_last: Annotated[
-        int | str | None, Argument("As `heldout_last`, of what is left, for validation.", form="N|DURATION")
+        int | str | None,
+        Argument("As `heldout_last`, from the remaining items, for validation.", form="N|DURATION"),
     ] = None
     heldout_since: Annotated[
         Moment | None,
         Argument(
-            "Set aside what is from then on: a number, a date, or '7 days' before the newest.", form="TIME"
+            "Set aside items from this time on: a number, a date, or '7 days' before the newest.", form="TIME"
         ),
     ] = None
     validation_since: Annotated[
-        Moment | None, Argument("As `heldout_since`, of what is left, for validation.", form="TIME")
+        Moment | None, Argument("As `heldout_since`, from the remaining items, for validation.", form="TIME")
     ] = None
-    seed: Annotated[int, Argument("Start of the random choice.", at_least=0, at_most=LARGEST_SEED)] = 0
+    seed: Annotated[int, Argument("Seed of the random choice.", at_least=0, at_most=LARGEST_SEED)] = 0
     field: Annotated[str, Argument("The field to split.")] = "items"
 
     def __post_init__(self) -> None:

@@ -306,8 +306,7 @@ def test_memory_that_runs_out_is_one_line_and_another_runtime_error_is_not(error
     monkeypatch.setattr("widenet.data.dataset.Dataset.open", refuse)
     ended = widenet("evaluate", "run", "--data", "data")
     message = (
-        'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or divide the work by'
-        " --processes.\n"
+        'widenet: there is not enough memory. Lower "units", "batch_size" or -k, or use more --processes.\n'
     )
     assert (ended.status, ended.err) == (2, message)
     error = RuntimeError("a defect")
