@@ -1,4 +1,4 @@
-"""Checkpoints: what they hold, verified when read, independent of who computed which shard."""
+"""Checkpoints: directories of tensors and facts, verified when read, and the fingerprint of weights."""
 
 import hashlib
 import json
@@ -27,9 +27,12 @@ TRUNK = "trunk.safetensors"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A published directory: its manifest, read and checked; tensors are read when asked for.
+    """A published checkpoint; its manifest is checked, and its tensors are read when needed.
 
-    facts: what was saved beside the tensors (documents, fields, state of the loop).
+    Attributes:
+        path: Its directory.
+        files: Entries of the manifest, by file name.
+        facts: Facts stored beside the tensors; see `training.saved_facts`.
     """
 
     path: Path
@@ -38,13 +41,15 @@ class Checkpoint:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the files' checksums and the facts: equal for equal checkpoints."""
+        """SHA-256 over the files' checksums and the facts; equal for equal checkpoints."""
         return sha256_of_contents(self.files, self.facts)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
-        """The checkpoint in a directory; raises CheckpointError where its manifest is missing, damaged or
-        newer.
+        """Open the checkpoint in a directory.
+
+        Raises:
+            CheckpointError: The manifest is missing, damaged, or of a newer version.
         """
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
@@ -68,16 +73,15 @@ class Checkpoint:
         return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
-        """Fill a network of the same documents; with_state: the optimizer's state too.
+        """Fill a network of the same documents, with the optimizer's state if asked.
 
-        Where one process fails, all raise its error.
+        Raises:
+            CheckpointError: A file is missing, damaged, or of another network; all processes raise this.
         """
         by_all(network.exchange, lambda: self._load_own(network, with_state), "checkpoint")
 
     def check_files(self, network: Network) -> None:
-        """Compare the files that this process would load, without loading them; what one process raises,
-        all raise.
-        """
+        """Verify the files that this process would load, without loading them; an error is raised in all."""
         by_all(
             network.exchange, lambda: [self._checked(name) for name, _ in _files_of(network)], "checkpoint"
         )
@@ -94,7 +98,7 @@ class Checkpoint:
             self.fill(name, tensors if with_state else weights_among(tensors))
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Fill tensors with those that a file holds under their names."""
+        """Fill tensors with those of a file, by name."""
         path = self._checked(name)
         with _reading(path):
             wrong = read_into(path, tensors)
@@ -104,9 +108,7 @@ class Checkpoint:
             )
 
     def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
-        """Some tensors of a file, each some rows after the others: its name, the number of the first row,
-        the rows.
-        """
+        """Yield tensors of a file in blocks of rows: name, first row, rows."""
         path = self._checked(name)
         with _reading(path):
             for key in keys:
@@ -114,7 +116,7 @@ class Checkpoint:
                     yield key, start, block
 
     def _checked(self, name: str) -> Path:
-        """The path of a file, after a look at its checksum."""
+        """Return the path of a file after verifying its checksum."""
         path = self.path / name
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
@@ -133,7 +135,7 @@ class Checkpoint:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What cannot be read within becomes one sentence about a path."""
+    """Turn errors while reading a file into a CheckpointError."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -142,7 +144,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the operating system refuses within becomes one sentence about a path, a CheckpointError."""
+    """Turn the operating system's errors while writing a path into a CheckpointError."""
     try:
         yield
     except OSError as error:
@@ -152,27 +154,24 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def recover(folder: Path) -> None:
-    """Undo what a crash left half done in a folder: take back directories that were about to be replaced,
-    drop what is unfinished.
+    """Clean up a folder after a crash: restore directories that were being replaced, remove unfinished files.
 
-    Only for who keeps other writers out of the folder.
+    The caller must lock the folder against other writers.
     """
-    for left in sorted(folder.glob(".*")):
-        found = re.fullmatch(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)", left.name)
-        if found is None:
+    for path in sorted(folder.glob(".*")):
+        match = re.fullmatch(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)", path.name)
+        if match is None:
             continue
-        if found[2] == "old" and not (folder / found[1]).exists():
-            left.rename(folder / found[1])
-        elif left.is_dir():
-            shutil.rmtree(left)
+        if match[2] == "old" and not (folder / match[1]).exists():
+            path.rename(folder / match[1])
+        elif path.is_dir():
+            shutil.rmtree(path)
         else:
-            left.unlink()
+            path.unlink()
 
 
 def fingerprint(network: Network) -> str:
-    """SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however they were cut, saved
-    or computed.
-    """
+    """Return the SHA-256 of the weights alone, in hexadecimal: equal for equal weights, however computed."""
     digest = hashlib.sha256()
     for name in sorted(network.wide):
         digest.update(f"{name}\n".encode())
@@ -198,14 +197,12 @@ def _bytes(tensor: Tensor) -> memoryview:
 
 
 def wide_file(number: int, shard: int, count: int) -> str:
-    """The file of a shard of a network's wide weight."""
+    """Return the name of the file for a shard of a wide weight."""
     return f"wide-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
 
 
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Every file of a checkpoint, with the network's tensors that it holds: one a (wide weight, shard),
-    one for the trunk.
-    """
+    """Yield the files of a checkpoint with their tensors: one per shard of a wide weight, and the trunk."""
     for number, weight in enumerate(network.wide.values()):
         for shard, part in weight.parts.items():
             yield wide_file(number, shard, weight.shards.count), part.tensors()
@@ -213,9 +210,7 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
 
 
 def replicas_of(network: Network) -> dict[str, Tensor]:
-    """The tensors that every process holds whole, by their names in a checkpoint: the trunk, its state,
-    and what belongs to all shards.
-    """
+    """Return the tensors of which every process holds a copy, by their names in a checkpoint."""
     tensors = {}
     for name, trunk in network.trunk.items():
         tensors[f"weight.{name}"] = trunk.tensor
@@ -228,22 +223,22 @@ def replicas_of(network: Network) -> dict[str, Tensor]:
 
 
 def digest_of(tensor: Tensor) -> str:
-    """SHA-256 of a tensor's bytes, in hexadecimal."""
+    """Return the SHA-256 of a tensor's bytes, in hexadecimal."""
     return hashlib.sha256(_bytes(tensor)).hexdigest()
 
 
 def own_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """The files that this process writes: those of its shards, and the trunk if it leads."""
+    """Return the files that this process writes: those of its shards, and the trunk in the leader."""
     return (
         (name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK
     )
 
 
 def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The weights among the tensors of a file."""
+    """Return the weights among the tensors of a file."""
     return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
 def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
-    """What a manifest says of itself, so that no changed byte of it is believed."""
+    """Return the checksum of a manifest's contents."""
     return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()

@@ -37,7 +37,7 @@ MISTAKES = [
         {"metric": "popularity@5"},
         OUTPUTS[:1],
         DocumentError,
-        r'of which more is better .* got "popularity@5"\. Use "ndcg@5"',
+        r'better when larger .* got "popularity@5"\. Use "ndcg@5"',
     ),
 ]
 

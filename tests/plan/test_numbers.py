@@ -63,8 +63,7 @@ def test_what_is_no_amount_is_refused(text):
 )
 def test_a_bare_number_that_lacks_its_unit_is_refused(text, number):
     said = (
-        f'--memory must have a unit; got "{text}", which are {number} bytes. Write {text}GB, if that is'
-        " meant."
+        f'--memory must have a unit; got "{text}", which means {number} bytes. For gigabytes write {text}GB.'
     )
     with pytest.raises(OptionError) as refused:
         bytes_of(text, "--memory")

@@ -38,7 +38,7 @@ def test_the_bias_towards_popular_items_decides_nothing(data):
         assert check(metric).units["mid"] == 3
     with pytest.raises(
         DocumentError,
-        match=r'metric must be one of which more is better .*; got "popularity@20"\. Use "ndcg@20"\.',
+        match=r'metric must be a metric that is better when larger .*; got "popularity@20"\. Use "ndcg@20"\.',
     ):
         check("popularity@20")
 

@@ -1,6 +1,4 @@
-"""A network document meets the fields of a dataset: widths of "auto" layers, and every rule that only both
-together can break.
-"""
+"""Binds a network document to the fields of a dataset, and checks the rules that concern both."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,7 +22,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
 
     Args:
         network: The network document.
-        training: The training document, of which the number of shards counts here.
+        training: The training document; only its number of shards matters here.
         fields: Facts of the dataset's fields, by name.
 
     Raises:
@@ -54,7 +52,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
 
 
 def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:
-    """The units of inputs and outputs, whose settings are checked against their fields."""
+    """Return the units of inputs and outputs, by name; check their settings against their fields."""
     units = {}
     ends: list[InputLayer | OutputLayer] = [*spec.inputs, *spec.outputs]
     for layer in ends:
@@ -150,29 +148,29 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
 
 
 def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> None:
-    """Refuse a sparse input where it is wanted unit by unit.
+    """Refuse sparse inputs where a layer needs every unit of its source.
 
-    An output may stand on one of a sparse field, and on nothing else then.
+    An output may read one sparse input directly, if that is its only source.
     """
     sources = spec.sources(layer)
-    weighs = isinstance(layer, OutputLayer) and not layer.weightless
-    stands = weighs and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
-    if isinstance(layer, OutputLayer) and stands:
-        _check_standing(layer, sources[0], spec)
-    unable = {} if stands or layer.takes_features else dict.fromkeys(sources, "source")
-    unable |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
-    what = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
-    for source, key in unable.items():
+    has_weights = isinstance(layer, OutputLayer) and not layer.weightless
+    is_direct = has_weights and len(sources) == 1 and _field_kind(spec, sources[0], fields) == "sparse"
+    if isinstance(layer, OutputLayer) and is_direct:
+        _check_direct(layer, sources[0], spec)
+    keys = {} if is_direct or layer.takes_features else dict.fromkeys(sources, "source")
+    keys |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
+    kind = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
+    for source, key in keys.items():
         if is_sparse_input(spec, source, fields):
             beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""
-            cannot = f'{what} cannot take the sparse input "{source}" directly{beside}'
+            cannot = f'{kind} cannot take the sparse input "{source}" directly{beside}'
             raise FitError(f"{Place.find(spec, layer).of(key)}: {cannot}. Put a hidden layer between them.")
 
 
 def _check_weightless(
     layer: OutputLayer, spec: NetworkSpec, units: Mapping[str, int], shapes: Mapping[str, Shape]
 ) -> None:
-    """An output without weights has the units of its source."""
+    """Check that an output without weights has as many units as its source."""
     source = spec.sources(layer)[0]
     if layer.weightless and prod(shapes[source]) != units[layer.name]:
         rule = (
@@ -187,8 +185,8 @@ def _field_kind(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) 
     return fields[layer.field].kind if isinstance(layer, InputLayer) else None
 
 
-def _check_standing(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
-    """Refuse what an output cannot do straight on a sparse input."""
+def _check_direct(layer: OutputLayer, source: str, spec: NetworkSpec) -> None:
+    """Refuse settings that an output on a sparse input does not support."""
     place = Place.find(spec, layer)
     for name in ("cosine", "sample", "weight_norm", "weights"):
         if getattr(layer, name) is not None:

@@ -1,6 +1,4 @@
-"""Drifting outputs: those that a step can train, and tell the whole loss of, without computing their
-logits.
-"""
+"""Drifting outputs: a step trains them and computes their loss without computing their logits."""
 
 from math import isqrt
 
@@ -8,27 +6,19 @@ from widenet.plan.layout import Layout
 from widenet.spec.layers import OutputLayer
 
 _ASSUMED_ENTRIES = 100
-"""Targets of an example by which it is judged what is less work: the bits must not depend on how many a
-dataset has.
-"""
+"""Assumed targets of an example when comparing the work; the bits must not depend on the dataset's number."""
 
 DRIFT_BLOCK_ROWS = 1024
-"""Rows that a thread brings up to date together, where all are: few enough that they stay in a core's
-cache.
-"""
+"""Rows that a thread lets catch up together if all rows do; they fit into a core's cache."""
 
 DRIFT_GRAM_WINDOWS = 8
-"""Windows after which the sum of the rows' products is taken anew: what each step adds to it is rounded,
-and that adds up.
-"""
+"""Windows after which the sum of the rows' outer products is recomputed, because rounding errors add up."""
 
 
 def drifts(layer: OutputLayer, layout: Layout) -> bool:
-    """Whether the rows of an output move by one matrix a step, but for its targets, and whether that at least
-    halves the work.
+    """Return whether an output drifts: a step multiplies all rows by one matrix, and this halves the work.
 
-    So it is where the derivative is a - t for every unit, and a step nothing but its product with a rate and
-    penalties on squares.
+    This needs a slope of a - t for every unit, plain SGD, and no penalties but those on squares.
     """
     training = layout.training
     unset = (
@@ -60,31 +50,31 @@ def drifts(layer: OutputLayer, layout: Layout) -> bool:
 
 
 def drift_columns(layer: OutputLayer, layout: Layout) -> int:
-    """Numbers of a unit: its weights, and its bias if it has one."""
+    """Return the numbers of a unit: its weights, and its bias if it has one."""
     return layout.weights[layer.name].row_length + layer.bias
 
 
 def drift_window(width: int, columns: int) -> int:
-    """Steps after which all rows catch up: more would make each step dearer, for every one of them is a
-    matrix to turn.
-    """
+    """Return the number of steps after which all rows catch up; each costs a matrix product per step."""
     return max(1, isqrt(width // columns))
 
 
 def drift_bytes(width: int, columns: int) -> int:
-    """What every process holds beside the rows: a matrix for each step of a window, and the sum of the
-    rows' outer products.
-    """
+    """Return the bytes of a process besides the rows: a matrix per step of a window, and their products."""
     return (4 * (drift_window(width, columns) + 1) + 8) * columns**2
 
 
 def drift_operations(num_examples: int, entries: int, width: int, columns: int, share: float = 1.0) -> int:
-    """Multiplications and additions in the matrix products of a step, the mean over a window.
+    """Return multiplications and additions in a step's matrix products, averaged over a window.
 
-    entries: targets of the batch. share: of the rows, what a process holds; the rest every process does for
-    itself.
+    Args:
+        num_examples: Examples of the batch.
+        entries: Targets of the batch.
+        width: Units of the output.
+        columns: Numbers of a unit.
+        share: Share of the rows that a process holds; every process does all other work itself.
     """
     steps, touched = drift_window(width, columns), min(entries, width)
     whole = columns**3 * (steps + 4) + 8 * num_examples * columns**2
-    woken = width / steps * (2 + 2 / DRIFT_GRAM_WINDOWS)
-    return round(whole + share * columns**2 * (woken + 4 * touched))
+    caught_up = width / steps * (2 + 2 / DRIFT_GRAM_WINDOWS)
+    return round(whole + share * columns**2 * (caught_up + 4 * touched))

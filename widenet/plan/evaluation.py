@@ -1,4 +1,4 @@
-"""What the evaluation of a training asks for, as far as the two documents tell."""
+"""Checks the evaluation of a training against the two documents."""
 
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.layers import OutputLayer
@@ -8,9 +8,11 @@ from widenet.spec.training import TrainingSpec
 
 
 def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
-    """The output that is ranked, and the k of the metric; None without an evaluation.
+    """Return the output to rank, and the k of the metric; None without an evaluation.
 
-    Raises DocumentError, FitError.
+    Raises:
+        DocumentError: The metric is unknown, or less of it is better.
+        FitError: The network has no such output, or several without a choice.
     """
     evaluation = training.evaluation
     if evaluation is None:
@@ -27,6 +29,6 @@ def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[Outp
     except OptionError as error:
         raise DocumentError(f"{place}.metric: {error}") from None
     if evaluation.metric.partition("@")[0] not in LARGER_IS_BETTER:
-        rule = f"must be one of which more is better ({', '.join(LARGER_IS_BETTER)})"
+        rule = f"must be a metric that is better when larger ({', '.join(LARGER_IS_BETTER)})"
         raise DocumentError(f'{place}.metric {rule}; got "{evaluation.metric}". Use "ndcg@{k}".')
     return output, k

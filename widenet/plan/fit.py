@@ -1,4 +1,4 @@
-"""Whether a training fits its devices, and if not, what would."""
+"""Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
 from dataclasses import replace
 
@@ -11,11 +11,10 @@ from widenet.spec.training import MOST_SHARDS
 
 
 def with_room(job: Job, device_bytes: int) -> Job:
-    """The job that, on CUDA, keeps logits between passes where devices of some memory have room; its bits are
-    the same.
+    """Return the job with a limit on kept logits that fits a CUDA device; the bits do not change.
 
-    The outputs get equal parts of half of what is left: where gradients wait, logits and deltas lie beside
-    each other; and of a quarter where a CUDA graph holds its own.
+    The outputs share half of the remaining memory equally, because logits and deltas may be kept together;
+    with a CUDA graph a quarter, because the graph has its own.
     """
     if job.device == "cpu":
         return job
@@ -24,8 +23,12 @@ def with_room(job: Job, device_bytes: int) -> Job:
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
-    """The job without snapshots where the memory left of a machine, on which so many of its processes are,
-    has no room for them.
+    """Return the job, without snapshots if the free memory of a machine has no room for them.
+
+    Args:
+        job: The job.
+        num_local: Number of its processes on this machine.
+        available_bytes: Free memory of the machine.
     """
     if job.device == "cpu":
         needed = memory(job)
@@ -36,9 +39,7 @@ def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
 
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
-    """The job on the fewest devices of some memory that hold it; with more shards where these do not do;
-    None where none do.
-    """
+    """Return the job on the fewest devices that hold it, with more shards if needed; None if none do."""
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
         layout = job.layout.with_shards(num_shards)
@@ -54,7 +55,7 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
 
 
 def check_fits(job: Job, device_bytes: int) -> None:
-    """Raise CapacityError where the largest process needs more than a device's memory."""
+    """Raise CapacityError if the largest process needs more than a device's memory."""
     needed = memory(with_room(job, device_bytes))
     if needed.total <= device_bytes:
         return
@@ -67,15 +68,13 @@ def check_fits(job: Job, device_bytes: int) -> None:
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
-    """Raise CapacityError where the processes of one machine, which have started, need more than the
-    memory that it still has.
-    """
+    """Raise CapacityError if the started processes of this machine need more than its free memory."""
     needed = memory(job)
     if (needed.total - needed.program) * num_local <= available_bytes:
         return
-    each = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
+    need = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
     raise CapacityError(
-        f"The plan needs {each} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
+        f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
         " give. "
         f'{_cheaper(job)}, or divide it among several machines: "widenet plan" tells how'
         " many."
@@ -83,7 +82,7 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
 
 
 def mostly(needed: Memory) -> str:
-    """The two largest parts of a need, in words."""
+    """Name the two largest parts of the memory."""
     parts = {
         "weights": needed.weights,
         "optimizer state": needed.state,

@@ -1,4 +1,4 @@
-"""Which trainings a CUDA graph can hold, by their documents and where they run."""
+"""Checks whether the steps of a training can be recorded as a CUDA graph."""
 
 from collections.abc import Iterator
 
@@ -11,9 +11,7 @@ from widenet.spec.losses import CROSS_ENTROPIES
 
 
 def check_recordable(job: Job) -> None:
-    """Raise OptionError where the steps of a training cannot be recorded, whatever the machine has
-    installed.
-    """
+    """Raise OptionError if the steps of a training cannot be recorded on any machine."""
     if job.device != "cuda":
         raise not_recorded("it does not run on a CUDA device")
     if job.num_processes > 1:
@@ -24,17 +22,18 @@ def check_recordable(job: Job) -> None:
 
 
 def not_recorded(obstacle: str, remedy: str = "Train without it.") -> OptionError:
-    """What to raise where the steps of a training cannot be recorded."""
+    """Return the error for a training whose steps cannot be recorded."""
     return OptionError(f"A CUDA graph of a training's steps is asked for, but {obstacle}. {remedy}")
 
 
 def _obstacles(job: Job) -> Iterator[str]:
-    """What of a training no graph can hold: what the host must know within a step, and random numbers,
-    which it draws.
+    """Yield the parts of a training that a graph cannot record.
+
+    Within a step, the host must not read numbers from the device, and it draws the random numbers.
     """
     training, kind = job.training, job.training.optimizer.kind
     penalty = " with l2" if kind == "sgd" else ""
-    found = {
+    obstacles = {
         '"gradient_norm_limit" asks for the length of each gradient': (
             training.gradient_norm_limit is not None
         ),
@@ -42,7 +41,7 @@ def _obstacles(job: Job) -> Iterator[str]:
         f'under "{kind}"{penalty} weights move that a batch does not touch': training.idle_weights_move,
         "it reads a sequence": bool(job.layout.along),
     }
-    yield from (obstacle for obstacle, is_there in found.items() if is_there)
+    yield from (obstacle for obstacle, is_there in obstacles.items() if is_there)
     yield from (
         f'layer "{layer.name}" {obstacle}'
         for layer in job.network.hidden
@@ -58,7 +57,7 @@ def _obstacles(job: Job) -> Iterator[str]:
 def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
     kind = output.activation.kind
     closed = kind == "softmax" and output.loss.kind in CROSS_ENTROPIES
-    found = {
+    obstacles = {
         "is trained on a sample": output.sample is not None,
         "is trained without its logits": job.drifts(output),
         "shares its weights": job.layout.is_shared(output.name),
@@ -69,4 +68,4 @@ def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
         "has a delta_boost": output.delta_boost is not None,
         "has a delta_norm": output.delta_norm is not None,
     }
-    yield from (obstacle for obstacle, is_there in found.items() if is_there)
+    yield from (obstacle for obstacle, is_there in obstacles.items() if is_there)

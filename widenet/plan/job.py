@@ -1,4 +1,4 @@
-"""A training as a plan sees it: documents, widths, and the machines it is to run on."""
+"""A training on some machines: the layout, the batch, and the processes that share it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,21 +15,26 @@ from widenet.spec.training import TrainingSpec
 DeviceKind = Literal["cpu", "cuda"]
 
 ASSUMED_ENTRIES = 100.0
-"""Stored entries of an example where no dataset says how many there are."""
+"""Assumed stored entries of an example without a dataset."""
 
 BATCHES_AHEAD = 3
-"""Batches that are read while one is at work."""
+"""Batches that are read ahead."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A training of a layout, divided among processes.
 
-    entries: mean number of stored entries of an example, by field of features. num_examples: in a step.
-    num_threads: that work on shards in one process. kept_bytes: of an output's logits, kept between passes;
-    None: what `KEPT_BYTES` says.
-    cuda_graph: steps are recorded as a CUDA graph, which has memory of its own. has_snapshots: there is room
-    for a copy of weights and state where the training asks for one.
+    Attributes:
+        layout: The layout.
+        entries: Mean number of stored entries of an example, by sparse field.
+        num_examples: Examples of a step.
+        num_processes: Number of processes.
+        device: Kind of their devices.
+        num_threads: Threads of a process that work on shards.
+        kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
+        cuda_graph: Whether steps are recorded as a CUDA graph, which has its own memory.
+        has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
     """
 
     layout: Layout
@@ -55,12 +60,12 @@ class Job:
         kept_bytes: int | None = None,
         cuda_graph: bool = False,
     ) -> "Job":
-        """The job of a layout.
+        """Return the job of a layout; raises OptionError if there are more processes than shards.
 
-        num_examples: of the dataset; None: enough to fill a step. Raises OptionError for more processes than
-        shards. Whether a CUDA graph can hold it, `graph.check_recordable` says.
+        `num_examples` are those of the dataset; None: enough to fill a step. Fields that `entries` lacks have
+        `ASSUMED_ENTRIES`.
         """
-        found = {
+        all_entries = {
             name: (entries or {}).get(name, ASSUMED_ENTRIES)
             for name, facts in layout.fields.items()
             if facts.kind != "dense"
@@ -70,7 +75,7 @@ class Job:
         check_processes(layout.num_shards, num_processes)
         return cls(
             layout,
-            found,
+            all_entries,
             batch,
             num_processes,
             device,
@@ -90,11 +95,11 @@ class Job:
         return self.layout.training
 
     def shards(self, weight: Weight) -> Shards:
-        """How a wide weight is cut."""
+        """Return the shards of a wide weight."""
         return self.layout.shards(weight.rows)
 
     def rows(self, weight: Weight, process: int) -> int:
-        """Rows of a weight that a process holds."""
+        """Return the number of a weight's rows that a process holds."""
         if not weight.wide:
             return weight.rows
         shards = self.shards(weight)
@@ -102,7 +107,7 @@ class Job:
         return shards.stop(own[-1]) - shards.start(own[0])
 
     def entries_of(self, source: str) -> float:
-        """Mean number of entries of an example that a sparse input layer reads."""
+        """Return the mean number of an example's entries that a sparse input layer reads."""
         layer = self.network.layer(source)
         assert isinstance(layer, InputLayer)
         return (
@@ -112,10 +117,10 @@ class Job:
         )
 
     def vectors(self, layer: str) -> int:
-        """Vectors of a layer in a step: one an example, or one a position where it goes along a sequence."""
+        """Return the number of a layer's vectors in a step: one per example, or position of a sequence."""
         along = self.layout.along.get(layer)
-        found = self.network.layer(layer)
-        if along is None or (isinstance(found, OutputLayer) and found.predict != "next"):
+        spec = self.network.layer(layer)
+        if along is None or (isinstance(spec, OutputLayer) and spec.predict != "next"):
             return self.num_examples
         return max(1, round(self.num_examples * self.entries_of(along)))
 
@@ -125,16 +130,17 @@ class Job:
         return any(isinstance(source, InputLayer) and source.field in self.entries for source in sources)
 
     def targets_of(self, layer: OutputLayer) -> float:
-        """Mean number of targets of one of an output's vectors, of a sparse field."""
+        """Return the mean number of targets of one of an output's vectors; its field is sparse."""
         return 1.0 if layer.predict == "next" else self.entries[layer.field]
 
     def drifts(self, layer: OutputLayer) -> bool:
-        """Whether an output is trained without its logits."""
+        """Return whether an output is trained without computing its logits."""
         return drifts(layer, self.layout)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
-        """Units of an output that a step computes in a process: all of its own, or with a sample at most
-        its draws and the targets.
+        """Return the number of an output's units that a process computes in a step.
+
+        These are all its units, or with a sample at most the drawn units and the targets.
         """
         weight = self.layout.of_output(layer.name)
         own = self.rows(weight, process)
@@ -144,7 +150,7 @@ class Job:
         return min(own, round(chosen * own / weight.rows))
 
     def num_held(self, process: int) -> int:
-        """Number of shards that a process holds."""
+        """Return the number of shards that a process holds."""
         return len(held(self.training.shards, process, self.num_processes))
 
     @property

@@ -15,15 +15,15 @@ Key = tuple[str, str]
 
 
 class FieldFacts(Protocol):
-    """What a network must know of a dataset's field."""
+    """Facts of a dataset's field that a network depends on."""
 
     @property
     def kind(self) -> str:
-        """sparse, dense or sequence."""
+        """The kind: sparse, dense or sequence."""
 
     @property
     def width(self) -> int:
-        """Features, or numbers a row."""
+        """Number of features, or of numbers in an example."""
 
     @property
     def min_value(self) -> float:
@@ -36,7 +36,7 @@ class FieldFacts(Protocol):
 
 @dataclass(frozen=True)
 class Width:
-    """The facts of a field of which little more than the width is known."""
+    """Facts of a field when little more than its width is known."""
 
     width: int
     kind: str = "sparse"
@@ -54,18 +54,21 @@ class Link:
 
 @dataclass(frozen=True)
 class Weight:
-    """A weight [rows, columns] or bias [rows] of the layer that owns it.
+    """A weight [rows, columns] or bias [rows].
 
-    wide: its rows are the units of a sparse input or of an output, and cut into shards; otherwise every
-    process has it whole.
-    trained: it has a gradient; otherwise it follows the batches.
-    places: of a convolution's kernel; a row is a filter, a column one of its numbers, channel by channel.
-    by_tiles: an output uses it, all its units in every step, and so every row has a gradient; otherwise,
-        where it is wide, only rows that a batch touches or an output's sample holds.
-    input: the sparse input whose features its rows are, or where it is by columns its columns; None where
-    units of no input meet it singly.
-    by_columns: of an output on a sparse input; only the columns that a batch has are touched.
-    norm_limit: largest Euclidean length of a unit's incoming weights, kept after each step.
+    Attributes:
+        layer: The layer that owns it.
+        rows: Number of rows.
+        columns: Number of columns; None for a bias.
+        wide: Whether its rows are units of a sparse input or an output, cut into shards; otherwise every
+            process holds all of it.
+        by_tiles: Whether an output uses all its rows in every step, so that all have a gradient; otherwise,
+            if it is wide, only rows that a batch touches or an output's sample holds.
+        trained: Whether it has a gradient; otherwise it follows the batches, as running statistics do.
+        places: Size of a convolution's kernel; a row is a filter, and its columns go channel by channel.
+        input: The sparse input whose features are its rows, or its columns if `by_columns`; None without one.
+        by_columns: Whether it belongs to an output on a sparse input; a batch then touches columns.
+        norm_limit: Largest Euclidean length of a unit's incoming weights, kept after each step.
     """
 
     layer: str
@@ -81,21 +84,17 @@ class Weight:
 
     @property
     def rows_are_features(self) -> bool:
-        """Whether a row belongs to a feature of a sparse input, and so holds what it gives to every unit;
-        else a row is a unit's.
-        """
+        """Whether a row belongs to a feature of a sparse input; otherwise it is a unit's."""
         return self.input is not None and not self.by_columns
 
     @property
     def incoming(self) -> int:
-        """Numbers of a vector that meets the rows; none where a batch's features do, one for each row that
-        has no weights.
-        """
+        """Length of the vectors that enter the layer: 0 by columns, the number of rows without weights."""
         return 0 if self.by_columns else self.row_length or self.rows
 
     @property
     def row_length(self) -> int:
-        """Numbers in a row: the columns, of a bias 1."""
+        """Numbers in a row: the columns, or 1 for a bias."""
         return 1 if self.columns is None else self.columns
 
     @property
@@ -111,10 +110,9 @@ class Weight:
 
 @dataclass(frozen=True)
 class Layout:
-    """Everything about a network's layers and weights that the two documents and the data's fields decide.
+    """All facts about layers and weights that follow from the two documents and the fields of the data.
 
-    `plan.binding.bind` makes it, once. The plan, the network, the run directory and checkpoints take it from
-    there.
+    `plan.binding.bind` makes it once. The plan, the network, the run directory and checkpoints use it.
 
     Attributes:
         network: The network document.
@@ -123,9 +121,9 @@ class Layout:
         units: Units of every layer, by name.
         shapes: Shape of every layer, by name.
         windows: How kernels move, by (layer, source): of convolutions, and of pooling layers with a kernel.
-        links: The weight that every (layer, source) uses; of an output the key is (layer, ""). A recurrent
-            layer is a source of its own.
-        along: The input whose sequence a layer goes along, by the layer's name.
+        links: The weight that every (layer, source) uses; the key of an output is (layer, ""). A recurrent
+            layer is its own source, too.
+        along: For every layer along a sequence, the input of the sequence.
         weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an
             output, "LAYER bias" of any, and of a batch normalization "LAYER normalization scale",
             "... shift", "... mean" and "... variance".
@@ -151,7 +149,7 @@ class Layout:
         return replace(self, training=self.training.model_copy(update={"shards": num_shards}))
 
     def shards(self, rows: int) -> Shards:
-        """Return how so many rows of a wide weight, or units of a wide layer, are cut."""
+        """Return the shards of a wide weight with this number of rows."""
         return Shards(rows, self.num_shards)
 
     def of_output(self, output: str) -> Weight:
@@ -172,8 +170,6 @@ class Layout:
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:
-    """Whether a layer is an input of features: of a sparse field, or of a sequence, which has one at each
-    position.
-    """
+    """Return whether a layer is an input of features: of a sparse field or a sequence."""
     layer = spec.layer(name)
     return isinstance(layer, InputLayer) and fields[layer.field].kind != "dense"

@@ -1,4 +1,4 @@
-"""The bytes that one process of a training needs at its peak."""
+"""Counts the bytes that one process of a training needs at its peak."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,21 +14,21 @@ from widenet.spec.layers import OutputLayer
 from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
-"""Python, torch, what their libraries map and hold back; measured on a CPU, assumed for CUDA, whose
-context lies in device memory.
-"""
+"""Python, torch and their libraries: measured on a CPU, assumed for CUDA's device memory."""
 
 
 @dataclass(frozen=True)
 class Memory:
     """Bytes of one process.
 
-    weights: of its shards, and of the trunk; how popular features are, where that counts. state: the
-    optimizer's, and the step that moved each row last.
-    activations: values and gradients of the layers for one batch. workspace: what a step needs besides.
-    program: Python and torch.
-    snapshot: the copy of weights and state from which checkpoints are written in the background; on CUDA it
-    lies in the machine's memory, and none of the device's.
+    Attributes:
+        weights: Weights of its shards and of the trunk, and the popularity of features if needed.
+        state: The optimizer's state, and the last step of each row.
+        activations: Values and gradients of the layers for one batch.
+        workspace: Further memory of a step.
+        program: Python and torch.
+        snapshot: The copy from which checkpoints are written in the background; 0 on CUDA, where it is in the
+            machine's memory.
     """
 
     weights: int
@@ -40,15 +40,15 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Sum of all parts."""
         return self.weights + self.state + self.activations + self.workspace + self.program + self.snapshot
 
 
 def memory(job: Job, process: int | None = None) -> Memory:
-    """What a process needs of its device; None: the most that one needs.
+    """Return the memory that a process needs of its device; for None, the largest need of all processes.
 
-    The last process holds the most rows. The first one, with the fewest, may need more where it alone has
-    room to keep logits.
+    The last process holds the most rows. The first one has the fewest, but may need more if it alone has room
+    to keep logits.
     """
     if process is None:
         return max(
@@ -66,9 +66,8 @@ def memory(job: Job, process: int | None = None) -> Memory:
         for weight in job.layout.weights.values()
         if _remembers_moves(job, weight)
     )
-    steps = (
-        2 if job.cuda_graph else 1
-    )  # a graph's memory is its own, and batches of other sizes make their steps beside it
+    # A graph has its own memory, and batches of other sizes make their steps beside it.
+    steps = 2 if job.cuda_graph else 1
     weights = sum(held.values()) + counted
     state = (
         trained * len(optimizer.state)
@@ -86,28 +85,28 @@ def memory(job: Job, process: int | None = None) -> Memory:
 
 
 def snapshot_bytes(job: Job) -> int:
-    """Bytes of the machine's memory that a process's snapshot takes, on whichever device it trains."""
+    """Return the bytes of the machine's memory that a process's snapshot takes, on any device."""
     return memory(replace(job, device="cpu")).snapshot
 
 
 def _remembers_moves(job: Job, weight: Weight) -> bool:
-    """Whether rows of a weight note the step that moved them last."""
+    """Return whether a weight stores the last step of each row."""
     return job.training.idles and weight.wide and not weight.by_tiles
 
 
 def _touchable(job: Job, weight: Weight, process: int) -> int:
-    """Rows of a process that a batch may touch; of a weight by columns these, in each shard."""
+    """Return the number of a process's rows that a batch may touch; by columns, columns in each shard."""
     return weight.row_length * job.num_held(process) if weight.by_columns else job.rows(weight, process)
 
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
-    """Where each unit ends on the line on which a sample by popularity is drawn."""
+    """Return the bytes of the line on which a sample by popularity is drawn; see `Sampler`."""
     weight = job.layout.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
 def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
-    """The step that moved each row of a drifting output last, and what turned them since."""
+    """Return the bytes of a drifting output's state: the last step of each row, and the matrices since."""
     if not job.drifts(layer):
         return 0
     weight = job.layout.weights[layer.name]
@@ -115,10 +114,10 @@ def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def _activations(job: Job) -> int:
-    """Batches at work and ahead, as stored and as inputs (by shards) and outputs take them; hidden layers;
-    the trunk's gradients.
+    """Return the bytes of batches in use and ahead, of hidden layers, and of the trunk's gradients.
 
-    In bfloat16 also the trunk's weights as operands.
+    Batches count as stored, as inputs by shard, and as targets. With bfloat16, the trunk's weights count
+    again as operands.
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
@@ -139,7 +138,7 @@ def _activations(job: Job) -> int:
 
 
 def _phases(job: Job, process: int) -> Iterator[int]:
-    """The workspace of each phase of a step; only the largest counts, for each gives its room back."""
+    """Yield the workspace of each phase of a step; only the largest counts, since each frees its memory."""
     inputs = [(layer, source, link.weight) for (layer, source), link in job.layout.links.items() if source]
     wide = [
         (layer, source, weight) for layer, source, name in inputs if (weight := job.layout.weights[name]).wide
@@ -162,13 +161,14 @@ def _phases(job: Job, process: int) -> Iterator[int]:
 
 
 def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
-    """A float32 term a shard held, and three times the 64-bit integers or doubles of one."""
+    """Return the bytes of a sum: a float32 term per held shard, and three 64-bit arrays."""
     return job.vectors(layer) * columns * (4 * job.num_held(process) + 3 * 8)
 
 
 def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
-    """A batch's entries in order of rows; and at each thread a block of rows, their gradients and state,
-    thrice as it is worked out.
+    """Return the bytes of a batch's entries by row, and of each thread's block of rows.
+
+    A block counts its rows, gradients and state, with three temporary copies.
     """
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
@@ -178,9 +178,7 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
-    """What an output keeps between passes: logits or deltas and, where these turn into deltas that wait,
-    both beside each other.
-    """
+    """Return the bytes that an output keeps between passes: logits or deltas, or both if its update waits."""
     if not keeps(job, layer, process) or not (
         waits(job, layer) or layer.activation.kind in ROW_WISE or layer.delta_norm is not None
     ):
@@ -189,26 +187,27 @@ def _kept(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def keeps(job: Job, layer: OutputLayer, process: int) -> bool:
-    """Whether a process keeps an output's logits between passes."""
+    """Return whether a process keeps an output's logits between passes."""
     return are_kept(job.vectors(layer.name), job.units_at_work(layer, process), job.device, job.kept_bytes)
 
 
 def _sample(job: Job, layer: OutputLayer, process: int) -> int:
-    """The rows of a sample and the targets, and their gradients, twice where others add to them; and which
-    these are, for batches ahead.
+    """Return the bytes of a sample: the rows and gradients of its units, and the units of batches ahead.
+
+    The gradients count twice if other layers add to them.
     """
     weight, copies = job.layout.of_output(layer.name), 3 if job.layout.is_shared(layer.name) else 2
     return (copies * (weight.row_bytes + 4) + 12 * (1 + BATCHES_AHEAD)) * job.units_at_work(layer, process)
 
 
 def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
-    """Tiles at work, and an output's gradient to the hidden vectors."""
+    """Return the bytes of the tiles in use, and of an output's gradient to the hidden vectors."""
     if job.drifts(layer):
         return _drifting(job, layer, process)
     weight = job.layout.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
-        return _standing(job, layer, weight, process)
+        return _on_sparse_input(job, layer, weight, process)
     shard, half = job.shards(weight).size(job.training.shards - 1), job.training.precision == "bfloat16"
     units = min(
         tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process))
@@ -222,14 +221,10 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     )
 
 
-def _standing(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:
-    """Of an output on a sparse input: whole shards of logits at work, and the batch's entries in order of
-    features.
-    """
-    units, entries = (
-        job.shards(weight).size(job.training.shards - 1),
-        job.num_examples * job.entries_of(job.network.sources(layer)[0]),
-    )
+def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:
+    """Return the bytes of an output on a sparse input: logits of whole shards, and entries by feature."""
+    units = job.shards(weight).size(job.training.shards - 1)
+    entries = job.num_examples * job.entries_of(job.network.sources(layer)[0])
     block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (
         3 + len(job.training.optimizer.state)
     )
@@ -240,8 +235,9 @@ def _standing(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int
 
 
 def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
-    """What a drifting output needs: six float64 numbers beside each hidden unit, the rows of a batch's
-    targets, and what turns all rows.
+    """Return the bytes of a drifting output's step.
+
+    These are six float64 numbers per hidden unit, the rows of a batch's targets, and the matrices.
     """
     width, columns = job.layout.units[layer.name], drift_columns(layer, job.layout)
     examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
@@ -260,9 +256,7 @@ def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:
-    """Whether an output's tiles are updated at the end of a step: others use its weight, or all of them
-    wait.
-    """
+    """Return whether an output is updated at the end of a step: its weight is shared, or all wait."""
     if layer.sample is not None:
         return False
     return job.layout.is_shared(layer.name) or job.training.waits

@@ -1,4 +1,4 @@
-"""How the products of narrow layers are cut into blocks, and whether processes divide them."""
+"""Cuts the products of narrow layers into blocks, and decides whether processes divide them."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,12 +6,12 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Balance:
-    """What a kind of device does well.
+    """Measured limits of a kind of device.
 
-    rows, multiplications: of the smallest block of a product; smaller ones cost more than they give other
-    threads to do.
-    flops_per_byte: operations that a process makes in the time in which a byte of a result reaches all
-    processes.
+    Attributes:
+        rows: Rows of the smallest block that is worth a thread.
+        multiplications: Multiplications of the smallest such block.
+        flops_per_byte: Operations of a process in the time that a byte takes to reach all processes.
     """
 
     rows: int
@@ -33,30 +33,34 @@ cuda: not measured. 5e13 operations a second in float32, and NCCL's 3.5e11 bytes
 
 
 def num_blocks(rows: int, inner: int, columns: int, most: int, device: str) -> int:
-    """Blocks of nearly equally many rows in which a product [rows, inner] x [inner, columns] is computed: a
-    function of shapes alone.
+    """Return the number of blocks of a product [rows, inner] x [inner, columns]; it depends on shapes alone.
 
-    most: as many as are ever of use.
+    Args:
+        rows: Rows of the result.
+        inner: Multiplications for each number.
+        columns: Columns of the result.
+        most: Largest number of blocks.
+        device: Kind of the device.
     """
     balance = BALANCES[device]
     return max(1, min(most, rows // balance.rows, rows * inner * columns // balance.multiplications))
 
 
 def edges(rows: int, count: int) -> list[int]:
-    """Where each of `count` blocks begins, and where the last one ends."""
+    """Return the first row of each of `count` blocks, then the number of rows."""
     return [rows * block // count for block in range(count + 1)]
 
 
 def dividing_pays(inner: int, num_processes: int, device: str) -> bool:
-    """Whether processes gain time when each computes some blocks of a product and all get the rest.
+    """Return whether processes save time if each computes some blocks of a product and receives the rest.
 
-    Of [M, K] x [K, N] each of P processes saves 2 M N K (1 - 1/P) operations, and 4 M N bytes must reach it.
+    With [M, K] x [K, N], each of P processes saves 2 M N K (1 - 1/P) operations and receives 4 M N bytes.
     """
     return inner * (1 - 1 / num_processes) / 2 >= BALANCES[device].flops_per_byte
 
 
 def most_rows(rows: int, count: int, num_processes: int) -> int:
-    """Rows of the largest part where processes divide `count` blocks among themselves, in order."""
+    """Return the rows of the largest part if processes divide `count` blocks among themselves, in order."""
     begins = edges(rows, count)
     cuts = [begins[count * process // num_processes] for process in range(num_processes + 1)]
     return max(stop - start for start, stop in pairwise(cuts))

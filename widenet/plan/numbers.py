@@ -1,4 +1,4 @@
-"""Amounts as people write and read them: 141GB, 2.5 TFLOP."""
+"""Formats and parses amounts: 141GB, 2.5 TFLOP."""
 
 import re
 
@@ -9,7 +9,7 @@ _LEAST_WITHOUT_UNIT = 1_000_000
 
 
 def amount(number: float, unit: str = "B") -> str:
-    """Three digits and a decimal prefix: "1.28 GB"."""
+    """Format a number with three digits and a decimal prefix: "1.28 GB"."""
     power = 0
     while number >= 999.5 and power < len(_PREFIXES) - 1:
         number, power = number / 1000, power + 1
@@ -18,24 +18,25 @@ def amount(number: float, unit: str = "B") -> str:
 
 
 def bytes_of(text: str, option: str) -> int:
-    """The bytes that "141GB", "80 GiB" or "24e9" say; raises OptionError, also for a bare number so small
-    that a unit was forgotten.
+    """Return the bytes of "141GB", "80 GiB" or "24e9".
+
+    Raises:
+        OptionError: The text is no amount, or a number so small that its unit was probably forgotten.
     """
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"\s*([0-9]*\.?[0-9]+(?:[eE][0-9]+)?)\s*(?:([KMGTPE])(i?))?(B?)\s*", text, re.IGNORECASE
     )
-    prefix = "" if found is None or found[2] is None else found[2].upper().replace("K", "k")
+    prefix = "" if match is None or match[2] is None else match[2].upper().replace("K", "k")
     number = (
         0.0
-        if found is None
-        else float(found[1]) * (1024.0 if found[3] else 1000.0) ** _PREFIXES.index(prefix)
+        if match is None
+        else float(match[1]) * (1024.0 if match[3] else 1000.0) ** _PREFIXES.index(prefix)
     )
     if not 1 <= number < 2**63:
         raise OptionError(f'{option} must be an amount of bytes above 0, such as 141GB; got "{text}".')
-    if found is not None and not (found[2] or found[4]) and number < _LEAST_WITHOUT_UNIT:
-        meant = f"{text.strip()}GB"
+    if match is not None and not (match[2] or match[4]) and number < _LEAST_WITHOUT_UNIT:
         raise OptionError(
-            f'{option} must have a unit; got "{text}", which are {int(number):,} bytes. Write {meant}, if'
-            " that is meant."
+            f'{option} must have a unit; got "{text}", which means {int(number):,} bytes. For gigabytes write'
+            f" {text.strip()}GB."
         )
     return int(number)

@@ -1,4 +1,4 @@
-"""Where a setting of a layer stands, for messages."""
+"""The place of a layer's setting in a document, for messages."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from widenet.spec.network import NetworkSpec
 
 @dataclass(frozen=True)
 class Place:
-    """A layer, as messages name it."""
+    """A layer of a document."""
 
     document: str
     index: int
@@ -16,9 +16,9 @@ class Place:
 
     @classmethod
     def find(cls, spec: NetworkSpec, layer: Layer) -> "Place":
-        """The place of a layer of a document."""
+        """Return the place of a layer."""
         return cls(spec.where, spec.layers.index(layer), layer.name)
 
     def of(self, key: str) -> str:
-        """Where a setting of the layer stands: document, JSON path, and the layer's name."""
+        """Return the place of a setting: document, JSON path and the layer's name."""
         return f'{self.document}: layers[{self.index}].{key} ("{self.name}")'

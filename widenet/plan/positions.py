@@ -1,4 +1,4 @@
-"""Which layers go along a sequence: one vector a position instead of one an example."""
+"""Finds the layers along a sequence: they have one vector per position instead of one per example."""
 
 from collections.abc import Mapping
 
@@ -11,36 +11,38 @@ from widenet.spec.wiring import feeding, in_order
 
 
 def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
-    """The input whose sequence a layer goes along, by the layer's name; layers of one vector an example are
-    not in it.
+    """Return, for every layer along a sequence, the input of the sequence.
 
-    An input of a sequence field goes along itself, a hidden or recurrent layer along its sources. An output
-    is listed with its sources': under "next" it takes their vectors in training, otherwise the last one of
-    each example. Raises FitError where a layer's sources differ in it, or a layer needs a sequence and has
-    none.
+    An input of a sequence field goes along itself, a hidden or recurrent layer along the sequence of its
+    sources. So does an output: with "next" it reads all their vectors in training, otherwise each example's
+    last one.
+
+    Raises:
+        FitError: A layer's sources go along different sequences, or a layer needs a sequence and has none.
     """
-    found: dict[str, str] = {}
+    along_by_layer: dict[str, str] = {}
     for layer in in_order(spec.layers):
         if isinstance(layer, InputLayer):
             if fields[layer.field].kind == "sequence":
-                found[layer.name] = layer.name
+                along_by_layer[layer.name] = layer.name
             continue
         place = Place.find(spec, layer)
         sources = feeding(spec.layers, layer)
-        along = [found.get(source) for source in sources]
+        along = [along_by_layer.get(source) for source in sources]
         if len(set(along)) > 1:
             odd = next(source for source, other in zip(sources, along, strict=True) if other != along[0])
             rule = f'must all go along one sequence, or none; "{sources[0]}" and "{odd}" do not'
             raise FitError(f"{place.of('source')} {rule}. Give each a layer of its own.")
         _check(place, layer, along[0], spec, fields)
         if along[0] is not None:
-            found[layer.name] = along[0]
-    return found
+            along_by_layer[layer.name] = along[0]
+    return along_by_layer
 
 
 def sequences_of(spec: NetworkSpec) -> set[str]:
-    """The fields that can only be sequences, by the document alone: a recurrent layer goes along them, or
-    it says "next" or "last".
+    """Return the fields that must be sequences, by the document alone.
+
+    A recurrent layer goes along them, or a layer has "predict": "next" or "last".
     """
     along: set[str] = set()
     for layer in reversed(in_order(spec.layers)):
@@ -70,7 +72,7 @@ def _check(
         )
     if not is_sequence:
         return
-    read = next((each.field for each in spec.inputs if each.name == along), None)
+    read = next((source.field for source in spec.inputs if source.name == along), None)
     if read != layer.field:
         got = "no sequence" if read is None else f'the sequence "{read}"'
         raise FitError(

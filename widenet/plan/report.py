@@ -1,4 +1,4 @@
-"""A plan as plain values: who holds what, bytes, traffic, operations, and the fewest devices that hold it."""
+"""A plan as plain values: shards, bytes, traffic, operations, and the fewest devices that hold it."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -11,10 +11,12 @@ from widenet.plan.work import work
 
 
 def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
-    """What `widenet plan` prints as JSON; bytes, counts and half-open ranges of units.
+    """Return the JSON of `widenet plan`: bytes, counts and half-open ranges of units.
 
-    device_bytes: memory of a device; None: not known, and so not judged. more: whether there could be more
-    devices of it.
+    Args:
+        job: The job.
+        device_bytes: Memory of a device; None: unknown, so that the report does not say whether the job fits.
+        more: Whether to look for the fewest devices that hold the job.
     """
     if device_bytes is not None:
         job = _with_snapshots(with_room(job, device_bytes), device_bytes)
@@ -53,16 +55,13 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
 
 
 def _with_snapshots(job: Job, device_bytes: int) -> Job:
-    """The job as `train` runs it: without a snapshot where a CPU's machine has no room for it.
-
-    A device does not hold it.
-    """
+    """Return the job as `train` runs it: without snapshots if a CPU's memory has no room for them."""
     fits = job.device == "cuda" or memory(job).total <= device_bytes
     return job if fits else replace(job, has_snapshots=False)
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Bytes on disk of a checkpoint: what a process that held everything would have of weights and state."""
+    """Return the bytes of a checkpoint on disk: weights and state of a single process."""
     whole = memory(replace(job, num_processes=1))
     return whole.weights + whole.state
 

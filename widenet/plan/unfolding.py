@@ -1,6 +1,4 @@
-"""How a convolution's batch is cut: into blocks of examples that threads and processes share, and into
-pieces that are unfolded at once.
-"""
+"""Cuts a convolution's batch into blocks of examples for threads and processes, and into smaller pieces."""
 
 from collections.abc import Iterator
 from math import prod
@@ -9,35 +7,33 @@ from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.plan.windows import Windows
 
 _UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
-"""Numbers in the windows that are laid out at once: on a CPU few enough that they stay near a core."""
+"""Numbers in the windows that are unfolded at once; on a CPU they fit into a core's cache."""
 
 
 def blocks_of_examples(num_examples: int, windows: Windows, filters: int, most: int, device: str) -> int:
-    """Blocks of nearly equally many examples: a function of shapes alone. most: as many as are ever of
-    use.
-    """
+    """Return the number of blocks of examples, at most `most`; it depends on shapes alone."""
     count = num_blocks(num_examples * prod(windows.positions), windows.inputs, filters, most, device)
     return max(1, min(count, num_examples))
 
 
 def examples_at_once(windows: Windows, device: str) -> int:
-    """Examples of which the windows are laid out at once."""
+    """Return the number of examples whose windows are unfolded at once."""
     return max(1, _UNFOLDED_NUMBERS[device] // (windows.inputs * prod(windows.positions)))
 
 
 def pieces(start: int, stop: int, windows: Windows, device: str) -> Iterator[tuple[int, int]]:
-    """The examples of a block, as many at a time as are laid out at once."""
+    """Return the pieces (start, stop) of a block whose windows are unfolded at once."""
     most = examples_at_once(windows, device)
     return ((first, min(first + most, stop)) for first in range(start, stop, most))
 
 
 def inner_of_inputs(windows: Windows, filters: int) -> int:
-    """Multiplications for a number of the gradient to the source."""
+    """Return the multiplications for a number of the gradient to the source."""
     return filters * windows.inputs * prod(windows.positions) // (windows.channels * prod(windows.places))
 
 
 def inner_of_filters(num_examples: int, windows: Windows, count: int) -> int:
-    """Multiplications for a number of a block's part of the gradient to the filters."""
+    """Return the multiplications for a number of a block's part of the gradient to the filters."""
     return num_examples * prod(windows.positions) // count
 
 
@@ -50,10 +46,9 @@ def shares(
     num_processes: int,
     device: str,
 ) -> Iterator[tuple[int, int]]:
-    """Of each product of a convolution in a step: operations of a process, and bytes of what it gives to
-    every other.
+    """Yield, for each product of a convolution in a step, a process's operations and the bytes that it sends.
 
-    with_inputs: there is a gradient to the source.
+    `with_inputs` counts the gradient to the source, too.
     """
     count = blocks_of_examples(num_examples, windows, filters, most, device)
     units, inputs = filters * prod(windows.positions), windows.channels * prod(windows.places)
@@ -77,8 +72,9 @@ def shares(
 def workspace(
     num_examples: int, windows: Windows, filters: int, most: int, num_threads: int, device: str
 ) -> int:
-    """Bytes that a convolution needs at once: of each thread windows laid out, sums and places; of each
-    block a gradient.
+    """Return the bytes of a convolution's workspace.
+
+    Each thread needs unfolded windows, sums and places, and each block a gradient.
     """
     count = blocks_of_examples(num_examples, windows, filters, most, device)
     together = min(examples_at_once(windows, device), -(-num_examples // count))

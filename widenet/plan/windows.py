@@ -1,4 +1,4 @@
-"""How the kernel of a convolution or a pooling layer moves over its source."""
+"""The windows of convolutions and pooling layers: how a kernel moves over its source."""
 
 from dataclasses import dataclass
 from math import prod
@@ -8,14 +8,20 @@ from widenet.plan.place import Place
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 Shape = tuple[int, ...]
-"""Of a layer's units: (units,) where it is flat, else channels and the sizes of its axes, slowest first."""
+"""Shape of a layer's units: (units,) if flat, else channels and the sizes of its axes, slowest first."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A window's way along one axis of some places.
+    """A window's movement along one axis.
 
-    positions: where it stops. before, after: the padding that these positions need on either side.
+    Attributes:
+        places: Size of the axis.
+        kernel: Size of the window.
+        stride: Distance between positions.
+        positions: Number of positions.
+        before: Padding before the first place.
+        after: Padding after the last place.
     """
 
     places: int
@@ -28,7 +34,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Windows:
-    """A window's way over some channels of places."""
+    """A window's movement over channels."""
 
     channels: int
     axes: tuple[Axis, ...]
@@ -45,7 +51,7 @@ class Windows:
 
     @property
     def positions(self) -> Shape:
-        """How often it stops along each axis."""
+        """Number of positions along each axis."""
         return tuple(axis.positions for axis in self.axes)
 
     @property
@@ -55,7 +61,7 @@ class Windows:
 
 
 def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, source: Shape) -> Windows:
-    """The windows of a layer over a source of some name and shape; raises FitError where they do not fit."""
+    """Return the windows of a layer over a source; raises FitError if they do not fit."""
     kernel = layer.kernel
     assert kernel is not None
     if len(source) == 1:
@@ -88,7 +94,7 @@ def windows_of(place: Place, layer: ConvolutionLayer | PoolingLayer, name: str, 
 
 
 def axis_of(places: int, kernel: int, stride: int, padding: int | str) -> Axis:
-    """A window's way along one axis; its positions are less than one where it does not fit."""
+    """Return a window's movement along one axis; it has no position if it does not fit."""
     match padding:
         case "same":
             positions = -(-places // stride)

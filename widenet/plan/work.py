@@ -1,4 +1,4 @@
-"""The work of one process in one step: floating-point operations, and bytes sent to the others."""
+"""Counts the work of one process in one step: floating-point operations, and bytes sent to the others."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +17,12 @@ from widenet.spec.layers import InputLayer, OutputLayer
 class Work:
     """Work of one process in one step.
 
-    operations: of its matrix products and sparse sums, a multiplication and an addition counting two.
-    sent_bytes: what it sends to the N - 1 others, by the ring algorithm: 2 (N - 1) / N of what is added up, N
-    - 1 times what is gathered. It receives as much. Processes with fewer shards than the largest one send as
-    many bytes of what is gathered as that one.
+    Attributes:
+        operations: Operations of its matrix products and sparse sums; a multiplication and an addition count
+            2.
+        sent_bytes: Bytes sent to the N - 1 others by the ring algorithm: 2 (N - 1) / N of sums, and N - 1
+            times what is gathered. It receives as many. In a gather, all processes send as much as the one
+            with the most shards.
     """
 
     operations: int
@@ -28,7 +30,7 @@ class Work:
 
 
 def work(job: Job, process: int = -1) -> Work:
-    """What a process does in a step; the last one does most, if only by the rounding of shards."""
+    """Return the work of a process; the last one, the default, has the most shards by rounding."""
     process %= job.num_processes
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * others
@@ -49,11 +51,8 @@ def _products(job: Job, process: int) -> Iterator[int]:
         weight = job.layout.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
         if job.drifts(output):
-            columns, entries, share = (
-                drift_columns(output, job.layout),
-                num * job.entries[output.field],
-                rows / weight.rows,
-            )
+            columns, share = drift_columns(output, job.layout), rows / weight.rows
+            entries = num * job.entries[output.field]
             yield drift_operations(num, round(entries), weight.rows, columns, share) + round(
                 6 * entries * columns * share
             )
@@ -71,11 +70,9 @@ def _products(job: Job, process: int) -> Iterator[int]:
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
-    """Of each product of a narrow layer with a source: operations of a process, and bytes of what it gives to
-    every other.
+    """Yield, for each product of a narrow layer with a source, a process's operations and the bytes it sends.
 
-    A recurrent layer meets its own states position by position, but makes their gradient to the weight all at
-    once.
+    A recurrent layer multiplies its states time by time, but computes the gradient to their weight at once.
     """
     found = next(hidden for hidden in job.network.hidden if hidden.name == layer)
     units = plan_of(found).sums(found, job.layout.units[layer])
@@ -97,9 +94,7 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
 
 
 def _passes(job: Job, output: OutputLayer, process: int) -> int:
-    """Products of an output's size in a step: logits, gradients to the hidden vectors and to the weight,
-    and what is done again.
-    """
+    """Return the number of an output's products in a step: logits, two gradients, and recomputed ones."""
     row_wise = output.activation.kind in ROW_WISE
     closed = output.activation.kind == "softmax" and output.loss.kind.endswith("cross_entropy")
     limited = job.training.gradient_norm_limit is not None and output.sample is None
@@ -111,9 +106,7 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
 
 
 def _added_up(job: Job) -> Iterator[int]:
-    """Bytes of each sum over the processes in a step: 64-bit integers and, to scale them, the peak of
-    every row.
-    """
+    """Yield the bytes of each sum over the processes: 64-bit integers, and the peak of every row."""
     for (layer, source), link in job.layout.links.items():
         if source and (weight := job.layout.weights[link.weight]).wide:
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
@@ -136,9 +129,7 @@ def _added_up(job: Job) -> Iterator[int]:
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Bytes that a process gives to every other in a step: statistics of each example over an output, and
-    its parts of narrow layers.
-    """
+    """Yield the bytes that a process gives to every other: statistics, and parts of narrow layers."""
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if output.delta_norm is not None:

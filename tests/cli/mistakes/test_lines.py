@@ -93,7 +93,7 @@ MISTAKES = {
         "has no validation part, only train. Set one aside with `widenet"
     ),
     "train network.json BAD/biased.json --data data --out OUT": (
-        "evaluation.metric must be one of which more is better"
+        "evaluation.metric must be a metric that is better when larger"
     ),
     "train BAD/misspelt.json training.json --data data --out OUT": (
         'layers[0].field ("a"): the dataset has no field "item". Did'
