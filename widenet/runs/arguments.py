@@ -1,4 +1,4 @@
-"""What a caller gives for a document, a path or a dataset."""
+"""Conversion of arguments: documents, paths and datasets."""
 
 import os
 from collections.abc import Mapping
@@ -15,27 +15,34 @@ from widenet.spec.usual import usual_network, usual_training
 _Document = TypeVar("_Document", bound=Document)
 
 
-def document(kind: type[_Document], given: object) -> _Document:
-    """A document of a kind, from itself, plain values or a path; raises DocumentError."""
-    if isinstance(given, kind):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return kind.read(os.fspath(given))
-    if isinstance(given, Mapping):
-        return kind.of(dict(given), kind.usual_name)
+def document(kind: type[_Document], value: object) -> _Document:
+    """Return a document from itself, plain values or a path; raises DocumentError."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str | os.PathLike):
+        return kind.read(os.fspath(value))
+    if isinstance(value, Mapping):
+        return kind.of(dict(value), kind.usual_name)
     raise DocumentError(
         f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got"
-        f" {given!r}."
+        f" {value!r}."
     )
 
 
 def documents(
     network: object, training: object, dataset: Dataset, kept: Path | None
 ) -> tuple[NetworkSpec, TrainingSpec]:
-    """The two documents of a training, as they are given.
+    """Return the two documents of a training.
 
-    In place of None stands that of the run that goes on, in the directory `kept`, or else the usual one for
-    the dataset. Raises DocumentError, FitError.
+    Args:
+        network: The network document; None for that of the run, or else the default of the dataset.
+        training: The training document; None likewise.
+        dataset: The dataset.
+        kept: Directory of the run that the training resumes, if any.
+
+    Raises:
+        DocumentError: A document is invalid.
+        FitError: There is no default for the dataset.
     """
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
@@ -43,9 +50,9 @@ def documents(
     network_spec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)
-    asked = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
+    targets = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
     return network_spec, usual_training(
-        len(asked) == 1 and bool(asked[0].num_entries.get("validation")), dataset.num_examples
+        len(targets) == 1 and bool(targets[0].num_entries.get("validation")), dataset.num_examples
     )
 
 
@@ -59,13 +66,13 @@ def _usual_network(dataset: Dataset) -> NetworkSpec:
     return usual_network(field, dataset.field(field).kind == "sequence")
 
 
-def path_of(name: str, given: object) -> Path:
-    """A path that an argument gives; raises OptionError."""
-    if not isinstance(given, str | os.PathLike):
-        raise OptionError(f"{name} must be a path; got {given!r}.")
-    return Path(given)
+def path_of(name: str, value: object) -> Path:
+    """Return the path of an argument; raises OptionError if it is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise OptionError(f"{name} must be a path; got {value!r}.")
+    return Path(value)
 
 
-def dataset_of(given: Dataset | str | Path) -> Dataset:
-    """A dataset, from itself or its directory; raises DataError, OptionError."""
-    return given if isinstance(given, Dataset) else Dataset.open(path_of("data", given))
+def dataset_of(value: Dataset | str | Path) -> Dataset:
+    """Return a dataset from itself or its directory; raises DataError, OptionError."""
+    return value if isinstance(value, Dataset) else Dataset.open(path_of("data", value))

@@ -1,4 +1,4 @@
-"""A trained model: what it knows, measures and recommends."""
+"""Trained models: evaluation, recommendations and predictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,8 +55,12 @@ class Recommendation:
 
 
 class Model:
-    """A trained network with the names of its items, ready to recommend. facts: what was saved beside its
-    weights.
+    """A trained network with the names of its items.
+
+    Attributes:
+        run: The run directory.
+        network: The network.
+        facts: The facts that were saved beside the weights.
     """
 
     def __init__(self, run: RunDirectory, network: Network, facts: Mapping[str, Any] | None = None) -> None:
@@ -199,7 +203,7 @@ class Model:
         """
         k, name = checked_k(arguments.k), output_name(self.network, arguments.output)
         known = person.with_items(self.run, name, arguments.items, arguments.fields)
-        batches = person.told(self.run, known, arguments.values)
+        batches = person.batches_of(self.run, known, arguments.values)
         person.warn_of_ambiguous(self.run, known)
         inputs = {
             layer.field: batches.get(layer.field, person.nothing(self.run, layer.field))
@@ -239,7 +243,7 @@ class Model:
         """
         k, dataset = checked_k(k), self._dataset(data)
         name, row = output_name(self.network, output), dataset.row_of(user)
-        instead = person.told(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
+        instead = person.batches_of(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
         rows = range(row, row + 1)
         with one_thread_an_operation():

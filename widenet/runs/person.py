@@ -1,4 +1,4 @@
-"""What a network is told of one person: items by id or title, and what stands in its other fields."""
+"""The inputs of a network for a new user: items by id or title, and values of its other fields."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,32 +16,28 @@ from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
 Fields = Mapping[str, Any]
-"""By name of an input field: ids or titles of its features, or the numbers of a dense one; a single one
-need be no list.
-"""
+"""By input field: ids or titles of its features, or the numbers of a dense field; one value or a list."""
 
 _OTHERS_SHOWN = 5
 
 
 def item_field(run: RunDirectory, output: str) -> str | None:
-    """The input field of items that are named without one: that of an output, or else the only one; None
-    where there is neither.
-    """
+    """The input field of items without a named field: the output's, or else the only one, or None."""
     read = [layer.field for layer in run.network.inputs]
-    asked = next(layer.field for layer in run.network.outputs if layer.name == output)
-    return asked if asked in read else read[0] if len(set(read)) == 1 else None
+    target = next(layer.field for layer in run.network.outputs if layer.name == output)
+    return target if target in read else read[0] if len(set(read)) == 1 else None
 
 
 def with_items(
     run: RunDirectory, output: str, items: Sequence[str], fields: Fields | None
 ) -> dict[str, list[Any]]:
-    """What is said of a person, by field, items first where there are any; raises OptionError, FitError."""
-    said = {name: _listed(value) for name, value in (fields or {}).items()}
+    """Return the inputs by field, items first; raises OptionError, FitError."""
+    inputs = {name: _listed(value) for name, value in (fields or {}).items()}
     known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
-    if unknown := next((name for name in said if name not in known), None):
+    if unknown := next((name for name in inputs if name not in known), None):
         rule = f"a field must be one that the network reads ({', '.join(known)})"
         raise OptionError(f'{rule}; got "{unknown}".{did_you_mean(unknown, known)}')
-    named = checked_items(items) if not said or not _is_empty(items) else []
+    named = checked_items(items) if not inputs or not _is_empty(items) else []
     if named:
         field = item_field(run, output)
         if field is None:
@@ -49,20 +45,25 @@ def with_items(
                 f"this network reads {', '.join(known)}, and no items of its output. Say what is known with"
                 " `fields`."
             )
-        said = {field: [*named, *said.pop(field, [])], **said}
-    return said
+        inputs = {field: [*named, *inputs.pop(field, [])], **inputs}
+    return inputs
 
 
-def told(
-    run: RunDirectory, said: Mapping[str, Sequence[Any]], item_values: Sequence[float] | None = None
+def batches_of(
+    run: RunDirectory, inputs: Mapping[str, Sequence[Any]], item_values: Sequence[float] | None = None
 ) -> dict[str, SparseBatch | Tensor]:
-    """What is said by field, each as a batch of one example.
+    """Convert inputs to batches of one example, by field.
 
-    item_values: one number for each feature of the first of these fields. Raises DataError, FitError,
-    OptionError.
+    Args:
+        run: The run.
+        inputs: The inputs by field.
+        item_values: A number for each feature of the first field.
+
+    Raises:
+        DataError, FitError, OptionError: An input is unknown or of a wrong kind.
     """
-    found: dict[str, SparseBatch | Tensor] = {}
-    for position, (name, values) in enumerate(said.items()):
+    by_field: dict[str, SparseBatch | Tensor] = {}
+    for position, (name, values) in enumerate(inputs.items()):
         record = run.fields[name]
         if record.kind == "dense":
             if item_values is not None and not position:
@@ -70,41 +71,39 @@ def told(
                     f'values must be numbers of items; got no item, and the numbers of the field "{name}".'
                     " Leave them out."
                 )
-            found[name] = torch.tensor([_numbers(name, values, record.width)])
+            by_field[name] = torch.tensor([_numbers(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
-        found[name] = named_history(
+        by_field[name] = named_history(
             run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence"
         )
-    return found
+    return by_field
 
 
 def nothing(run: RunDirectory, field: str) -> SparseBatch | Tensor:
-    """A field of somebody of whom nothing is known: no feature, or zeros; a batch of one example."""
+    """An empty input: a batch of one example without features, or with zeros."""
     record = run.fields[field]
     return torch.zeros(1, record.width) if record.kind == "dense" else SparseBatch.from_lists([[]])
 
 
-def understood(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
-    """By field, the titles of the features that are meant, or the numbers as text."""
-    found = {}
-    for name, values in said.items():
+def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
+    """Return the titles of the features that inputs refer to, or numbers as text, by field."""
+    by_field = {}
+    for name, values in inputs.items():
         record = run.fields[name]
         if record.kind == "dense":
-            found[name] = [f"{value:g}" for value in _numbers(name, values, record.width)]
+            by_field[name] = [f"{value:g}" for value in _numbers(name, values, record.width)]
         else:
             vocabulary = run.vocabulary(name)
-            found[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
-    return found
+            by_field[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
+    return by_field
 
 
-def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Where something may be meant otherwise, a sentence each: a text that fits several features, a number
-    unlike those trained with.
-    """
-    told(run, said)  # refuses what is wrong
+def doubts(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a sentence for each text that matches several features and each number unlike training's."""
+    batches_of(run, inputs)  # refuses what is wrong
     sentences = []
-    for name, values in said.items():
+    for name, values in inputs.items():
         record = run.fields[name]
         if record.kind == "dense":
             low, high = record.min_value, record.max_value
@@ -115,9 +114,9 @@ def doubts(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> list[str]:
     return sentences
 
 
-def warn_of_ambiguous(run: RunDirectory, said: Mapping[str, Sequence[Any]]) -> None:
+def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
     """Warn about each text that matches several features, on behalf of the caller of a checked function."""
-    for name, values in said.items():
+    for name, values in inputs.items():
         if run.fields[name].kind != "dense":
             for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
                 # Frames: here, the method, its two wrappers, the caller.

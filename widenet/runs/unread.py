@@ -1,6 +1,4 @@
-"""What a dataset holds that a network does not read, and values that not both a run and a dataset have:
-worth a line, and no mistake.
-"""
+"""Differences between a dataset and a run that deserve a note: unread fields, and values in only one."""
 
 from widenet.data.dataset import Dataset
 from widenet.spec.network import NetworkSpec
@@ -10,7 +8,7 @@ _ONES = (1.0, 1.0)
 
 
 def unread(network: NetworkSpec, data: Dataset) -> list[str]:
-    """A sentence where a dataset has fields that a network does not read; none otherwise."""
+    """Return a sentence about fields of a dataset that a network does not read, if any."""
     names = [f'"{name}"' for name in data.fields if name not in network.fields]
     return (
         [f"The network does not read the field{'s' * (len(names) > 1)} {', '.join(names)} of {data.path}."]
