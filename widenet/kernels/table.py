@@ -87,8 +87,8 @@ def step_runner(device: torch.device, optimizer: str) -> Runner:
 
     torch and Numba have all kinds, Triton those that it has formulas of.
     """
-    found = runner("row_update", device)
-    return "torch" if found == "triton" and optimizer not in TRITON_OPTIMIZERS else found
+    fastest = runner("row_update", device)
+    return "torch" if fastest == "triton" and optimizer not in TRITON_OPTIMIZERS else fastest
 
 
 @cache

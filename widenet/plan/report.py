@@ -21,7 +21,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
     if device_bytes is not None:
         job = _with_snapshots(with_room(job, device_bytes), device_bytes)
     needed = memory(job)
-    found: dict[str, Any] = {
+    plan: dict[str, Any] = {
         "device": job.device,
         "shards": job.training.shards,
         "batch_size": job.num_examples,
@@ -43,15 +43,15 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
     }
     if device_bytes is not None:
         fewest = smallest(job, device_bytes) if more else None
-        found["device_memory_bytes"] = device_bytes
-        found["fits"] = needed.total <= device_bytes
+        plan["device_memory_bytes"] = device_bytes
+        plan["fits"] = needed.total <= device_bytes
         if more:
-            found["fewest"] = fewest and {
+            plan["fewest"] = fewest and {
                 "processes": fewest.num_processes,
                 "shards": fewest.training.shards,
                 "memory_bytes": memory(fewest).total,
             }
-    return found
+    return plan
 
 
 def _with_snapshots(job: Job, device_bytes: int) -> Job:

@@ -74,8 +74,8 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
 
     A recurrent layer multiplies its states time by time, but computes the gradient to their weight at once.
     """
-    found = next(hidden for hidden in job.network.hidden if hidden.name == layer)
-    units = plan_of(found).sums(found, job.layout.units[layer])
+    spec = next(hidden for hidden in job.network.hidden if hidden.name == layer)
+    units = plan_of(spec).sums(spec, job.layout.units[layer])
     num, inputs = job.vectors(layer), job.layout.units[source]
     with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
     if (layer, source) in job.layout.windows:
