@@ -354,7 +354,7 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     assert (
         said.pop()
         == "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training"
-        " goes on with --resume."
+        " can be resumed."
     )
     assert all(
         re.match("widenet: process 0 of 2, .+: another process of the group was lost", line) for line in said

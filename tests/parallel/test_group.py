@@ -379,6 +379,7 @@ def test_a_process_whose_launcher_is_gone_does_not_wait_for_it(launcher, monkeyp
     for name, value in {
         "RANK": "1",
         "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         launcher: "True",
