@@ -16,6 +16,7 @@ import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 HANG_SECONDS = 120
@@ -113,7 +114,10 @@ def _load() -> None:
             importlib.import_module(name)
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    sys.modules["widenet.cli.app"].app = typer.main.get_command(app)  # type: ignore[attr-defined]
+    commands: Any = typer.main.get_command(app)
+    sys.modules["widenet.cli.app"].app = commands  # type: ignore[attr-defined]
+    for command in commands.commands.values():
+        _ = command.whole
     gc.freeze()
 
 
