@@ -30,7 +30,7 @@ from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 AutoUnits = Count | Literal["auto"]
 NEWEST = 50
-"""Positions of a sequence that an input reads unless it is told."""
+"""Default number of positions of a sequence that an input reads."""
 
 
 class InputLayer(Spec, OfLayers):
@@ -93,13 +93,13 @@ class HiddenLayer(Spec, OfLayers):
     units: Count
     """Number of units."""
     activation: ActivationField = PlainActivation(kind="sigmoid")
-    """What it makes of the sum."""
+    """Function applied to the sums."""
     bias: bool = True
     """Add a learned bias to each unit."""
     bias_start: float = 0.0
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """Weights to start with."""
+    """How the weights start."""
     weights: Shares | None = None
     """Weights shared with another layer, or with several, each for one of the sources."""
     dropout: Probability = 0.0
@@ -155,7 +155,7 @@ class DeltaBoost(Spec):
 
 
 class OutputLayer(Spec, OfLayers):
-    """A fully connected layer that is asked for a field of the dataset, and its loss."""
+    """A fully connected layer that predicts a field of the dataset, with its loss."""
 
     shares_with: ClassVar[str] = "hidden or output layer"
     colour: ClassVar[int] = 1
@@ -171,9 +171,9 @@ class OutputLayer(Spec, OfLayers):
     units: AutoUnits = "auto"
     """Width. auto: the field's; a larger number leaves room for units to come."""
     activation: ActivationField = PlainActivation(kind="softmax")
-    """What it makes of the logits."""
+    """Function applied to the logits."""
     loss: LossField = CrossEntropy(kind="cross_entropy")
-    """What is made small."""
+    """The loss to minimize."""
     loss_weight: Annotated[float, Field(gt=0)] = 1.0
     """Factor on the loss, for networks of several outputs."""
     predict: Literal["all", "hidden", "next"] = "all"
@@ -201,9 +201,9 @@ class OutputLayer(Spec, OfLayers):
     bias_start: float = 0.0
     """Value that every bias starts with."""
     bias_l2: Annotated[float, Field(ge=0)] = 0.0
-    """Weight of half the squared biases in what is made small; the reported loss leaves it out."""
+    """Weight of half the squared biases in the objective; the reported loss does not include it."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """Weights to start with."""
+    """How the weights start."""
     weights: Shares | None = None
     """Weights shared with another layer."""
     weight_norm: Limit | None = None

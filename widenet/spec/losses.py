@@ -1,4 +1,4 @@
-"""Losses: what an output layer is asked to make small."""
+"""Losses of output layers."""
 
 from typing import Annotated, Literal
 

@@ -15,7 +15,7 @@ Offset = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 class OfOptimizers:
-    """What every optimizer says of itself."""
+    """Facts of an optimizer."""
 
     state: ClassVar[tuple[str, ...]] = ()
     """Names of its state tensors, each shaped like the weight and zero at first."""

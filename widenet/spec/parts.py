@@ -1,6 +1,4 @@
-"""What several specs are made of: names and counts, sources, shared weights, a penalty, batch
-normalization.
-"""
+"""Parts that several specs share: names, counts, sources, shared weights, sparseness, normalization."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -34,7 +32,7 @@ SourcesOrNone = Annotated[
 
 
 class OfLayers:
-    """What every kind of layer says of itself."""
+    """Facts of a kind of layer."""
 
     takes_features: ClassVar[bool] = False
     """Whether a sparse input may be its source."""
@@ -87,7 +85,7 @@ class Sparseness(Spec):
     """
 
     target: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """The mean activation wanted over a batch."""
+    """The desired mean activation over a batch."""
     weight: Annotated[float, Field(ge=0)] = 2.0
     """Weight of the penalty in the loss."""
     after_dropout: bool = False

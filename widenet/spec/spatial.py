@@ -78,7 +78,7 @@ class ConvolutionLayer(Spec, OfLayers):
     dsstne: along an axis no longer than the kernel one position, at stride 1 as of same, else none.
     """
     activation: ActivationField = PlainActivation(kind="sigmoid")
-    """What it makes of the sum."""
+    """Function applied to the sums."""
     bias: bool = True
     """Add a learned bias to each filter."""
     bias_start: float = 0.0

@@ -30,7 +30,7 @@ class Evaluation(Spec):
 
 
 class Checkpoints(Spec):
-    """What is kept while training."""
+    """When a training saves its whole state, and how many checkpoints it keeps."""
 
     every_epochs: Count = 1
     """Epochs between two checkpoints; the end and an interruption always write one."""
@@ -50,7 +50,7 @@ class Checkpoints(Spec):
 
 
 class TrainingSpec(Document):
-    """How it is trained: optimizer, schedule, batches, epochs, seed."""
+    """How a network is trained: optimizer, schedule, batches, epochs, seed."""
 
     usual_name: ClassVar[str] = "training.json"
     other_name: ClassVar[str] = "network"
@@ -69,12 +69,12 @@ class TrainingSpec(Document):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     """Steps over which the learning rate rises linearly to its schedule."""
     l1: Strength = 0.0
-    """Weight of the sum of |w| in what is made small; biases are left alone, and the reported loss leaves
-    it out.
+    """Weight of the sum of |w| in the objective. Biases are not penalized; the reported loss does not
+    include it.
     """
     l2: Strength = 0.0
-    """Weight of half the sum of w^2 in what is made small; biases are left alone, and the reported loss
-    leaves it out.
+    """Weight of half the sum of w^2 in the objective. Biases are not penalized; the reported loss does not
+    include it.
     """
     gradient_norm_limit: Annotated[float, Field(gt=0)] | None = None
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over
@@ -96,8 +96,8 @@ class TrainingSpec(Document):
     all x86-64 with AVX2, slower.
     """
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
-    """Into how many fixed ranges of units a wide layer is cut. Part of the arithmetic: another number
-    gives other last bits.
+    """Number of fixed ranges of units into which a wide layer is cut. It is part of the arithmetic: another
+    number gives other last bits.
     """
     evaluation: Evaluation | None = None
     """Metrics while training; unset: none."""
