@@ -1,6 +1,4 @@
-"""Reading a document: JSON text to a frozen typed model, or one sentence with the JSON path of the first
-mistake.
-"""
+"""Documents: JSON text becomes a frozen typed model, or one sentence about the first mistake."""
 
 import json
 from pathlib import Path
@@ -20,14 +18,15 @@ else:
     _Metaclass = type(BaseModel)
 
 _MOST_BYTES = 2**26
-"""Size of the largest document that is read, in bytes; others are no documents."""
+"""Largest size of a document, in bytes."""
 _SMALLEST, _LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The smallest magnitude that a float32 holds in full precision, and the largest."""
 
 
 class Spec(BaseModel):
-    """A part of a document: frozen, strict, without unknown keys; attribute docstrings become its
-    documentation.
+    """A part of a document: frozen, strict, without unknown keys.
+
+    Attribute docstrings become the documentation of its fields.
     """
 
     model_config = ConfigDict(
@@ -37,16 +36,14 @@ class Spec(BaseModel):
     @field_validator("*")
     @classmethod
     def _fits_float32(cls, value: Any) -> Any:
-        """Every number is computed with as a float32: refuse those that would become infinite, or zero."""
+        """Refuse numbers that would become infinite or zero as a float32, with which widenet computes."""
         if isinstance(value, float) and value != 0 and not _SMALLEST <= abs(value) <= _LARGEST:
             raise PydanticCustomError("float32", "a number of float32")
         return value
 
 
 class _Spoken(_Metaclass):
-    """Makes a document of keywords as one is made of a file: plain lists and dictionaries are taken, and a
-    mistake is one sentence.
-    """
+    """Lets `Network(layers=[...])` take plain lists and dictionaries and raise one sentence, as files do."""
 
     def __call__(self, *args: Any, **values: Any) -> Any:
         assert issubclass(self, Document)
@@ -73,29 +70,29 @@ class Document(Spec, metaclass=_Spoken):
     usual_name: ClassVar[str] = "document"
     """What messages call a document that was not read from a file."""
     other_name: ClassVar[str] = ""
-    """What kind of document is easily given in place of one of this kind."""
+    """The kind of document that people confuse with this one."""
     _path: str = PrivateAttr("")
 
     def __eq__(self, other: object) -> bool:
-        """Whether both say the same, wherever they were read from."""
+        """Return whether both have the same values; where they were read from does not matter."""
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     @property
     def where(self) -> str:
-        """What begins a message about this document: the path it was read from, or its usual name."""
+        """The beginning of a message about this document: its path, or its usual name."""
         return self._path or self.usual_name
 
     @classmethod
     @typed
     def read(cls, path: str | Path) -> Self:
-        """The document in a JSON file; raises DocumentError."""
+        """Read a document from a JSON file; raises DocumentError."""
         document = cls.of(cls.read_values(path), str(path))
         document._path = str(path)
         return document
 
     @classmethod
     def read_values(cls, path: str | Path) -> Any:
-        """The plain values in a JSON file, whether they are a document or not; raises DocumentError."""
+        """Read plain values from a JSON file without checking them; raises DocumentError."""
         check_regular(Path(path), DocumentError)
         try:
             if Path(path).stat().st_size > _MOST_BYTES:
@@ -117,19 +114,19 @@ class Document(Spec, metaclass=_Spoken):
 
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
-        """The plain values in some JSON text."""
+        """Return the plain values of JSON text."""
         return _plain_values(text, where)
 
     @classmethod
     @typed
     def parse(cls, text: str, where: str = "document") -> Self:
-        """The document in some JSON text; `where` begins every message."""
+        """Make a document from JSON text; `where` begins every message."""
         return cls.of(cls.values_of(text, where), where)
 
     @classmethod
     @typed
     def of(cls, values: Any, where: str = "document") -> Self:
-        """The document in plain values (dictionaries, lists, numbers, text)."""
+        """Make a document from plain values: dictionaries, lists, numbers, text."""
         if not isinstance(values, dict):
             raise DocumentError(f"{where} must be a JSON object with named fields; got {shown(values)}.")
         if cls.is_other(values):
@@ -147,17 +144,17 @@ class Document(Spec, metaclass=_Spoken):
 
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:
-        """Whether plain values are a document of the kind that is easily given in place of this one."""
+        """Return whether plain values are a document of the kind that people confuse with this one."""
         del values
         return False
 
     def to_json(self) -> str:
-        """The document as indented JSON text, every default written out."""
+        """Return the document as indented JSON text with every default."""
         return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
 def _is_plain(values: Any) -> bool:
-    """Whether values could stand in a JSON file."""
+    """Return whether JSON can express the values."""
     try:
         json.dumps(values)
     except (TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Mistakes in a document: what pydantic finds, as one sentence with its JSON path."""
+"""Mistakes in a document: pydantic's errors as one sentence with a JSON path."""
 
 import json
 from collections.abc import Sequence
@@ -24,12 +24,17 @@ _RULES = {
     "int_parsing_size": "a smaller whole number",
     "string_pattern_mismatch": 'text without "/", "\\" and control characters',
 }
-"""What a value must be, by pydantic's type of error."""
+"""Rule that a value breaks, by pydantic's type of error."""
 
 
 def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Sequence[Any]) -> str:
-    """The sentence that says the first of pydantic's errors about some values of a document. where: begins
-    it.
+    """Return pydantic's first error about the values of a document as one sentence.
+
+    Args:
+        model: The document's model.
+        where: Beginning of the sentence.
+        values: The document's plain values.
+        errors: Pydantic's errors, at least one.
     """
     error = _most_telling(model, values, errors)
     location, kind = error["loc"], error["type"]
@@ -58,9 +63,7 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
 
 
 def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) -> Any:
-    """The first error; where a field is missing, the one of an unknown field beside it whose name is
-    nearly a known one.
-    """
+    """The first error; for a missing field, that of a misspelt field beside it, if there is one."""
     first = errors[0]
     if first["type"] == "missing":
         for other in errors:
@@ -71,7 +74,7 @@ def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) ->
 
 
 def _choices(errors: Sequence[Any]) -> str:
-    """The names that the place of the first error would also take, such as "auto" beside a number."""
+    """Names that the first error's field takes too, such as "auto" besides a number."""
     others = [
         error
         for error in errors[1:]
@@ -81,10 +84,12 @@ def _choices(errors: Sequence[Any]) -> str:
 
 
 def _path(values: Any, location: tuple[int | str, ...], ends_named: bool = True) -> str:
-    """The JSON path of a pydantic location, which also names union members, and places of lists of one, that
-    the document does not have.
+    """The JSON path of a pydantic location, without the union members and positions that pydantic adds.
 
-    ends_named: the last part is a field of the document, though it may not have it.
+    Args:
+        values: The document's plain values.
+        location: Pydantic's location.
+        ends_named: Whether the last part is a field, which may be missing from the document.
     """
     path, here = "", values
     for position, part in enumerate(location):
@@ -148,22 +153,22 @@ def _rule(error: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as JSON, cut where it is long."""
+    """Return a value as JSON, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _known_fields(model: type[BaseModel], values: Any, location: tuple[int | str, ...]) -> list[str]:
-    """The fields of the object in which an unknown key stands, found by asking the models along the path."""
+    """The fields of the object with an unknown key, by the models along the path."""
     candidates: list[type[BaseModel]] = [model]
     here = values
     for part in location[:-1]:
         if isinstance(part, str):
             inner = [
-                found
+                member
                 for owner in candidates
                 if part in owner.model_fields
-                for found in _models_in(owner.model_fields[part].annotation)
+                for member in _models_in(owner.model_fields[part].annotation)
             ]
             candidates = inner or candidates
         here = _at(here, (part,))

@@ -65,13 +65,13 @@ def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) ->
         )
     if layer.bias:
         raise ValueError(f'{place}.bias of a weightless output must be false; got true. Add "bias": false.')
-    given = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
-    if given:
-        raise ValueError(f'{place}.{given[0]} needs weights, which "weightless" takes away. Remove one.')
+    extra = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
+    if extra:
+        raise ValueError(f'{place}.{extra[0]} needs weights, which "weightless" takes away. Remove one.')
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
-    """An output that is asked for what was hidden must have it hidden, by one input, and shown by none."""
+    """Check that exactly one input hides the features to predict, and that none shows them."""
     of_field = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field]
     hiding = [other for other in of_field if other.denoise > 0]
     if len(hiding) != 1:
@@ -107,15 +107,15 @@ def _check_sample(place: str, layer: OutputLayer) -> None:
 
 
 def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
-    """The layers that feed a layer, directly or through others."""
-    found: list[Layer] = []
+    """Return the layers that feed a layer, directly or through others."""
+    behind: list[Layer] = []
     pending = [layer]
     while pending:
         names = feeding(layers, pending.pop())
-        fresh = [other for other in layers if other.name in names and other not in found]
-        found += fresh
+        fresh = [other for other in layers if other.name in names and other not in behind]
+        behind += fresh
         pending += fresh
-    return found
+    return behind
 
 
 def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Sequence[str]) -> None:

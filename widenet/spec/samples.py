@@ -29,7 +29,7 @@ class PopularitySample(Spec):
     units: Count = 10_000
     """Draws in a step, at most the width, shared by the examples of the batch."""
     power: Annotated[float, Field(gt=0, le=2)] = 0.75
-    """The larger, the oftener popular units are drawn."""
+    """The larger it is, the more often popular units are drawn."""
 
 
 Sample = UniformSample | PopularitySample

@@ -1,4 +1,4 @@
-"""The documents of a training of which nobody has written any: a good first try at recommendations."""
+"""The default documents, for a first try at recommendations."""
 
 from typing import Any
 
@@ -11,14 +11,17 @@ _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
 
 
 def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
-    """What asks a field for what was hidden of it, with one vector for each feature; of a sequence, for the
-    next at every position.
+    """Return the default network: it predicts a field's hidden features, or the next ones of a sequence.
 
-    Further fields are not read: of who has no history, what was learned beside histories tells less than what
-    is popular.
+    Input and output share one vector for each feature. Further fields are not read: for users without a
+    history, they help less than the popularity of the items.
+
+    Args:
+        field: Name of the field.
+        is_sequence: Whether the field is a sequence.
     """
     known = {"name": "history", "kind": "input", "field": field}
-    asked = {
+    target = {
         "name": "next",
         "kind": "output",
         "field": field,
@@ -30,23 +33,22 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
             {**known, "last": NEWEST},
             {**taste, "units": _SEQUENCE_UNITS, "initializer": {"kind": "gaussian", "deviation": 0.1}},
             {"name": "state", "kind": "recurrent", "cell": "gru", "units": _SEQUENCE_UNITS},
-            {**asked, "predict": "next"},
+            {**target, "predict": "next"},
         ]
         return NetworkSpec.of({"name": "usual, along a sequence", "layers": layers}, "network.json")
     layers = [
         {**known, "denoise": 0.4, "popularity_damping": 0.5},
         {**taste, "units": _UNITS, "initializer": {"kind": "gaussian", "deviation": 0.06}},
-        {**asked, "loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}},
+        {**target, "loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}},
     ]
     return NetworkSpec.of({"name": "usual", "layers": layers}, "network.json")
 
 
 def usual_training(has_validation: bool, num_examples: int) -> TrainingSpec:
-    """Ten epochs of Adam, ever slower; where there is a validation part, evaluated on it, the best weights
-    kept.
+    """Return the default training: ten epochs of Adam with a falling learning rate.
 
-    Of few examples the batches are smaller than as a rule, so that an epoch has at least 16 of them, down to
-    8 examples each.
+    With a validation part, the training evaluates on it and keeps the best weights. For few examples the
+    batches are smaller than usual, so that an epoch has at least 16 of them, down to 8 examples each.
     """
     usual: dict[str, Any] = {
         "epochs": 10,

@@ -12,11 +12,11 @@ _OWN_NUMBERS = {
     "normalization mean": "means",
     "normalization variance": "variances",
 }
-"""How the numbers of a layer's units are called, after its name, and in words."""
+"""Numbers of each unit of a layer: the ending of their name, and the word for them."""
 
 
 def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
-    """The names of a layer's sources: those it names, or the layer before it."""
+    """Return the names of a layer's sources; by default, the layer before it."""
     if isinstance(layer, InputLayer):
         return ()
     if layer.source is not None:
@@ -26,14 +26,15 @@ def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
 
 
 def feeding(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
-    """The names of the layers that a layer needs: its sources, and those it adds by `skip`."""
+    """Return the names of the layers that a layer needs: its sources and its `skip` layers."""
     return sources_of(layers, layer) + (getattr(layer, "skip", None) or ())
 
 
 def in_order(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers, each after all that feed it; ties in document order.
+    """Return the layers, each after all that feed it; ties in document order.
 
-    Raises ValueError where they form a cycle.
+    Raises:
+        ValueError: The layers form a cycle.
     """
     placed: dict[str, Layer] = {}
     pending = list(layers)
@@ -52,9 +53,7 @@ def in_order(layers: Sequence[Layer]) -> list[Layer]:
 
 
 def _circle(pending: Sequence[Layer], layers: Sequence[Layer]) -> list[str]:
-    """The names along a cycle among layers of which each waits for another, in the direction of flow,
-    ending where it begins.
-    """
+    """The names along a cycle, in the direction of flow; the last name is the first."""
     waiting = {layer.name: layer for layer in pending}
     path = [pending[0].name]
     while path[-1] not in path[:-1]:
