@@ -60,10 +60,9 @@ def _heaps(file: IO[bytes]) -> Iterator[int]:
 
 
 def outside(file: Any) -> str | None:
-    """The first name in an open `h5py.File` that stands for something in another file, of which nothing is
-    opened; None: there is none.
+    """Return the first name in an open `h5py.File` that stands for something in another file, if any.
 
-    That are links to other files, and numbers that lie in another file or are put together from others.
+    Such names are links to other files, and numbers that another file holds. Nothing of them is opened.
     """
     linked: str | None = file.visititems_links(
         lambda name, link: name if isinstance(link, h5py.ExternalLink) else None

@@ -88,11 +88,18 @@ class Imported:
 
 
 def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Model:
-    """A run that holds an imported network, finished: it predicts at once, and trainings may begin with its
-    weights.
+    """Write an imported network as a finished run, and return it.
 
-    data: the dataset whose fields, and names of features, are the network's; without it features are named as
-    its file does, or by index. Raises DataError, FitError, CheckpointError; then nothing is left.
+    It predicts at once, and trainings may begin with its weights.
+
+    Args:
+        imported: The network.
+        out: The run directory to make.
+        data: Dataset with the network's fields and names of features. Without it, features have the names of
+            the network's file, or their indices.
+
+    Raises:
+        DataError, FitError, CheckpointError: Nothing is left at `out`.
     """
     with TemporaryDirectory() as folder:
         dataset = data or _described(Path(folder) / "data", imported)
@@ -127,9 +134,7 @@ def write_imported(imported: Imported, out: Path, options: ImportOptions) -> Mod
 
 
 def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
-    """An output whose loss is of what is there at all, where the field has values that are no
-    probabilities, such as counts.
-    """
+    """Let an output ignore the values of its field if they are no probabilities, such as counts."""
     facts = fields.get(layer.get("field", ""))
     if (
         layer.get("kind") != "output"
@@ -142,8 +147,10 @@ def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str
 
 
 def fill(network: Network, imported: Imported) -> None:
-    """Give a network its weights; raises DataError where one is missing, has another shape, or holds a
-    number that is not finite.
+    """Fill a network with imported weights.
+
+    Raises:
+        DataError: A weight is missing, has another shape, or holds a number that is not finite.
     """
     for name, weight in network.layout.weights.items():
         wanted = (weight.rows,) if weight.columns is None else (weight.rows, weight.columns)

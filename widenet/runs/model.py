@@ -235,11 +235,20 @@ class Model:
         exclude_seen: bool = True,
         output: str | None = None,
     ) -> list[Recommendation]:
-        """The k best items for one user of a dataset, by what the dataset has of them: as `predict` gives
-        them, with titles.
+        """Return the k best items for one user of a dataset, as `predict` does, with titles.
 
-        user: the id. fields: what stands in place of the dataset's, as in `recommend`. exclude_seen: leave
-        out what the user is known to have, in whatever part. Raises DataError, FitError, OptionError.
+        Args:
+            user: Id of the user.
+            data: The dataset, or its directory.
+            k: Number of items.
+            fields: Fields that replace the dataset's, as in `recommend`.
+            exclude_seen: Leave out items that the user has in any part.
+            output: The output layer, if the network has several.
+
+        Raises:
+            DataError: The dataset has no such user.
+            FitError: The dataset does not fit the network.
+            OptionError: An argument is invalid.
         """
         k, dataset = checked_k(k), self._dataset(data)
         name, row = output_name(self.network, output), dataset.row_of(user)
@@ -257,8 +266,9 @@ class Model:
 
     @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
-        """The titles of what `recommend_for` gives the network of a user, of its first field that has
-        names; none where none has.
+        """Return the titles of the user's features that `recommend_for` feeds to the network.
+
+        They are those of its first field with names; without such a field, the list is empty.
         """
         dataset = dataset_of(data)
         fields = (
@@ -269,24 +279,22 @@ class Model:
         if (field := next(fields, None)) is None:
             return []
         rows, parts = np.array([dataset.row_of(user)]), dataset.field(field).parts
-        given = history(dataset, field, rows, parts)
-        return (
-            self.run.vocabulary(field).titles(given.indices.numpy()) if isinstance(given, SparseBatch) else []
-        )
+        batch = history(dataset, field, rows, parts)
+        if not isinstance(batch, SparseBatch):
+            return []
+        return self.run.vocabulary(field).titles(batch.indices.numpy())
 
     def doubts(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
     ) -> list[str]:
-        """Where `recommend` may take something for another than was meant, a sentence each; without
-        values.
-        """
+        """Return sentences about ids and titles that `recommend` may take for others than were meant."""
         said = person.with_items(self.run, output_name(self.network, output), items, fields)
         return person.doubts(self.run, said) + named_without_values(self.run, list(said))
 
     def understood(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
     ) -> dict[str, list[str]]:
-        """By field, the titles of what `recommend` takes some ids or titles for, and its numbers as text."""
+        """Return, by field, what `recommend` takes ids and titles for: titles, and numbers as text."""
         return person.understood(
             self.run, person.with_items(self.run, output_name(self.network, output), items, fields)
         )

@@ -22,32 +22,36 @@ def held_of(run: RunDirectory, data: Dataset) -> Held:
 
 
 def seen_before(run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
-    """A sentence where a run, or one with whose weights it began, was trained on something that a dataset
-    holds out; none otherwise.
+    """Return sentences about entries that a dataset holds out, but a run was trained on.
 
-    examples: the digest of the run's own examples; None where it has none. Where the dataset of a training,
-    or the run itself, is gone or another by now, the sentence says that nobody can tell. Of dense fields
-    nothing is held out.
+    Runs whose weights the run began with count too. If the dataset of a training, or such a run, is missing
+    or has changed, the sentence says that this cannot be known. Dense fields hold nothing out.
+
+    Args:
+        run: The run.
+        examples: Digest of the examples it was trained on; None if it has none.
+        data: The dataset.
+        held: Fields and parts that the dataset holds out.
     """
     held = [(field, part) for field, part in held if data.field(field).kind != "dense"]
     if not held:
         return []
-    found = [] if examples is None else _said(str(run.path), run, examples, data, held)
+    sentences = [] if examples is None else _sentences(str(run.path), run, examples, data, held)
     for path, start in _starts(run):
         if start is None:
             gone = f"{path}, with whose weights {run.path} began, is not at hand"
-            found.append(f"{gone}: what {data.path} holds out may have been trained on.")
+            sentences.append(f"{gone}: what {data.path} holds out may have been trained on.")
             continue
         each, its_examples = start
         if its_examples is not None:
-            found += _said(f"{path}, with whose weights {run.path} began,", each, its_examples, data, held)
-    return found
+            sentences += _sentences(
+                f"{path}, with whose weights {run.path} began,", each, its_examples, data, held
+            )
+    return sentences
 
 
 def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, object] | None]]:
-    """Where the runs are with whose weights a run began, each with the digest of its examples; the last is
-    None if it is gone.
-    """
+    """Yield the runs whose weights a run began with, and their digests of examples; None for a lost one."""
     seen = {run.path.resolve()}
     while (path := run.start) is not None and path not in seen:
         seen.add(path)
@@ -60,7 +64,7 @@ def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, objec
         yield path, (run, examples)
 
 
-def _said(name: str, run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
+def _sentences(name: str, run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
     if examples == data.digest:
         return []
     other = f"{data.path} does not hold the examples that {name} was trained on"

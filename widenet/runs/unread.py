@@ -18,8 +18,9 @@ def unread(network: NetworkSpec, data: Dataset) -> list[str]:
 
 
 def values_read(run: RunDirectory) -> dict[str, tuple[float, float]]:
-    """The smallest and the largest value in training of each field of features whose values the network
-    reads; 1 and 1 without values.
+    """Return the smallest and largest training value of each field whose values the network reads.
+
+    They are 1 and 1 for a field without values.
     """
     read = (layer.field for layer in run.network.inputs if layer.values == "use")
     records = {name: run.fields[name] for name in read}
@@ -31,9 +32,7 @@ def values_read(run: RunDirectory) -> dict[str, tuple[float, float]]:
 
 
 def other_values(run: RunDirectory, data: Dataset) -> list[str]:
-    """A sentence for each field whose values a run's network reads, and that has values in the training or
-    in a dataset alone.
-    """
+    """Return a sentence for each field that has values in the training or in a dataset, not in both."""
     sentences = []
     for name, before in values_read(run).items():
         now = data.field(name).min_value, data.field(name).max_value
@@ -54,10 +53,8 @@ def other_values(run: RunDirectory, data: Dataset) -> list[str]:
 
 
 def named_without_values(run: RunDirectory, names: list[str]) -> list[str]:
-    """A sentence for each of some fields, of which features are named without values, that had values in
-    training.
-    """
-    ranges = {name: found for name, found in values_read(run).items() if name in names and found != _ONES}
+    """Return a sentence for each named field that had values in training; names come without values."""
+    ranges = {name: values for name, values in values_read(run).items() if name in names and values != _ONES}
     return [
         f'"{name}" had values from {low:g} to {high:g} in training; what is named here counts as 1.'
         for name, (low, high) in ranges.items()

@@ -43,8 +43,9 @@ class ScaledMarginalCrossEntropy(Spec):
 
 
 class DataScaledMarginalCrossEntropy(ScaledMarginalCrossEntropy):
-    """Scaled marginal cross-entropy whose targets cost their values times as much, under a softmax instead
-    of their shares.
+    """Scaled marginal cross-entropy with the cost of a target multiplied by its value.
+
+    Under a softmax the value replaces the target's share.
     """
 
     kind: Literal["data_scaled_marginal_cross_entropy"]  # type: ignore[assignment]
@@ -73,8 +74,9 @@ class Hinge(Spec):
 
 
 class L2Hinge(Spec):
-    """Half of d^2, d = min(0, a - |t|) for targets (t > 0) and max(0, a - |t|) for the others: no cost
-    beyond the target.
+    """Half of d^2: no cost beyond the target.
+
+    d = min(0, a - |t|) for targets (t > 0), and max(0, a - |t|) for other units.
     """
 
     kind: Literal["l2_hinge"]
@@ -82,8 +84,7 @@ class L2Hinge(Spec):
 
 
 class CosineContrastive(Spec):
-    """1 - a, averaged over the example's targets, plus negative_weight * max(0, a - margin), averaged over
-    the other units.
+    """1 - a, averaged over targets, plus negative_weight * max(0, a - margin), averaged over other units.
 
     Mao et al., "SimpleX: a simple and strong baseline for collaborative filtering", CIKM 2021, equation 1,
     with every other unit as a negative. Meant for "cosine" outputs of temperature 1 with a linear activation

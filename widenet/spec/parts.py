@@ -80,8 +80,9 @@ Shares = Annotated[
 
 
 class Sparseness(Spec):
-    """A penalty that keeps the mean activation of each unit near a target: the Kullback-Leibler divergence
-    of the two.
+    """A penalty that keeps the mean activation of each unit near a target.
+
+    It is the Kullback-Leibler divergence of the two.
     """
 
     target: Annotated[float, Field(gt=0, lt=1)] = 0.15
@@ -97,8 +98,7 @@ class Sparseness(Spec):
 
 
 class BatchNormalization(Spec):
-    """Bring every unit to mean 0 and variance 1 over a batch, then multiply by a learned scale and add a
-    learned shift.
+    """Bring every unit to mean 0 and variance 1 over a batch, then apply a learned scale and shift.
 
     A convolution does so by channel, over examples and positions. Scales start with 1, shifts with 0; "l1"
     and "l2" leave both alone. Outside training, running means of the batches' means and variances take the

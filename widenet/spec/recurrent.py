@@ -8,8 +8,7 @@ from widenet.spec.parts import Count, Name, OfLayers, Probability, Sources
 
 
 class RecurrentLayer(Spec, OfLayers):
-    """A layer that goes along a sequence: at every position it makes a state of the state before and of what
-    stands there.
+    """A layer along a sequence: each position's state follows from the state before and the position's input.
 
     gru: Cho et al., "Learning phrase representations using RNN encoder-decoder for statistical machine
     translation", EMNLP 2014, with the reset gate behind the product, as cuDNN and torch have it. lstm:
@@ -37,7 +36,7 @@ class RecurrentLayer(Spec, OfLayers):
     bias: bool = True
     """Add learned biases."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """Weights to start with, of the sources and of the state before; `out` counts the units."""
+    """How the weights of the sources and of the state before start; `out` counts the units."""
     dropout: Probability = 0.0
     """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next
     state sees all.

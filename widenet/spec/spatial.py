@@ -45,9 +45,9 @@ Padding = Annotated[
 
 
 class ConvolutionLayer(Spec, OfLayers):
-    """Filters that are moved over the places of a source: activation(sum over sources of x * w, plus a bias),
-    without turning w round.
+    """Filters moved over the places of a source: activation(sum over sources of x * w, plus a bias).
 
+    The filters are not flipped, as everywhere in deep learning.
     Its units are the filters, each at every position: all positions of the first filter, then those of the
     second. The source has channels and one, two or three axes of places: it is an input layer with a `shape`,
     a convolution or a pooling layer. A flat source counts as one channel of as many places where `kernel` is
@@ -118,8 +118,10 @@ class ConvolutionLayer(Spec, OfLayers):
 
 
 class PoolingLayer(Spec, OfLayers):
-    """A layer without weights: the largest or the mean of a window, a normalization across channels, or a
-    comparison of sources.
+    """A layer without weights.
+
+    It gives the largest or the mean unit of a window, a normalization across channels, or a comparison of
+    sources.
     """
 
     colour: ClassVar[int] = 6
@@ -131,7 +133,7 @@ class PoolingLayer(Spec, OfLayers):
     source: Sources | None = None
     """The layer or layers it takes its input from; unset: the layer before it in the document."""
     function: PoolingField
-    """What it makes of them."""
+    """Function of the source."""
     kernel: PerAxis | None = None
     """Size of the window along each axis, slowest first; one number: along all axes of the source (max and
     average only).

@@ -118,9 +118,7 @@ class TrainingSpec(Document):
 
     @property
     def idles(self) -> bool:
-        """Whether a weight, or the optimizer's state of it, still moves in steps where its gradient is
-        zero.
-        """
+        """Whether a weight or its state still moves in steps where its gradient is zero."""
         return self.optimizer.idles or (self.optimizer.kind == "sgd" and self.l2 > 0)
 
     @property

@@ -13,8 +13,9 @@ from widenet.spec.layers import InputLayer
 
 
 def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
-    """The factor of every feature, float32 [units]: (count / mean count)^-popularity_damping; 1 for
-    features never seen.
+    """Return the factors of all features, float32 [units]: (count / mean count)^-popularity_damping.
+
+    Features without a count have the factor 1.
     """
     seen = counts > 0
     factors = np.ones(units, dtype=np.float64)

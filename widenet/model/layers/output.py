@@ -101,12 +101,15 @@ def _length(vectors: Tensor) -> Tensor:
 
 @dataclass
 class Tile:
-    """Some units of an output: their vectors (directions under "cosine") float32 [T, H] and what belongs to
-    them.
+    """Some units of an output.
 
-    half: its products take operands rounded to bfloat16; the incoming vectors and the deltas come rounded,
-    once for all products.
-    operand: the vectors as the products take them.
+    Attributes:
+        vector_TH: Their vectors, float32 [T, H]; directions under "cosine".
+        bias_T: Their biases, float32 [T].
+        length_T1: Lengths of the vectors, float32 [T, 1], under "cosine".
+        half: Whether products take operands rounded to bfloat16. The incoming vectors and the deltas are
+            rounded once for all products.
+        operand: The vectors as the products take them.
     """
 
     vector_TH: Tensor
@@ -134,9 +137,7 @@ class Tile:
         add_product(total_EH, delta_ET, self.operand)
 
     def weight_gradient(self, direct_EH: Tensor, delta_ET: Tensor) -> Tensor | RowGradient:
-        """float32 [T, H], the gradient to the units' own weights, through the division by their length
-        under "cosine".
-        """
+        """Return the gradient to the units' weights, float32 [T, H]; under "cosine", through their length."""
         gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
@@ -146,8 +147,13 @@ class Tile:
 
 @dataclass
 class FeatureTile(Tile):
-    """Some units of an output on a sparse input: a weight float32 [T, F] whose columns lie together, and
-    the batch's features.
+    """Some units of an output on a sparse input.
+
+    Its vectors are the weight, float32 [T, F], with each column contiguous.
+
+    Attributes:
+        features: The batch's features.
+        touched: Their columns; None outside training.
     """
 
     features: SparseBatch
@@ -157,9 +163,8 @@ class FeatureTile(Tile):
         """The logits without the biases, float32 [E, T]."""
         del direct_EH
         features, columns_FT = self.features, self.vector_TH.T
-        if (
-            not columns_FT.is_contiguous()
-        ):  # of a part of a shard; kernels would copy all columns, not the batch's alone
+        # Of a part of a shard. Kernels would copy all columns, not those of the batch alone.
+        if not columns_FT.is_contiguous():
             units_U, indices_Z = torch.unique(features.indices, return_inverse=True)
             features, columns_FT = (
                 SparseBatch(features.indptr, indices_Z, features.values),
@@ -184,16 +189,16 @@ class FeatureTile(Tile):
 
 @dataclass
 class WeightlessTile(Tile):
-    """Some units of an output that takes those of its source: a weight float32 [T, 0], and which of the
-    source's units [E, L] they are.
+    """Some units of an output that takes its source's units; its weight is empty, float32 [T, 0].
+
+    Attributes:
+        units: Their places among the source's units [E, L].
     """
 
     units: slice
 
     def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits [E, T]; a copy, for slopes take the place of logits, and the way back asks what the
-        source gave.
-        """
+        """Return the logits [E, T]: a copy, because slopes replace logits, and backward needs the source."""
         return direct_EH[:, self.units].clone(memory_format=torch.contiguous_format)
 
     def logits(self, direct_EH: Tensor) -> Tensor:

@@ -12,11 +12,10 @@ from widenet.spec.recurrent import RecurrentLayer
 
 
 def first_bias(spec: RecurrentLayer) -> Tensor:
-    """The biases to start with, float32 [4 units]: of an lstm's forget gates 1, which Jozefowicz et al. found
-    to matter, else 0.
+    """Return the biases at the start, float32 [4 units]: 1 for an lstm's forget gates, 0 for all others.
 
-    "An empirical exploration of recurrent network architectures", ICML 2015. Of a gru the last ones belong to
-    the state before.
+    The 1 is from Jozefowicz et al., "An empirical exploration of recurrent network architectures", ICML 2015.
+    A gru's last biases belong to the state before.
     """
     bias = torch.zeros(4 * spec.units)
     if spec.cell == "lstm":

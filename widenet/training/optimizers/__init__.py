@@ -1,6 +1,4 @@
-"""Optimizers: one file each, named for the kind in the training document; penalties and rows that idle are
-the same for all.
-"""
+"""Optimizers: one file for each kind. Penalties and idle rows are handled here, for all of them."""
 
 from dataclasses import replace
 from importlib import import_module
@@ -38,9 +36,7 @@ def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
 
 
 class Formula(Protocol):
-    """An optimizer's arithmetic: on tensors, elementwise and in place, and once more on single numbers,
-    for the compiler.
-    """
+    """An optimizer's arithmetic, twice: on tensors, in place, and on single numbers, for the compiler."""
 
     def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
         """See `kernels.compiled_steps.Element`; a static method."""
@@ -55,8 +51,9 @@ class Formula(Protocol):
 
 
 class Idling(Formula, Protocol):
-    """The arithmetic of an optimizer under which rows without a gradient move too: their state, and their
-    weights where it says so.
+    """The arithmetic of an optimizer that also moves rows without a gradient.
+
+    Their state moves, and their weights if the optimizer's spec says so.
     """
 
     def idle(
@@ -65,8 +62,10 @@ class Idling(Formula, Protocol):
         """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
 
     def fade(self, steps_U: Numbers) -> Numbers:
-        """What so many idle steps, float64, leave of each state, float64 [U]: all that they do where
-        weights stand still.
+        """Return the factors, float64 [U], by which idle steps multiply the state.
+
+        Args:
+            steps_U: Number of idle steps of each row, float64 [U].
         """
 
 
@@ -107,11 +106,10 @@ class Optimizer:
         return replace(step, loaded=sent(self.table(step), device))
 
     def table(self, step: StepNumbers) -> Tensor:
-        """What changes from step to step, as Triton's kernels load it, float64 [2, 8]: for weights, and for
-        biases.
+        """Return the numbers of a step as Triton's kernels load them, float64 [2, 8].
 
-        A row holds the step's number, what is kept of a weight before the step (`Penalties.keep`), and the
-        formula's constants.
+        The first row is for weights, the second for biases. A row holds the step's number, what is kept of a
+        weight before the step (`Penalties.keep`), and the formula's constants.
         """
         constants = self.formula.constants(step.rate, step.number)
         rows = [
