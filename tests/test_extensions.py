@@ -11,7 +11,7 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
-from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load
+from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load, loaded
 
 ROOT = Path(__file__).parent.parent
 PROJECT = """
@@ -197,16 +197,51 @@ def test_its_networks_are_imported_and_written(run, tmp_path):
     assert 'format must be "onnx" or "stranger"; got "keras".' in refused
 
 
-def test_an_extension_that_cannot_be_loaded_is_one_sentence():
+def test_an_extension_that_cannot_be_loaded_is_one_sentence(tmp_path, monkeypatch):
     with pytest.raises(
         OptionError, match=r'the extension "x" of widenet.documents cannot be loaded: .*nowhere'
     ):
         load(EntryPoint("x", "nowhere.at_all", "widenet.documents"))
+    (tmp_path / "raises_at_import.py").write_text("raise ValueError('dtype size changed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OptionError, match="cannot be loaded: dtype size changed"):
+        load(EntryPoint("x", "raises_at_import", "widenet.documents"))
 
 
-@pytest.mark.parametrize("group", [DOCUMENTS, COMMANDS, NETWORKS, DATASETS])
-def test_a_checkout_that_is_not_installed_has_its_own_extensions(group, monkeypatch):
-    expected = {name: point.value for name, point in extensions.__wrapped__(group).items()}
+@pytest.mark.parametrize("group", [DOCUMENTS, NETWORKS, DATASETS])
+def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
+    own = loaded(group)
+    damaged = EntryPoint("a", "nowhere.at_all", group)
+    monkeypatch.setattr("widenet.extensions.extensions", lambda _: {"a": damaged, **extensions(group)})
+    assert loaded(group) == own
+
+
+def test_widenets_own_extension_counts_where_names_are_equal(monkeypatch):
+    other = EntryPoint("onnx", "a_stranger.onnx", NETWORKS)
+    monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [other])
+    assert extensions.__wrapped__(NETWORKS)["onnx"].value == "widenet.frameworks.onnx"
+
+
+OWN = {
+    COMMANDS: {"dsstne"},
+    DATASETS: {"dsstne"},
+    DOCUMENTS: {"dsstne"},
+    NETWORKS: {"caffe", "caffe-text", "dsstne", "keras", "keras-h5", "onnx"},
+}
+
+
+@pytest.mark.parametrize("group", OWN)
+def test_widenet_has_its_own_extensions_from_its_checkout_and_where_it_is_installed(group, monkeypatch):
+    monkeypatch.setattr("widenet.extensions._of_checkout", lambda _: None)
+    assert OWN[group] <= set(extensions.__wrapped__(group))
+    monkeypatch.undo()
     monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [])
-    assert {name: point.value for name, point in extensions.__wrapped__(group).items()} == expected
-    assert expected
+    assert set(extensions.__wrapped__(group)) == OWN[group]
+
+
+def test_a_pyproject_of_another_project_is_not_widenets(tmp_path, monkeypatch):
+    (tmp_path / "widenet").mkdir()
+    (tmp_path / "pyproject.toml").write_text("[tool.poetry]\nname = 'other'\n")
+    monkeypatch.setattr("widenet.extensions.__file__", str(tmp_path / "widenet" / "extensions.py"))
+    monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [])
+    assert extensions.__wrapped__(NETWORKS) == {}

@@ -204,6 +204,7 @@ def test_the_installed_package_works_without_any_extra(installed, tmp_path):
         lines
     )
     assert f"widenet {PROJECT['version']}\n" in ended.stdout
+    assert "\n  dsstne " in ended.stdout, "the installed package has no entry points"
     assert '"$schema"' in ended.stdout
 
 

@@ -6,6 +6,7 @@ way, in its pyproject.toml. They are loaded only when they are needed.
 
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -40,10 +41,17 @@ class Command:
 
 @dataclass(frozen=True)
 class Translated:
-    """A network document in widenet's words, and sentences on what a reader should know."""
+    """A network document in widenet's words.
+
+    Args:
+        values: The document.
+        notes: Sentences on what a reader should know.
+        is_reworded: Whether its fields have other names than in the document that was read.
+    """
 
     values: dict[str, Any]
     notes: Sequence[str] = ()
+    is_reworded: bool = True
 
 
 class DocumentForm(Protocol):
@@ -75,19 +83,30 @@ class DatasetFormat(Protocol):
 
 @cache
 def extensions(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name, in order of their names."""
-    points = [*entry_points(group=group)]
-    if not any(point.value.startswith("widenet.") for point in points):
-        points += _of_checkout(group)
-    return {point.name: point for point in sorted(points, key=lambda point: point.name)}
+    """Return the entry points of a group by name, in order of their names.
+
+    Of several with one name, widenet's own counts. A checkout has those of its pyproject.toml, whatever was
+    installed from it before.
+    """
+    points, own = [*entry_points(group=group)], _of_checkout(group)
+    if own is not None:
+        points = [point for point in points if not _is_own(point)] + own
+    by_name: dict[str, EntryPoint] = {}
+    for point in sorted(points, key=lambda point: (point.name, not _is_own(point), point.value)):
+        by_name.setdefault(point.name, point)
+    return by_name
 
 
-def _of_checkout(group: str) -> list[EntryPoint]:
-    """Return widenet's own entry points where it runs from a source tree that is not installed."""
+def _is_own(point: EntryPoint) -> bool:
+    return point.value.startswith("widenet.")
+
+
+def _of_checkout(group: str) -> list[EntryPoint] | None:
+    """Return the entry points in widenet's pyproject.toml; None if widenet does not run from its checkout."""
     path = Path(__file__).parents[1] / "pyproject.toml"
-    if not path.is_file():
-        return []
-    project = tomllib.loads(path.read_text("utf-8"))["project"]
+    project = tomllib.loads(path.read_text("utf-8")).get("project", {}) if path.is_file() else {}
+    if project.get("name") != "widenet":
+        return None
     return [EntryPoint(name, value, group) for name, value in project["entry-points"][group].items()]
 
 
@@ -100,7 +119,7 @@ def load(point: EntryPoint) -> Any:
     """
     try:
         return point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # an extension may raise anything
         owner = point.dist.name if point.dist is not None else point.value
         raise OptionError(
             f'{owner}: the extension "{point.name}" of {point.group} cannot be loaded: {reason_of(error)}.'
@@ -108,11 +127,20 @@ def load(point: EntryPoint) -> Any:
         ) from error
 
 
+def loaded(group: str) -> dict[str, Any]:
+    """Return what the entry points of a group name; damaged distributions are left out."""
+    targets = {}
+    for name, point in extensions(group).items():
+        with suppress(OptionError):
+            targets[name] = load(point)
+    return targets
+
+
 def document_forms() -> list[DocumentForm]:
     """Return all forms of documents."""
-    return [load(point) for point in extensions(DOCUMENTS).values()]
+    return [*loaded(DOCUMENTS).values()]
 
 
 def dataset_formats() -> list[DatasetFormat]:
     """Return all formats of datasets."""
-    return [load(point) for point in extensions(DATASETS).values()]
+    return [*loaded(DATASETS).values()]

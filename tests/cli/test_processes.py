@@ -353,8 +353,8 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     said = [line for line in err.splitlines() if not line.startswith("epoch ")]
     assert (
         said.pop()
-        == "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; a training"
-        " can be resumed."
+        == "widenet: process 1 of 2 was lost (signal SIGKILL); the others were ended. Start again; resume a"
+        " training with --resume."
     )
     assert all(
         re.match("widenet: process 0 of 2, .+: another process of the group was lost", line) for line in said

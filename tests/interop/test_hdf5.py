@@ -1,7 +1,6 @@
 """Heaps of an HDF5 file over which HDF5 would loop are refused before it reads them."""
 
 import h5py
-import numpy as np
 import pytest
 
 from widenet.dsstne.netcdf import reading
@@ -13,13 +12,11 @@ HEAP = b"GCOL\x01\0\0\0"
 
 @pytest.fixture(params=["earliest", "v110"])
 def path(request, tmp_path):
-    """A file with texts in two heaps, one of which looks like a heap itself."""
+    """A file with texts in three heaps."""
     path = tmp_path / "a.nc"
     with h5py.File(path, "w", libver=request.param) as file:
-        file.attrs["texts"] = ["a", "ä" * 300]
-        numbers = file.create_dataset("numbers", 1, h5py.vlen_dtype("u1"))
-        numbers[0] = np.frombuffer(HEAP + (64).to_bytes(8, "little") + bytes(40), "u1")
-        file.attrs["long"] = ["c" * 20_000]
+        for name in "abc":
+            file.create_dataset(name, data=["ä" * 1400, name])
     return path
 
 
@@ -47,6 +44,35 @@ def test_free_space_without_a_size_is_refused(path, size):
         check_heaps(file)
     with pytest.raises(DataError, match="must be a whole NetCDF file"), reading(path):
         pass
+
+
+@pytest.mark.parametrize(
+    "hidden_by", ["an object beyond its heap", "a heap beyond the file", "a heap around it"]
+)
+def test_nothing_hides_a_damaged_heap(path, hidden_by):
+    data = bytearray(path.read_bytes())
+    second = data.rindex(HEAP)
+    place = free_space(data[second:]) + second
+    data[place : place + 8] = bytes(8)
+    first = data.index(HEAP)
+    if hidden_by == "an object beyond its heap":
+        data[first + 24 : first + 32] = (2**40).to_bytes(8, "little")
+    elif hidden_by == "a heap beyond the file":
+        data[first + 8 : first + 16] = (2**40).to_bytes(8, "little")
+    else:
+        length = len(data) - first
+        data[first + 8 : first + 16] = length.to_bytes(8, "little")
+        data[first + 24 : first + 32] = ((length - 32) // 8 * 8).to_bytes(8, "little")
+    path.write_bytes(data)
+    with path.open("rb") as file, pytest.raises(OSError, match="a heap of texts is damaged"):
+        check_heaps(file)
+
+
+def test_a_file_may_begin_with_a_block_of_its_user(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w", userblock_size=512) as file:
+        file.attrs["texts"] = ["a"]
+    with (tmp_path / "a.h5").open("rb") as file:
+        check_heaps(file)
 
 
 def test_a_heap_is_found_where_two_blocks_meet(path, monkeypatch):

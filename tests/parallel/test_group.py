@@ -282,7 +282,7 @@ def test_where_a_process_is_lost_the_others_say_so_and_end(data, tmp_path):
     assert type(leader) is EOFError
     assert type(other) is GroupError
     assert str(other).startswith(f"process 1 of 2, epoch 1, step 2, interruption: {LOST} (")
-    assert str(other).endswith("). Start again; a training can be resumed.")
+    assert str(other).endswith("). Start again; resume a training with `resume=True`.")
     assert "\n" not in str(other)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from widenet.cli.wording import on_command_line
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
 from widenet.parallel.heartbeat import Beat, Roll
@@ -137,7 +138,7 @@ LOST = (
     "was lost at {}: no sign of life for \\d+ seconds. It was stopped, its machine is down, or the network is"
     " cut."
 )
-REMEDY = "Start again; a training can be resumed."
+REMEDY = "Start again; resume a training with `resume=True`."
 
 
 def state(pid):
@@ -257,7 +258,7 @@ def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_pat
     os.kill(second, signal.SIGSTOP)
     _, complaint = command.communicate(timeout=HANG_SECONDS)
     assert re.search(
-        rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {REMEDY}$",
+        rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {on_command_line(REMEDY)}$",
         complaint,
         re.MULTILINE,
     ), complaint

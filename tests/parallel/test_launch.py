@@ -50,7 +50,10 @@ def widenet(tmp_path, monkeypatch):
     return of
 
 
-LOST = "process {} of {} was lost ({}); the others were ended. Start again; a training can be resumed."
+LOST = (
+    "process {} of {} was lost ({}); the others were ended. Start again; resume a training with"
+    " `resume=True`."
+)
 ENDS = {
     "all well": ("say(f'warning {rank}')", (0, None), "warning 0\n"),
     "the same mistake": ("say('a mistake'); sys.exit(2)", (2, None), "a mistake\n"),

@@ -82,7 +82,12 @@ class _Late(typer.core.TyperCommand):
         return self.whole.make_context(info_name, args, parent, **extra)
 
     def _loaded(self) -> Command:
-        command: Command = load(self.command) if isinstance(self.command, EntryPoint) else self.command
+        command = load(self.command) if isinstance(self.command, EntryPoint) else self.command
+        if not isinstance(command, Command):
+            raise OptionError(
+                f'the extension "{self.name}" of {COMMANDS} must be a Command; got'
+                f" {type(command).__name__}. Install another version of its distribution, or remove it."
+            )
         return command
 
 

@@ -96,12 +96,19 @@ def search(
     out: Annotated[
         Path | None, typer.Option(help="The file of JSON lines to write. Default: standard output.")
     ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", help="Number of neighbours of each query.", min=1)] = 10,
+    k: Annotated[
+        int, typer.Option("-k", "--k", help="Number of neighbours of each query, up to all.", min=1)
+    ] = 10,
     measure: Annotated[
         _Measure,
-        typer.Option(help=("Measure of nearness: a large product, a large cosine or a small distance.")),
+        typer.Option(
+            help="Measure of nearness: a large product, a large cosine or a small distance. dot: lengths of"
+            " vectors in files may count."
+        ),
     ] = _Measure.dot,
-    stored: Annotated[_Stored, typer.Option(help="Precision in which vectors are stored.")] = _Stored.float32,
+    stored: Annotated[
+        _Stored, typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded.")
+    ] = _Stored.float32,
     device: Device = None,
     processes: Processes = None,
 ) -> None:

@@ -1,7 +1,6 @@
 """Commands on a trained run: evaluate, predict, fingerprint."""
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -86,7 +85,7 @@ def predict(
     run_in_processes(context, processes, words["device"])
     model, dataset = Model.load(**values_of(LoadArguments, words)), Dataset.open(words["data"])
     options = values_of(PredictArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
-    blocks = model.predict(**options, say=partial(typer.echo, err=True))
+    blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
     warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part, output)))
     if not is_leader():

@@ -72,7 +72,7 @@ def recommend(
         rows, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
     else:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # model.doubts has fields_by_name it
+            warnings.simplefilter("ignore")  # `doubts` has said it
             rows, had = model.recommend(items, **shown), None
     if not is_leader():
         return

@@ -16,7 +16,9 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write. Default: RUN/report.html, or ./report.html for several runs."),
+        typer.Option(
+            help="A new file to write. Default: RUN/report.html, or ./report.html for several runs."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The dataset directory. Default: the one that the training used.")

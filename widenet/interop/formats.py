@@ -6,8 +6,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from widenet.data.silence import in_silence
 from widenet.errors import OptionError
-from widenet.extensions import NETWORKS, extensions, load
+from widenet.extensions import NETWORKS, loaded
 
 HEAD_BYTES = 2**16
 """How much of a file a format sees to recognize it."""
@@ -21,10 +22,6 @@ class Likeness(IntEnum):
     """It is of a kind that the format uses, as others may."""
     CONTENT = 2
     """It holds what the format writes."""
-
-
-def _unheard(text: str) -> None:
-    del text
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class ImportOptions:
     data: Path | None = None
     features: Mapping[str, Path] | Path | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    say: Callable[[str], None] = _unheard
+    say: Callable[[str], None] = in_silence
 
 
 class NetworkFormat(Protocol):
@@ -75,10 +72,11 @@ def format_of(path: Path) -> NetworkFormat:
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    formats: list[NetworkFormat] = [load(point) for point in extensions(NETWORKS).values()]
-    best = max(formats, key=lambda each: each.likeness(path, head))
-    if best.likeness(path, head):
-        return best
+    formats: list[NetworkFormat] = [*loaded(NETWORKS).values()]
+    likeness = [(each.likeness(path, head), each) for each in formats]
+    best, closest = max(likeness, key=lambda pair: pair[0])
+    if best:
+        return closest
     suffix = path.suffix.lower()
     named = next((each for each in formats if suffix in each.SUFFIXES), None)
     if named is not None:
@@ -114,9 +112,8 @@ def writer_of(out: Path, name: str | None) -> NetworkWriter:
     Raises:
         OptionError: There is no such writer.
     """
-    formats = {key: load(point) for key, point in extensions(NETWORKS).items()}
     writers: dict[str, NetworkWriter] = {
-        key: each for key, each in formats.items() if hasattr(each, "export_model")
+        key: each for key, each in loaded(NETWORKS).items() if hasattr(each, "export_model")
     }
     if name is not None and name not in writers:
         names = " or ".join(f'"{key}"' for key in writers)

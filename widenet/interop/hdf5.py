@@ -1,11 +1,13 @@
 """What an HDF5 file may not do to its reader: name other files, or keep HDF5 from ever ending."""
 
+import os
 import re
 from collections.abc import Iterator
 from typing import IO, Any
 
 import h5py
 
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _HEAP = re.compile(rb"GCOL\x01\0\0\0")
 _HEAD_BYTES = 16
 """Bytes of the head of a heap, and of each object in it."""
@@ -13,37 +15,45 @@ _BLOCK_BYTES = 2**24
 
 
 def check_heaps(file: IO[bytes]) -> None:
-    """Raise OSError if free space in a global heap is too small, over which HDF5 would loop forever.
+    """Raise OSError if a global heap is damaged: over free space without a size, HDF5 would loop forever.
 
     Global heaps hold texts of variable length. Their layout is that of "Disk Format: Level 1E" in the HDF5
-    File Format Specification.
+    File Format Specification. They lie in the file one after the other, and so do the objects in them.
 
     Args:
         file: An HDF5 file; read to its end.
     """
-    lengths, place = _bytes_of_a_length(file), 0
+    size, lengths, end = file.seek(0, os.SEEK_END), _bytes_of_a_length(file), 0
     for start in _heaps(file):
-        if start < place:
-            continue  # the bytes of a text
+        is_inside_another = start < end
         file.seek(start + 8)
         end = start + int.from_bytes(file.read(lengths), "little")
-        place = start + _HEAD_BYTES
-        while place + _HEAD_BYTES <= end:
-            file.seek(place)
-            head = file.read(_HEAD_BYTES)
-            if len(head) < _HEAD_BYTES:
-                break  # HDF5 refuses a heap that is cut short
-            index, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8 : 8 + lengths], "little")
-            if index == 0 and size < _HEAD_BYTES:
-                raise OSError("a heap of texts is damaged")
-            place += size if index == 0 else _HEAD_BYTES + -(-size // 8) * 8
+        if is_inside_another or end > size:
+            raise OSError("a heap of texts is damaged")
+        _check_objects(file, start + _HEAD_BYTES, end, lengths)
+
+
+def _check_objects(file: IO[bytes], place: int, end: int, lengths: int) -> None:
+    while place + _HEAD_BYTES <= end:
+        file.seek(place)
+        head = file.read(_HEAD_BYTES)
+        index, size = int.from_bytes(head[:2], "little"), int.from_bytes(head[8 : 8 + lengths], "little")
+        length = size if index == 0 else _HEAD_BYTES + -(-size // 8) * 8
+        if length < _HEAD_BYTES or place + length > end:
+            raise OSError("a heap of texts is damaged")
+        place += length
 
 
 def _bytes_of_a_length(file: IO[bytes]) -> int:
-    """Return how many bytes a length takes, by the superblock."""
-    file.seek(8)
-    head = file.read(8)
-    return head[6 if head[:1] in (b"\0", b"\1") else 2]
+    """Return how many bytes a length takes, by the superblock, which is at 0, 512, 1024, 2048 and so on."""
+    size, place = file.seek(0, os.SEEK_END), 0
+    while place < size:
+        file.seek(place)
+        if file.read(8) == _SIGNATURE:
+            head = file.read(8)
+            return head[6 if head[:1] in (b"\0", b"\1") else 2]
+        place = max(512, 2 * place)
+    raise OSError("it has no superblock")
 
 
 def _heaps(file: IO[bytes]) -> Iterator[int]:

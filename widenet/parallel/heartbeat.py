@@ -28,7 +28,7 @@ _LOST_SHARE = 0.8
 """Share of the timeout after which a silent process is lost; in the rest the others learn of it."""
 _BEATS, _LONGEST_PAUSE_SECONDS = 12, 5.0
 """Smallest number of heartbeats in a timeout, and the longest pause between two."""
-_REMEDY = "Start again; a training can be resumed."
+_REMEDY = "Start again; resume a training with `resume=True`."
 
 
 class Beat(NamedTuple):

@@ -212,7 +212,7 @@ class _Group:
         name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
         lost = (
             f"process {rank} of {size} was lost ({name}); the others were ended."
-            " Start again; a training can be resumed."
+            " Start again; resume a training with `resume=True`."
         )
         return GroupError.status if status < 0 else 1, lost
 

@@ -195,7 +195,7 @@ class ProcessExchange:
             reason = str(error).strip().split("\n")[0]
             self.lost = GroupError(
                 f"process {rank} of {size}, {where}: another process of the group was lost, or did not"
-                f" answer in time ({reason}). Start again; a training can be resumed."
+                f" answer in time ({reason}). Start again; resume a training with `resume=True`."
             )
             raise self.lost from error
 

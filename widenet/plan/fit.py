@@ -75,9 +75,8 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     need = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
     raise CapacityError(
         f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
-        " give. "
-        f'{_cheaper(job)}, or divide it among several machines: "widenet plan" tells how'
-        " many."
+        f" give. {_cheaper(job)}, or divide it among several machines: widenet plan tells how many of a size"
+        " that `device_memory` names."
     )
 
 

@@ -47,7 +47,8 @@ class NetworkSpec(Document):
         if form is None:
             return super().of(values, where)
         translated = form.translated(values, where)
-        document = super().of(translated.values, f"{where}, in widenet's words")
+        place = f"{where}, in widenet's words" if translated.is_reworded else where
+        document = super().of(translated.values, place)
         document._notes = tuple(translated.notes)
         return document
 

@@ -130,7 +130,7 @@ def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Se
 
 def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> None:
     here = f"{place}.{key_of_share}"
-    owners = {other.name: other for other in layers if other.shares_with == layer.shares_with}
+    owners = {other.name: other for other in layers if other.shares_with == layer.shares_with != ""}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]

@@ -23,7 +23,7 @@ def translated(values: dict[str, Any], where: str) -> Translated:
     if has_dialect(values):
         values = without_dialect(values, where)
         if not is_dsstne(values):
-            return Translated(values)
+            return Translated(values, is_reworded=False)
     document = translation(values, where)
     return Translated(document.network, (*document.notes, *_left_to_training(document.training)))
 

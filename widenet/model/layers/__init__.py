@@ -27,11 +27,13 @@ def kind_of(layer: Trunk) -> "LayerKind[Any]":
 
 @dataclass(frozen=True)
 class Flow:
-    """What meets a layer in a step.
+    """Everything that a layer reads in a step.
 
     E is the number of examples, or of all their positions where the layer goes along a sequence.
 
     Attributes:
+        layout: Layout of the network.
+        trunk: Weights of hidden layers, by name.
         sources: Values of its sources, [E, units] each; without those of sparse inputs.
         sums: Products of its sources and their weights, [E, sums] each.
         skips: Values [E, units] of the layers to add.
@@ -70,12 +72,11 @@ class LayerKind(Generic[Spec]):
 
         Biases start at `bias_start`, scales and variances at 1, and others at 0.
         """
-        del self
         if name.endswith(" bias"):
             return torch.full((count,), float(getattr(layer, "bias_start", 0)))
         return torch.full((count,), float(name.endswith(("scale", "variance"))))
 
     def fan_out(self, layer: Spec, sums: int) -> int:
         """Return what `out` means to an initializer, for weights to so many sums."""
-        del self, layer
+        del layer
         return sums
