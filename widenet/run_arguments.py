@@ -151,7 +151,7 @@ class PredictArguments(_Checked):
     part: Annotated[
         Literal["train", "validation", "heldout"] | None,
         Argument(
-            "Recommend as `evaluate` does for this part: the network sees neither it nor later parts.",
+            "Recommend as an evaluation of this part does: the network sees neither it nor later parts.",
             choices=SET_ASIDE,
         ),
     ] = None

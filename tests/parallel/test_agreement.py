@@ -308,7 +308,7 @@ def test_a_process_that_does_not_see_the_run_of_the_others_stops_all(resume, dat
         shutil.copytree(run, tmp_path / "here")
     groups(2).start(resumed, [tmp_path / "here", tmp_path / "elsewhere"], data, resume)
     found = groups(2).outcomes()
-    message = f'{tmp_path / "elsewhere"} does not exist. Name a run that "widenet train" made.'
+    message = f"{tmp_path / 'elsewhere'} does not exist. Name the directory of a run."
     assert [(type(error), str(error)) for error in found] == [(CheckpointError, message)] * 2
 
 

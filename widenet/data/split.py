@@ -200,6 +200,11 @@ def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
         if not 0 <= share < 1:
             raise OptionError(f"`{part}` must be a share in [0, 1); got {share:g}.")
     total = sum(shares.values())
+    if total == 0:
+        raise OptionError(
+            "at least one entry must move; nothing says which. Give `heldout`, `heldout_last` or"
+            " `heldout_since`, or the same of `validation`."
+        )
     if not 0 < total < 1:
         raise OptionError(
             f"`heldout` and `validation` must add up to more than 0 and less than 1; got {total:g}."

@@ -141,7 +141,7 @@ class RunDirectory:
     def open(cls, path: Path) -> "RunDirectory":
         """Open an existing run; raises CheckpointError if there is none."""
         if not path.exists():
-            raise CheckpointError(f'{path} does not exist. Name a run that "widenet train" made.')
+            raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
         if not (path / "network.json").is_file():
             raise CheckpointError(
                 f'{path} is not a run: it has no network.json. Make one with "widenet train".'

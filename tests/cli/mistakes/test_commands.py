@@ -120,7 +120,7 @@ SAID = {
     'data describe bad': 'widenet: bad: a dataset must hold dataset.json; it is missing. Make one with `widenet data ingest SOURCE --out DIR`.',
     'data describe data --plot OUT.bmp': 'widenet: --plot must end in .png or .svg; got OUT.bmp.',
     'data split data --out OUT --heldout nan': 'widenet: --heldout must be a share in [0, 1); got nan.',
-    'data split data --out OUT': 'widenet: --heldout and --validation must add up to more than 0 and less than 1; got 0.',
+    'data split data --out OUT': 'widenet: at least one entry must move; nothing says which. Give --heldout, --heldout-last or --heldout-since, or the same of --validation.',
     'data split whole --out OUT --heldout 0.1 --seed -1': 'widenet: --seed must be 0 to 9,223,372,036,854,775,807; got -1.',
     'data split whole --out OUT --heldout-last 1': "widenet: whole: --heldout-last needs times; field 'items' has none. Ingest with --time and --keep-times, or set its items aside in the ingest.",
     'data split whole --out OUT --heldout-last 7days --heldout-since 5': 'widenet: --heldout-last and --heldout-since exclude each other. Give one of them.',

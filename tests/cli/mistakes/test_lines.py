@@ -122,7 +122,7 @@ MISTAKES = {
         "steps is asked for, but it does not run on a CUDA device. Train without it."
     ),
     f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
-    "evaluate nowhere --data data": 'nowhere does not exist. Name a run that "widenet train" made.',
+    "evaluate nowhere --data data": "nowhere does not exist. Name the directory of a run.",
     "evaluate data --data data": "data is not a run",
     "evaluate run --data run": "run: a dataset must hold dataset.json",
     "evaluate run --data whole": "has no heldout part, only train",

@@ -55,7 +55,14 @@ def test_a_time_is_seconds_of_utc(cell):
 def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
     draw = random.Random(2)
     written = (
-        ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"]
+        [
+            "%Y-%m-%d",
+            "%Y-%m-%dT%H:%M:%S",
+            "%Y-%m-%d %H:%M:%S.%fZ",
+            "%Y-%m-%dT%H:%M:%SZ",
+            "%Y-%m-%dT%H:%M:%S+01:00",
+            "%Y-%m-%d %H:%M:%S.%f-13:45",
+        ]
         if time_format is None
         else [time_format]
     )
@@ -86,12 +93,13 @@ def test_a_bad_line_is_found_without_a_query_for_every_line_before(tmp_path, sou
     monkeypatch.setattr(columns, "_database", lambda: queries.append(1) or database)
     for name, day, options in (
         ("a.csv", "2024-05-29", {}),
+        ("c.csv", "2024-05-29T12:44:30+01:00", {}),
         ("b.csv", "29/05/2024", {"time_format": "%d/%m/%Y"}),
     ):
         path = source(name, "user,item,at\n" + f"u,a,{day}\n" * 200 + "u,a,never\n")
         with pytest.raises(DataError, match='line 202: column "at" must be'):
             ingest(path, tmp_path / "ds", time="at", **options)
-    assert len(queries) == 2
+    assert len(queries) == 3
 
 
 @pytest.mark.parametrize(
