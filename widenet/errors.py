@@ -66,10 +66,13 @@ def reason_of(error: BaseException) -> str:
     return first[:200] or type(error).__name__
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the nearest known name, if one is near: a sentence to append, which begins with a space."""
+    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.6)
+    return f' Did you mean "{near[0]}"?' if near else ""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or list all: a sentence to append, which begins with a space."""
     names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if near:
-        return f' Did you mean "{near[0]}"?'
-    return f" Known: {', '.join(names)}." if names else ""
+    return nearest(name, names) or (f" Known: {', '.join(names)}." if names else "")

@@ -16,7 +16,7 @@ from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_co
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.errors import DataError, FitError, OptionError, did_you_mean, nearest
 from widenet.pictures.html import tag
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
@@ -217,9 +217,7 @@ class Dataset:
         """
         field = self.field(name)
         if part not in PARTS:
-            raise OptionError(
-                f"part must be one of {', '.join(PARTS)}; got {part!r}.{did_you_mean(part, PARTS)}"
-            )
+            raise OptionError(f"part must be one of {', '.join(PARTS)}; got {part!r}.{nearest(part, PARTS)}")
         if field.kind == "dense":
             raise FitError(f"{self.path}: field {name!r} must be sparse here; it is dense.")
         if part not in field.parts:

@@ -11,7 +11,7 @@ from typing import get_args
 
 from widenet.data.ingest_arguments import Duplicates, Moment
 from widenet.data.manifest import Part
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, nearest
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(minutes?|min|m|hours?|h|days?|d|weeks?|w)", re.IGNORECASE)
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -58,7 +58,7 @@ class Selection:
             known = get_args(Duplicates)
             raise OptionError(
                 f"`duplicates` must be one of {', '.join(known)}; got"
-                f" {self.duplicates!r}.{did_you_mean(self.duplicates, known)}"
+                f" {self.duplicates!r}.{nearest(self.duplicates, known)}"
             )
         if self.min_value is not None and not math.isfinite(self.min_value):
             raise OptionError(f"`min_value` must be a finite number; got {self.min_value}.")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from widenet.arguments import checked_positions, typed
-from widenet.errors import DataError, FitError, OptionError, did_you_mean
+from widenet.errors import DataError, FitError, OptionError, nearest
 from widenet.kernels.ranking_keys import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.of_network import Trained, check_layer, features_of, parts_of
@@ -266,5 +266,5 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
     """Raise OptionError if an argument's value is not one of the choices."""
     if value not in choices:
         raise OptionError(
-            f"{name} must be one of {', '.join(choices)}; got {value!r}.{did_you_mean(str(value), choices)}"
+            f"{name} must be one of {', '.join(choices)}; got {value!r}.{nearest(str(value), choices)}"
         )

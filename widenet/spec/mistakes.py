@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from widenet.errors import did_you_mean
+from widenet.errors import did_you_mean, nearest
 
 _RULES = {
     "string_type": "text in quotes",
@@ -57,7 +57,7 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
         known = [name.strip(" '") for name in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
         return (
             f"{place} must be one of {', '.join(known)}; got"
-            f" {shown(error['input'])}.{_nearest(error['input'], known)}"
+            f" {shown(error['input'])}.{nearest(str(error['input']), known)}"
         )
     return f"{place} must be {_rule(error)}{_choices(errors)}; got {shown(error['input'])}."
 
@@ -68,7 +68,7 @@ def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) ->
     if first["type"] == "missing":
         for other in errors:
             is_beside = other["type"] == "extra_forbidden" and other["loc"][:-1] == first["loc"][:-1]
-            if is_beside and _nearest(other["loc"][-1], _known_fields(model, values, other["loc"])):
+            if is_beside and nearest(str(other["loc"][-1]), _known_fields(model, values, other["loc"])):
                 return other
     return first
 
@@ -119,18 +119,13 @@ def _unknown_kind(place: str, got: Any, expected: str) -> str:
     if not isinstance(got, dict):
         return f"{place} must be an object with named fields; got {shown(got)}."
     if "kind" not in got:
-        near = next((key for key in got if _nearest(key, ["kind"])), None)
+        near = next((key for key in got if nearest(key, ["kind"])), None)
         if near is None:
             return f'{place}.kind is missing. Add "kind".'
-        return f"{place}.{near} is not a known field.{_nearest(near, ['kind'])}"
+        return f"{place}.{near} is not a known field.{nearest(near, ['kind'])}"
     return (
         f"{place}.kind must be a known name; got {shown(got['kind'])}.{did_you_mean(str(got['kind']), known)}"
     )
-
-
-def _nearest(value: Any, known: list[str]) -> str:
-    suggestion = did_you_mean(str(value), known)
-    return suggestion if suggestion.startswith(" Did") else ""
 
 
 def _rule(error: Any) -> str:

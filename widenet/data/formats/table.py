@@ -12,7 +12,7 @@ from widenet.data.formats.foreign import foreign_kind
 from widenet.data.formats.guesses import begins_with_users, table_like
 from widenet.data.formats.source import Format, Reading, Source
 from widenet.data.formats.text import COMPRESSED, TextFile
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, nearest
 
 FORMATS: dict[str, Format] = {
     name: import_module(f"{formats.__name__}.{name}").FORMAT for name in formats.FORMATS
@@ -36,7 +36,7 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
     name, reading = name or str(path), reading or Reading()
     if reading.format is not None and reading.format not in FORMATS:
         rule = f"{reading.option('format')} must be one of {', '.join(FORMATS)}"
-        raise OptionError(f'{rule}; got "{reading.format}".{did_you_mean(reading.format, FORMATS)}')
+        raise OptionError(f'{rule}; got "{reading.format}".{nearest(reading.format, FORMATS)}')
     if not path.exists():
         raise DataError(f"{name}: the file does not exist. Check the path.")
     if path.is_dir():
