@@ -385,7 +385,7 @@ def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_f
     fingerprint, lines = outcome(place / "one-long")
     assert (status, shown) == (0, f"again: trained. Fingerprint {fingerprint}\n"), err
     said = (long.said + err).splitlines()
-    assert [line for line in said if line.startswith((AGAIN, "Going on", "Next: "))] == [
+    assert [line for line in said if line.startswith((AGAIN, "Resuming", "Next: "))] == [
         f"{AGAIN}; it begins anew, as there is no checkpoint yet.",
         f"{AGAIN}; it goes on from its newest checkpoint.",
         "Resuming after epoch 30, step 0.",

@@ -17,7 +17,7 @@ from tests.pages import Page
 from tests.trainings import SETTINGS, STEPS, Heard, books
 from widenet.kernels.processor import instruction_sets
 from widenet.report.write import write_report
-from widenet.runs import Model, training
+from widenet.runs import Model, resume
 from widenet.runs import train as run
 from widenet.training import arithmetic, state
 from widenet.training.optimizers import is_compiled
@@ -72,7 +72,7 @@ def later(data, tmp_path, monkeypatch):
     asked = iter(range(100))
     with pytest.raises(KeyboardInterrupt):
         run(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=lambda: next(asked) == STEPS)
-    monkeypatch.setattr(training, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
     return tmp_path / "run"
 
 
@@ -109,7 +109,7 @@ def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again
 
 def test_a_finished_training_keeps_its_arithmetic(data, tmp_path, monkeypatch):
     run(*SETTINGS["momentum"], data, tmp_path / "run")
-    monkeypatch.setattr(training, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
     assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [arithmetic.ARITHMETIC])
@@ -118,7 +118,7 @@ def test_a_finished_training_keeps_its_arithmetic(data, tmp_path, monkeypatch):
 def test_a_training_that_has_no_steps_left_keeps_its_arithmetic(data, tmp_path, monkeypatch):
     run(*SETTINGS["momentum"], data, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
-    monkeypatch.setattr(training, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
     assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [arithmetic.ARITHMETIC])
