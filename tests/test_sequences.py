@@ -159,7 +159,7 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
         ),
     ):
         split(lists, tmp_path / "ds", heldout_last=3, validation_last=1)
-    with pytest.raises(OptionError, match="are shares, which cannot stand beside numbers and times"):
+    with pytest.raises(OptionError, match="are shares, which exclude numbers and times"):
         split(lists, tmp_path / "ds", heldout_last=1, validation=0.1)
     with pytest.raises(OptionError, match="must be at least 1; got -1"):
         split(lists, tmp_path / "ds", heldout_last=-1, validation_last=1)

@@ -25,7 +25,7 @@ def broken_off(web, tmp_path):
     web.breaks_after = 3000
     with pytest.raises(
         DataError,
-        match=r"it broke off after 3,000 of 10,240 bytes; 3,000 bytes are kept\. Run the command again",
+        match=r"the connection ended after 3,000 of 10,240 bytes; 3,000 bytes are kept\. Run the command",
     ):
         download(f"{web.address}/data.bin", tmp_path)
     web.breaks_after = None
@@ -93,14 +93,14 @@ def test_what_cannot_be_gone_on_with_begins_anew(change, web, broken_off):
 def test_a_server_without_tags_is_asked_for_the_whole_file(web, tmp_path):
     web.tag, web.breaks_after = None, 10
     for _ in range(2):
-        with pytest.raises(DataError, match="it broke off after 10 of"):
+        with pytest.raises(DataError, match="the connection ended after 10 of"):
             download(f"{web.address}/data.bin", tmp_path)
     assert web.asked == [("/data.bin", None)] * 2
 
 
 def test_another_part_than_was_asked_for_is_not_believed(web, broken_off):
     web.starts_at = 17
-    with pytest.raises(DataError, match="another part of the file than was asked for"):
+    with pytest.raises(DataError, match="another part of the file than requested"):
         download(f"{web.address}/data.bin", broken_off)
     web.starts_at = None
     assert download(f"{web.address}/data.bin", broken_off).read_bytes() == BODY

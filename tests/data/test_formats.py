@@ -84,14 +84,14 @@ def refusal(path, tmp_path, **options):
             ),
         ),
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),
-        ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" stands twice. Rename one.'),
+        ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" occurs twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
         ("", {}, "r.csv: must have rows; the file is empty."),
         (
             "who,what\na,b\n",
             {},
             (
-                "r.csv: no column is obviously the user; it has who, what. Name one with `user`, or say"
+                "r.csv: no column is obviously the user; it has who, what. Name one with `user`, or use"
                 " `header=False` if line 1 is data."
             ),
         ),
@@ -168,7 +168,7 @@ def test_titles_that_name_no_item_are_refused(tmp_path, source):
     interactions = source("r.csv", "user,item\na,x\n")
     books = source("books.csv", "isbn,id,title\nx,1,One\n")
     expected = (
-        'books.csv: column "id" must hold ids of items, such as "x"; none is one. Name the column with'
+        'books.csv: column "id" must hold ids of items, such as "x"; it holds none. Name the column with'
         " `title_id`."
     )
     assert refusal(interactions, tmp_path, titles=books) == expected
@@ -266,7 +266,7 @@ def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
 )
 def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_path, name, line):
     (tmp_path / name).write_text(line + "\n" + line + "\n")
-    with pytest.raises(DataError, match="line 1 is that of another format") as raised:
+    with pytest.raises(DataError, match="line 1 is in another format") as raised:
         ingest([tmp_path / name], tmp_path / "out")
     assert len(str(raised.value)) < 250 + len(str(tmp_path))
     assert not (tmp_path / "out").exists()
@@ -275,7 +275,7 @@ def test_a_first_line_of_another_format_is_refused_in_one_short_sentence(tmp_pat
 def test_a_table_that_may_be_dsstne_text_is_not_guessed(tmp_path, source):
     path = source("tags.txt", "user7\tspotify:track\n")
     expected = (
-        "tags.txt: line 1 may be a table of tabs, or DSSTNE's text without values. Say `format='csv'` or"
+        "tags.txt: line 1 may be a table with tabs, or DSSTNE's text without values. Use `format='csv'` or"
         " `format='dsstne'`."
     )
     assert refusal(path, tmp_path) == expected
@@ -324,7 +324,7 @@ def test_ingest_says_how_it_reads_a_file(tmp_path, source, name, text, said):
 def test_a_table_of_spaces_is_not_guessed(tmp_path, source):
     path = source("ratings.dat", "1 10 5\n1 11 3\n2 10 4\n")
     doubt = (
-        "its lines may be a user, an item and numbers, or a user and its items. Say `delimiter='space'` or"
+        "its lines may be a user, an item and numbers, or a user and its items. Use `delimiter='space'` or"
         " `format='adjacency'`."
     )
     assert refusal(path, tmp_path) == f"ratings.dat: {doubt}"
@@ -342,8 +342,8 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path, source, name):
 
 def test_columns_that_differ_in_case_alone_are_refused(tmp_path, source):
     expected = (
-        'r.csv: line 1: column names must differ; "User" stands twice, but for the case of letters. Rename'
-        " one."
+        'r.csv: line 1: column names must differ; "User" occurs twice, apart from upper and lower case.'
+        " Rename one."
     )
     assert refusal(source("r.csv", "User,user,item\n1,a,x\n"), tmp_path) == expected
 
@@ -368,16 +368,15 @@ def test_a_time_must_be_finite(tmp_path, source):
 
 def test_a_pipe_is_refused_for_it_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "it is read more than once; it is a pipe or a device. Give - and pipe it in." in refusal(
-        tmp_path / "pipe.csv", tmp_path
-    )
+    expected = "it is read more than once; it is a pipe or a device. Pipe it in, with - as the source."
+    assert expected in refusal(tmp_path / "pipe.csv", tmp_path)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n\n\n\n"], ids=ascii)
 @pytest.mark.parametrize("line", ["a", "abc", "abcdefgh"])
 def test_the_last_line_may_have_so_many_bytes_and_no_more(tmp_path, monkeypatch, pack, end, line):
-    monkeypatch.setattr(text, "_PIECE_BYTES", 3)
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 3)
     path = tmp_path / "a.csv"
     path.write_bytes(pack(f"the longest line\n12\r\n{line}{end}".encode()))
     text.TextFile(path).check_end(len(line))

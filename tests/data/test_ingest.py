@@ -220,7 +220,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
         ({"skip_bad_lines": -1}, "`skip_bad_lines` must be at least 0; got -1."),
         (
             {"delimiter": '"'},
-            "`delimiter` must be 1 to 4 bytes without quotes and ends of lines, or tab or space; got",
+            "`delimiter` must be 1 to 4 bytes without quotes and line ends, or tab or space; got",
         ),
         ({"memory": "lots"}, '`memory` must be an amount of bytes above 0, such as 141GB; got "lots".'),
         ({"threads": 0}, "threads must be at least 1; got 0."),

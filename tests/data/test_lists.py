@@ -74,9 +74,9 @@ def test_lists_that_do_not_fit_are_refused(tmp_path):
         ({"weights": [1, -1]}, "weight must be a finite number of at least 0; example '1' has -1"),
         ({"weights": [1, NAN]}, "weight must be a finite number of at least 0; example '1' has nan"),
         ({"weights": [1, "x"]}, "column 'weight': row 0 must be a list of numbers; got"),
-        ({"ids": ["a", "a"]}, "ids must be texts that differ; got 'a' twice. Rename it"),
-        ({"ids": [1, 2]}, "ids must be texts that differ; got 1. Rename it"),
-        ({"item_ids": ["x", "y", "x"]}, "item_ids must be texts that differ; got 'x' twice"),
+        ({"ids": ["a", "a"]}, "ids must be different texts; got 'a' twice. Rename it"),
+        ({"ids": [1, 2]}, "ids must be different texts; got 1. Rename it"),
+        ({"item_ids": ["x", "y", "x"]}, "item_ids must be different texts; got 'x' twice"),
     ],
 )
 def test_what_is_no_list_of_the_kind_is_refused_in_one_sentence(tmp_path, lists, message):

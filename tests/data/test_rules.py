@@ -51,5 +51,5 @@ def test_a_width_that_no_index_has_is_refused(width):
 
 
 def test_two_fields_of_one_name_are_refused(tmp_path):
-    with pytest.raises(DataError, match="the names of fields must differ; 'items' stands twice"):
+    with pytest.raises(DataError, match="the names of fields must differ; 'items' occurs twice"):
         dataset_from_lists(tmp_path / "ds", [[0]], dense={"items": [[0.5]]})

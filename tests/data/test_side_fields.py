@@ -12,7 +12,7 @@ from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 
 LOG = "user,item,shop\nb,x,north\na,x,south\na,y,north\nc,z,\na,z,south\nd,x,east\n"
-FIELD_TWICE = '{} must make a field of another name; "{}" is that of {}. Choose another.'
+FIELD_TWICE = '{} must make a field of another name; "{}" is the name of {}. Choose another.'
 USERS = "id,country,tag,age,income,counts\na,at,3,30,1.5,2\nb,de,20,40,-2,0.5\nc,de,,50,0,1\nq,fr,7,1,1,1\n"
 
 
@@ -80,7 +80,7 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
     assert str(raised.value) == rule
     with pytest.raises(DataError) as raised:
         ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=1)
-    assert str(raised.value) == f"{rule} More than 1 line is bad: mend them, or raise `skip_bad_lines`."
+    assert str(raised.value) == f"{rule} More than 1 line is bad: fix them, or raise `skip_bad_lines`."
     dataset = ingest(log, tmp_path / "ds", sparse={"desk": "desk"}, skip_bad_lines=2)
     assert names_of(dataset, "desk") == [["caf\u00e9"], ["bar"]]
     assert (dataset.counts("items").sum(), dataset.manifest.source["train_lines_skipped"]) == (2, 2)
@@ -174,7 +174,7 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
         (
             USERS,
             {"users_id": "country", "weight": "counts"},
-            'users.csv: column "country" must hold ids of users; none is one.',
+            'users.csv: column "country" must hold ids of users; it holds none.',
         ),
         (
             USERS,
@@ -194,12 +194,12 @@ def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
         (
             USERS + "b,at,1,1,1,1\n",
             {"weight": "counts"},
-            "users.csv: a user must have one row where `dense` or `weight` is asked for; 'b'",
+            "users.csv: a user must have one row for `dense` and `weight`; 'b'",
         ),
         (
             "id,country\na,\n",
             {"sparse": {"x": "country"}},
-            'column "country" must hold a category for somebody; it is empty.',
+            'column "country" must hold a category for at least one user; it is empty.',
         ),
         ("id,country\na\n", {"sparse": {"x": "country"}}, "users.csv: line 2: must have 2 columns; got 1."),
     ],
@@ -227,7 +227,7 @@ def test_wrong_users_are_refused(tmp_path, log, source, text, options, message):
         (
             {"sparse": {"shop": "shop"}, "time": "day", "until": 30},
             (
-                "`sparse` shop is of the interactions, and would also tell of those that `until` leaves out."
+                "`sparse` shop is in the interactions, so it would reveal those that `until` leaves out."
                 " Give it in a file of `users`."
             ),
         ),

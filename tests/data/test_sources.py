@@ -181,7 +181,7 @@ def test_files_patterns_and_tables_are_one_pile(tmp_path, source, digest):
     ingest([tmp_path / "part-*.csv", rest], tmp_path / "ds", value="value")
     assert contents(tmp_path / "ds") == digest
     with pytest.raises(
-        DataError, match=r"none-\*\.csv: the pattern means no file\. Check it, or name the files\."
+        DataError, match=r"none-\*\.csv: no file matches the pattern\. Check it, or name the files\."
     ):
         ingest([tmp_path / "none-*.csv"], tmp_path / "other")
 
@@ -210,7 +210,8 @@ def test_standard_input_is_a_source(tmp_path, digest, given):
 def test_standard_input_is_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
     with pytest.raises(
-        OptionError, match=r'"-" is standard input, which can be read once; got it twice\. Name it once\.'
+        OptionError,
+        match=r'"-" is standard input, which can be read only once; got it twice\. Name it once\.',
     ):
         ingest(["-", "-"], tmp_path / "ds")
 
@@ -221,7 +222,7 @@ def test_bad_lines_cannot_be_skipped_where_there_are_no_lines(tmp_path, form):
     table.to_parquet(tmp_path / "t.parquet")
     given = tmp_path / "t.parquet" if form == "Parquet" else table
     rule = (
-        f"`skip_bad_lines` is for lines of text; what is read is {form}. Remove it, and drop such rows in the"
+        f"`skip_bad_lines` is for lines of text; the source is {form}. Remove it, and drop such rows in the"
         " source."
     )
     with pytest.raises(OptionError) as raised:
@@ -242,7 +243,7 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     assert f"skipped 4 bad lines; the first: {first}" in said
     assert manifest.source["train_lines_skipped"] == 4
     assert contents(tmp_path / "ds") == digest
-    message = f"{first} More than 3 lines are bad: mend them, or raise `skip_bad_lines`."
+    message = f"{first} More than 3 lines are bad: fix them, or raise `skip_bad_lines`."
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "other", value="value", skip_bad_lines=3)
     assert str(raised.value) == message
@@ -282,7 +283,7 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     with pytest.raises(
         OptionError,
         match=(
-            f"`{next(iter(option))}` is for CSV; what is read is JSON lines. Remove it, or say `format='csv'`"
+            f"`{next(iter(option))}` is for CSV; what is read is JSON lines. Remove it, or use `format='csv'`"
         ),
     ):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)

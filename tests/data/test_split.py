@@ -115,7 +115,7 @@ def test_a_part_is_split_off_once(tmp_path, whole):
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ({}, "at least one entry must move; nothing says which"),
+        ({}, "at least one entry must move; no option says which"),
         ({"heldout": 1.0}, r"`heldout` must be a share in \[0, 1\); got 1"),
         ({"validation": -0.1}, r"`validation` must be a share in \[0, 1\); got -0.1"),
         ({"heldout": 0.5, "validation": 0.5}, "must add up to more than 0 and less than 1; got 1"),

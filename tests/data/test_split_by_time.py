@@ -171,10 +171,10 @@ def test_a_part_by_time_is_not_empty(tmp_path, log, options, said):
 def test_dates_and_durations_need_seconds(tmp_path, source):
     path = source("a.csv", "user,item,at\nu,a,1714521600000\nu,b,1714521600001\n")
     for options in ({"since": "7d"}, {"heldout_last": "7d"}):
-        with pytest.raises(DataError, match="times must be seconds since 1970 where `"):
+        with pytest.raises(DataError, match="times must be seconds since 1970 if `"):
             ingest(path, tmp_path / "ds", time="at", **options)
     ingest(path, tmp_path / "ds", time="at", keep_times=True)
-    with pytest.raises(DataError, match="times must be seconds since 1970 where `heldout_since` is a date"):
+    with pytest.raises(DataError, match="times must be seconds since 1970 if `heldout_since` is a date"):
         split(tmp_path / "ds", tmp_path / "split", heldout_since="7d")
     assert split(tmp_path / "ds", tmp_path / "split", heldout_last=1).fields["items"].num_entries == {
         "train": 1,

@@ -84,7 +84,7 @@ def test_mistakes_name_the_option_of_titles(tmp_path, source, log):
 def test_a_pattern_that_means_several_files_is_no_source_of_titles(tmp_path, source, log):
     for name in ("t1.csv", "t2.csv"):
         source(name, "id,title\n1,One\n")
-    with pytest.raises(OptionError, match=r"t\?\.csv must mean one file; it means 2\. Name one\."):
+    with pytest.raises(OptionError, match=r"t\?\.csv must be one file; it matches 2\. Name one\."):
         ingest(log, tmp_path / "ds", titles=tmp_path / "t?.csv")
 
 

@@ -25,10 +25,10 @@ def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -
     """Make a dataset directory from interactions, completely or not at all."""
     from widenet.data.ingest import ingest_with
     from widenet.data.options import Options
-    from widenet.data.sources import meant
+    from widenet.data.sources import matching_paths
     from widenet.extensions import dataset_formats
 
-    paths = [path for source in sources for path in meant(Path(source))]
+    paths = [path for source in sources for path in matching_paths(Path(source))]
     form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
     if form is not None:
         show(out, form.ingest(paths, out, words["name"], context))

@@ -1,4 +1,4 @@
-"""Rows of a dataset from sorted streams of entries, a record batch at a time."""
+"""Makes rows of a dataset from sorted streams of entries, one record batch at a time."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -8,32 +8,35 @@ import pyarrow as pa
 from widenet.data.manifest import Part, column, time_column, value_column
 
 _EXAMPLES_AT_ONCE = 1024
-"""Of which memory holds all entries: an example may have very many."""
+"""Examples whose entries are in memory together. The number is small, because an example may have many."""
 
 
 class SortedEntries:
-    """A stream of (example, feature, value), and perhaps time, in ascending order of (example, feature),
-    taken piece by piece.
+    """A stream of entries in ascending order of example and feature, to be taken piece by piece.
+
+    Its batches have the columns example, feature, value, and perhaps time.
     """
 
     def __init__(self, batches: Iterable[pa.RecordBatch], has_times: bool = False) -> None:
         self._schema = _ENTRIES.append(pa.field("time", pa.float64())) if has_times else _ENTRIES
         self._batches = iter(batches)
-        self._held: list[pa.RecordBatch] = []
+        self._pending: list[pa.RecordBatch] = []
 
     def until(self, stop: int) -> pa.Table:
-        """All entries of the examples before `stop` that were not yet taken: columns example, feature,
-        value, and perhaps time.
+        """Take all entries of the examples before `stop` that were not taken yet.
+
+        Returns:
+            The columns example, feature, value, and perhaps time.
         """
         taken: list[pa.RecordBatch] = []
         while True:
-            batch = self._held.pop() if self._held else next(self._batches, None)
+            batch = self._pending.pop() if self._pending else next(self._batches, None)
             if batch is None:
                 break
             first_beyond = int(np.searchsorted(batch.column(0).to_numpy(), stop))
             taken.append(batch.slice(0, first_beyond))
             if first_beyond < batch.num_rows:
-                self._held.append(batch.slice(first_beyond))
+                self._pending.append(batch.slice(first_beyond))
                 break
         return pa.Table.from_batches(taken, schema=self._schema)
 
@@ -49,10 +52,15 @@ def assembled(
     further: Mapping[str, SortedEntries] | None = None,
     has_times: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of the example columns: each batch of ids, and of what stands beside them, with the rows
-    of every part.
+    """Yield the example columns in record batches.
 
-    further: the entries of other fields, by name; these have no values.
+    Args:
+        ids: The ids of the examples, and further columns beside them, in order.
+        parts: The entries of each part of the field.
+        field: Name of the field.
+        has_values: Whether to store the values.
+        further: The entries of other fields, which have no values, by name.
+        has_times: Whether to store the times.
     """
     start = 0
     for names in (
@@ -76,7 +84,7 @@ def assembled(
 
 
 def _lists(table: pa.Table, entry: str, first: int, num_rows: int) -> pa.Array:
-    """A column of the entries of the examples `first` and on, a list for each."""
+    """Make a column with a list of entries for each example from `first` on."""
     offsets = np.zeros(num_rows + 1, dtype=np.int32)
     np.cumsum(np.bincount(table.column("example").to_numpy() - first, minlength=num_rows), out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), table.column(entry).combine_chunks())

@@ -29,10 +29,12 @@ def verify(folder: Path, manifest: Manifest) -> None:
 
 
 def check_contents(folder: Path, manifest: Manifest) -> None:
-    """Read every example and compare it with the rules of docs/data.md and with the manifest; raises
-    DataError for the first that differs.
+    """Compare every example with the rules of docs/data.md and with the manifest.
 
-    Costs one pass over the example files, a record batch at a time. Their checksums must have been compared.
+    It reads the example files once, one record batch at a time. Compare their checksums before.
+
+    Raises:
+        DataError: An example breaks a rule, or the manifest is wrong; the message names the first place.
     """
     for name, field in manifest.fields.items():
         _compare(folder / FILE_NAME, f"the name of field {name!r}", name, field.name)
@@ -61,7 +63,7 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
 def _batches(
     folder: Path, manifest: Manifest, layouts: list[FieldLayout]
 ) -> Iterator[tuple[Path, pa.RecordBatch]]:
-    """Every record batch that is not empty, with the columns of `layouts` alone; memory-mapped."""
+    """Yield every record batch that is not empty, memory-mapped, with the columns of `layouts` alone."""
     schema = examples_schema(layouts, manifest.has_weights)
     for name in manifest.example_files:
         file = MappedFile(folder / name, None)
@@ -90,7 +92,7 @@ def _batches(
 
 
 def _check_range(path: Path, field: Field, values: np.ndarray) -> None:
-    """Values lie between the manifest's extremes, both as float32."""
+    """Raise DataError unless values lie between the manifest's extremes, both as float32."""
     low, high = np.float32(field.min_value), np.float32(field.max_value)
     for value in (values.min(), values.max()):
         if not low <= value <= high:

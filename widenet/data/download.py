@@ -1,4 +1,4 @@
-"""Files from the web into a folder: whole and checked or not at all, gone on with where they broke off."""
+"""Downloads files: complete and checked, or not at all; an interrupted download can be resumed."""
 
 import hashlib
 import http.client
@@ -19,17 +19,24 @@ OnBytes = Callable[[int, int | None], None]
 
 
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
-    """The file that a URL names, in a folder, where an earlier download of it stays as it is.
+    """Download a file to a folder, unless it is there already.
 
-    checksum: "md5:..." or "sha256:..."; None: unknown, so that the one it has is recorded beside it, and
-    compared the next time.
-    on_bytes: is told how many bytes are there, and of how many if that is known. What breaks off is kept, and
-    gone on with the next time if the server can and has the same file still. Raises DataError.
+    An interrupted download resumes on the next call if the server confirms that the file has not changed.
+
+    Args:
+        url: URL of the file.
+        folder: The folder.
+        checksum: "md5:..." or "sha256:..."; None if it is unknown. Then the SHA-256 of the first download is
+            recorded beside the file, and compared on later calls.
+        on_bytes: Called with the number of bytes that are there, and the total if it is known.
+
+    Raises:
+        DataError: The file cannot be read, or has another checksum.
     """
     path = folder / url.rsplit("/", 1)[-1]
     recorded = path.with_name(f"{path.name}.sha256")
     if path.exists():
-        _check_kept(path, checksum, recorded)
+        _check_file(path, checksum, recorded)
         return path
     folder.mkdir(parents=True, exist_ok=True)
     partial, tag = path.with_name(f"{path.name}.partial"), path.with_name(f"{path.name}.tag")
@@ -56,37 +63,35 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
     partial.rename(path)
     tag.unlink(missing_ok=True)
     if checksum is None:
-        _check_kept(path, None, recorded)
+        _check_file(path, None, recorded)
     return path
 
 
 def _fetch(url: str, partial: Path, tag: Path, on_bytes: OnBytes | None) -> None:
-    """Let the partial file become whole; raises OSError where the answer ends before its length."""
-    with _answer(url, partial, tag) as answer:
-        goes_on = answer.status == _PARTIAL
-        if goes_on and not (answer.headers.get("Content-Range") or "").startswith(
+    """Complete the partial file; raises OSError if the answer ends before its length."""
+    with _request(url, partial, tag) as answer:
+        is_resumed = answer.status == _PARTIAL
+        if is_resumed and not (answer.headers.get("Content-Range") or "").startswith(
             f"bytes {partial.stat().st_size}-"
         ):
             partial.unlink()
-            raise OSError("the server sent another part of the file than was asked for")
-        done = partial.stat().st_size if goes_on else 0
+            raise OSError("the server sent another part of the file than requested")
+        done = partial.stat().st_size if is_resumed else 0
         length = answer.headers.get("Content-Length")
         total = done + int(length) if length is not None and length.isdecimal() else None
         tag.write_text(answer.headers.get("ETag") or "", encoding="utf-8")
-        with partial.open("ab" if goes_on else "wb") as file:
+        with partial.open("ab" if is_resumed else "wb") as file:
             while block := answer.read(_BLOCK_BYTES):
                 file.write(block)
                 done += len(block)
                 if on_bytes is not None:
                     on_bytes(done, total)
         if total is not None and done < total:
-            raise OSError(f"it broke off after {done:,} of {total:,} bytes")
+            raise OSError(f"the connection ended after {done:,} of {total:,} bytes")
 
 
-def _answer(url: str, partial: Path, tag: Path) -> Any:
-    """The server's answer to a request for the file, or for the rest of one that is known to be the same
-    still.
-    """
+def _request(url: str, partial: Path, tag: Path) -> Any:
+    """Request the file, or the rest of it if the server can tell that it has not changed."""
     known = tag.read_text(encoding="utf-8", errors="replace") if tag.exists() else ""
     if partial.exists() and known and not known.startswith("W/"):
         headers = {"Range": f"bytes={partial.stat().st_size}-", "If-Range": known}
@@ -103,9 +108,11 @@ def _opened(request: urllib.request.Request) -> Any:
     return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
 
 
-def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
-    """Raise DataError where a file has not the checksum that is known or recorded; records it where there
-    is neither.
+def _check_file(path: Path, checksum: str | None, recorded: Path) -> None:
+    """Compare a file with its checksum, or with the recorded one; records it if there is neither.
+
+    Raises:
+        DataError: The checksum differs.
     """
     known = (
         checksum
@@ -124,7 +131,7 @@ def _check_kept(path: Path, checksum: str | None, recorded: Path) -> None:
 
 
 def _checksum(path: Path, like: str) -> str:
-    """The checksum of a file, of the kind of another."""
+    """The checksum of a file, of the same kind as `like`."""
     kind = like.partition(":")[0]
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"

@@ -26,10 +26,15 @@ TABLE = Path(__file__).with_name("published.toml")
 class Published:
     """A published data set.
 
-    about, licence: for people. files: of each its URL and, where one is known, its checksum.
-    interactions, heldout, titles: names of files among them, or within an archive; of titles also how they
-    are written.
-    ingest: options that read the interactions.
+    Attributes:
+        name: Its name.
+        about: Description.
+        licence: Licence.
+        files: The URL of each file and, if it is known, its checksum.
+        interactions: Name of the file with the interactions, among `files` or in an archive among them.
+        ingest: Options of the ingest.
+        heldout: Name of the file with the heldout part.
+        titles: Name of the file with the titles, and its encoding, delimiter and columns.
     """
 
     name: str
@@ -43,7 +48,7 @@ class Published:
 
     @classmethod
     def find(cls, name: str, table: Path | None = None) -> "Published":
-        """The one of a name; raises OptionError."""
+        """Find published data by name; raises OptionError that suggests a name."""
         known = published(table)
         if name not in known:
             raise OptionError(f'no published data is called "{name}".{did_you_mean(name, known)}')
@@ -51,7 +56,7 @@ class Published:
 
 
 def published(table: Path | None = None) -> dict[str, Published]:
-    """All that is known, by name."""
+    """All published data that widenet knows, by name."""
     return {
         name: Published(name, **facts)
         for name, facts in tomllib.loads((table or TABLE).read_text(encoding="utf-8")).items()
@@ -59,7 +64,7 @@ def published(table: Path | None = None) -> dict[str, Published]:
 
 
 def cache_folder() -> Path:
-    """Where downloads stay: WIDENET_CACHE, or .cache/widenet in the home folder."""
+    """The folder for downloads: WIDENET_CACHE, or .cache/widenet in the home folder."""
     return Path(os.environ.get("WIDENET_CACHE") or Path.home() / ".cache" / "widenet")
 
 
@@ -71,12 +76,21 @@ def fetch(
     on_bytes: OnBytes | None = None,
     on_rows: OnRows | None = None,
 ) -> Dataset:
-    """Publish the dataset of published data, whose licence somebody has accepted; gives it, opened.
+    """Download published data, whose licence the user has accepted, and ingest it.
 
-    Raises DataError, OptionError.
+    Args:
+        data: The published data.
+        out: The dataset directory to make.
+        say: Called with a sentence on each step, and on each file that could not be checked.
+        on_bytes: As in `download`.
+        on_rows: As in `ingest`.
 
-    say: is told what happens, and which files could not be checked. on_bytes, on_rows: as in `download` and
-    `ingest`.
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: A download failed, a file is wrong, or `out` exists.
+        OptionError: An option of the ingest is wrong.
     """
     if out.exists():
         raise DataError(
@@ -89,32 +103,34 @@ def fetch(
         say(f"reading {facts['url']}")
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
-            has = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
+            checksum = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
             say(
-                f"{files[-1]}: no checksum of it is known; that it is the right file could not be checked. It"
-                f" has {has}."
+                f"{files[-1]}: its published checksum is unknown, so the file could not be checked. It has"
+                f" {checksum}."
             )
     with TemporaryDirectory(dir=folder) as scratch:
-        found = {
-            name: _found(files, name, Path(scratch))
+        sources = {
+            name: _find_file(files, name, Path(scratch))
             for name in (data.interactions, data.heldout, data.titles.get("file"))
             if name
         }
         options: dict[str, Any] = dict(data.ingest)
         if data.heldout is not None:
-            options["heldout"] = found[data.heldout]
+            options["heldout"] = sources[data.heldout]
         if data.titles:
-            options["titles"] = _titles(found[data.titles["file"]], data.titles, Path(scratch) / "titles.csv")
+            options["titles"] = _titles(
+                sources[data.titles["file"]], data.titles, Path(scratch) / "titles.csv"
+            )
         ingest_with(
-            found[data.interactions],
+            sources[data.interactions],
             out,
             Options(name=data.name, on_progress=say, on_rows=on_rows, **options),
         )
     return Dataset.open(out)
 
 
-def _found(files: list[Path], name: str, scratch: Path) -> Path:
-    """The file of a name, among some or taken out of an archive among them."""
+def _find_file(files: list[Path], name: str, scratch: Path) -> Path:
+    """Find a file by name among some files, or extract it from an archive among them."""
     for path in files:
         if path.name == name:
             return path
@@ -135,7 +151,13 @@ def _found(files: list[Path], name: str, scratch: Path) -> Path:
 
 
 def _titles(path: Path, how: Mapping[str, Any], out: Path) -> Path:
-    """A CSV file of id and title, from one that is written in some way."""
+    """Write a CSV file of ids and titles.
+
+    Args:
+        path: The file with titles.
+        how: Its encoding, delimiter and columns.
+        out: The file to write.
+    """
     with (
         path.open(encoding=how.get("encoding", "utf-8"), newline="") as source,
         out.open("w", encoding="utf-8", newline="") as target,

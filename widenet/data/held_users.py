@@ -1,4 +1,4 @@
-"""Set whole users aside: a dataset to train on, and one of users whom the network has never seen."""
+"""Sets whole users aside: one dataset to train on, and one of users whom the network never sees."""
 
 import tempfile
 from collections.abc import Iterator
@@ -29,18 +29,28 @@ def split_users(
     seed: int = 0,
     field: str = "items",
 ) -> tuple[Dataset, Dataset]:
-    """Publish two datasets of the same features: `out` without a share of the users, and `users_out` with
-    them alone.
+    """Split a dataset by users: one dataset for training, and one of users that are set aside entirely.
 
-    source: a dataset, or its directory. Gives both, opened.
-    users: the share, in (0, 1), of the users with at least two train entries: round(share * n) of them, at
-    random by the seed.
-    heldout: the share of their entries that `users_out` has as its heldout part; the rest is its train part,
-        which an evaluation gives the network. validation: the share of the others' entries that `out` has as
-        its validation part.
-    Shares of entries are those of `split`. Vocabularies have all features in the same order, with the counts
-    of each dataset. Raises DataError for a directory that exists or a part that would be empty, OptionError
-    for a wrong share or seed.
+    Both datasets have the same features in the same order, each with its own counts.
+
+    Args:
+        source: The dataset, or its directory.
+        out: The dataset directory to make, without the users that are set aside.
+        users_out: The dataset directory to make with these users alone.
+        users: Share of the users to set aside, in (0, 1). Of the n users with at least two train entries,
+            round(users * n) are chosen at random.
+        heldout: Share of the entries of each user in `users_out` that become the heldout part, as in `split`.
+            An evaluation gives the network the rest, which is the train part.
+        validation: Share of the entries of each user in `out` that become the validation part, as in `split`.
+        seed: Seed of the random choice.
+        field: The field to split.
+
+    Returns:
+        Both datasets, opened: `out` and `users_out`.
+
+    Raises:
+        DataError: A directory exists already, or a part would be empty.
+        OptionError: A share or the seed is invalid.
     """
     out, users_out = Path(out), Path(users_out)
     _check_shares(users, heldout, validation, seed)
@@ -57,7 +67,7 @@ def split_users(
         "sparse",
         ("heldout", "validation") if validation else ("heldout",),
     )
-    held, lengths = _held(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
+    held, lengths = _choose_users(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
     check_moves(dataset.path, lengths[held], {"heldout": heldout})
     if validation:
         check_moves(dataset.path, lengths[~held], {"validation": validation})
@@ -86,22 +96,22 @@ def _check_shares(users: float, heldout: float, validation: float, seed: int) ->
         raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
 
 
-def _held(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
-    """The users that are set aside, bool [N]."""
-    able = np.flatnonzero(dataset.entry_counts(field, slice(None)) >= 2)
-    number = round(share * len(able))
+def _choose_users(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
+    """Choose the users to set aside, bool [N]."""
+    eligible = np.flatnonzero(dataset.entry_counts(field, slice(None)) >= 2)
+    number = round(share * len(eligible))
     if not 0 < number < dataset.num_examples:
         raise DataError(
-            f"{dataset.path}: `users={share:g}` of {len(able):,} users with two items is {number}."
+            f"{dataset.path}: `users={share:g}` of {len(eligible):,} users with two items is {number}."
             " Give another share."
         )
     held = np.zeros(dataset.num_examples, dtype=bool)
-    held[able[randomness.shuffled(seed, "split/users", 0, len(able), np.arange(number))]] = True
+    held[eligible[randomness.shuffled(seed, "split/users", 0, len(eligible), np.arange(number))]] = True
     return held
 
 
 def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, float | int]) -> Dataset:
-    """Publish the examples that are chosen, bool [N], and open them."""
+    """Publish the chosen examples, bool [N], and open the dataset."""
     named = {name: field for name, field in dataset.fields.items() if field.vocabulary}
     counts = {name: np.zeros(field.width, dtype=np.int64) for name, field in named.items()}
 

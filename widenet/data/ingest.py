@@ -1,4 +1,4 @@
-"""From sources of interactions to a dataset directory: out of core, on DuckDB."""
+"""Makes a dataset directory from sources of interactions, out of core on DuckDB."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any, Literal, ParamSpec, Protocol
 
 from widenet.arguments import declares
 from widenet.data.assemble import SortedEntries, assembled
+from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Source
@@ -14,9 +15,9 @@ from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
-from widenet.data.silence import in_silence
-from widenet.data.sources import Sources, check_said, check_skipping, opened
-from widenet.data.tables import Tables, database
+from widenet.data.silence import ignore_message
+from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
+from widenet.data.tables import Tables
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 
@@ -30,8 +31,9 @@ class _ByKeywords(Protocol[_P]):
 def _by_keywords(
     make: Callable[_P, Options],
 ) -> Callable[[Callable[[Any, Path | str, Options], Dataset]], _ByKeywords[_P]]:
-    """Let a function take its options as keywords of its own, which type checkers, `help` and notebooks
-    see.
+    """Let a function take its options as keyword arguments.
+
+    Type checkers, `help` and notebooks see these keywords.
     """
 
     def of(function: Callable[[Any, Path | str, Options], Dataset]) -> _ByKeywords[_P]:
@@ -44,63 +46,67 @@ def _by_keywords(
 
 
 def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
-    """What `ingest` does, with its options in one; gives the manifest, and loads no torch."""
+    """Ingest with the options in one object; returns the manifest, and does not load torch."""
     check(options)
     work = _Work(sources, options)
     with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
         tables = Tables(
             connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field
         )
-        return work.done(folder, tables)
+        return work.run(folder, tables)
 
 
 @_by_keywords(Options)
 def ingest(sources: Any, out: Path | str, options: Options) -> Dataset:
-    """Publish the dataset of some interactions, and open it.
+    """Make a dataset directory from interactions, and open it.
 
-    docs/data.md says what each option means, docs/architecture.md the order and form.
-    sources, heldout: a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a
-        SciPy matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value, time), a tuple
-        of such arrays, or a list of sources.
-    users, titles: one such source, of the users' own columns, and of names for items. on_progress: is told
-    each phase.
-    on_rows: is told, within a phase, how many rows or examples are done, and of how many, or None where that
-    is not known yet. Raises DataError naming place, column, rule and value; OptionError for an option that is
-    wrong.
+    docs/data.md explains the options; docs/architecture.md describes the directory.
+
+    A source is a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy
+    matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value and time), or a tuple of
+    such arrays. `sources` and `heldout` take one source or a list of them; `users` and `titles` take one.
+
+    `on_progress` is called with a sentence at each phase. `on_rows` is called within a phase with the number
+    of rows or examples that are done, and their total, or None if it is unknown yet.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: A source breaks a rule; the message names place, column, rule and value.
+        OptionError: An option is wrong.
     """
     ingest_with(sources, out, options)
     return Dataset.open(out)
 
 
 class _Work:
-    """An ingest whose options are known to be right."""
+    """An ingest with options that have been checked."""
 
     def __init__(self, sources: Any, options: Options) -> None:
-        self._options, self._say = options, options.on_progress or in_silence
-        self._given: dict[Part, list[Any]] = {
+        self._options, self._report = options, options.on_progress or ignore_message
+        self._inputs: dict[Part, list[Any]] = {
             "train": _listed(sources),
             "heldout": [] if options.heldout is None else _listed(options.heldout),
         }
 
-    def done(self, folder: Path, tables: Tables) -> Manifest:
+    def run(self, folder: Path, tables: Tables) -> Manifest:
         """Fill a folder with the dataset."""
         options, selection, scratch = self._options, self._options.selection, folder / "scratch"
-        made = {"train", *selection.divided, *(part for part, given in self._given.items() if given)}
-        parts = tuple(part for part in PARTS if part in made)
-        titles, users = (
-            options.naming.opened(scratch),
-            options.side.opened(scratch),
-        )  # mistakes in them are told before the work
+        names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
+        parts = tuple(part for part in PARTS if part in names)
+        # Opened first, so that mistakes in these files are found before the long work.
+        titles, users = options.naming.opened(scratch), options.side.opened(scratch)
         read = self._read(tables, scratch, options.side.of_interactions(users, selection), users)
         if titles is not None:
-            self._say(titles.described())
-        self._say("numbering examples and features")
+            self._report(titles.described())
+        self._report("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
-        self._say("writing")
+        self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
         kind: Literal["sparse", "sequence"] = "sequence" if options.sequence else "sparse"
         return write_contents(
@@ -112,7 +118,7 @@ class _Work:
                 ),
                 *side.layouts,
             ],
-            batches=tables.followed(
+            batches=tables.with_progress(
                 assembled(
                     side.examples(),
                     entries,
@@ -143,40 +149,40 @@ class _Work:
             beside: Columns of the train part that are read later.
             users: The file of users, which lacks these columns.
         """
-        options, found = self._options, dict[Part, list[Source]]()
-        for part, given in self._given.items():
+        options, sources_of = self._options, dict[Part, list[Source]]()
+        for part, inputs in self._inputs.items():
             (folder := scratch / f"sources-{part}").mkdir()
-            found[part] = opened(given, options.reading, folder)
-        everything = [source for sources in found.values() for source in sources]
-        check_said(options.reading, everything)
+            sources_of[part] = opened(inputs, options.reading, folder)
+        everything = [source for sources in sources_of.values() for source in sources]
+        check_csv_options(options.reading, everything)
         check_skipping(options.skip_bad_lines, everything)
-        read = {part: Sources(sources, options.roles) for part, sources in found.items()}
+        read = {part: Sources(sources, options.roles) for part, sources in sources_of.items()}
         for column in beside:
             read["train"].check_column(column, None if users is None else users.source)
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
-                self._say(line)
+                self._report(line)
             further = beside if part == "train" else []
             try:
                 tables.read(part, sources)
                 tables.read_beside(sources, further)
             except DataError:
                 folder, most = scratch / f"sources-{part}", options.skip_bad_lines
-                num_skipped = most and sources.skip_bad_lines(most, folder, self._say)
+                num_skipped = most and sources.skip_bad_lines(most, folder, self._report)
                 if not num_skipped:
                     raise
                 tables.read(part, sources)
                 tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
             for line in tables.notes(part):
-                self._say(line)
+                self._report(line)
         return read
 
 
-def _listed(given: Any) -> list[Any]:
-    """The sources one by one."""
-    several = isinstance(given, Iterable) and not isinstance(given, str | Path) and not is_table(given)
-    listed = list(given) if several else [given]
+def _listed(sources: Any) -> list[Any]:
+    """List the sources."""
+    several = isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_table(sources)
+    listed = list(sources) if several else [sources]
     if is_table(listed):
         return [listed]
     if not listed:

@@ -1,4 +1,4 @@
-"""How the memory of an ingest is divided among those who take it."""
+"""Divides the memory of an ingest between DuckDB and the merging of buckets."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,23 @@ from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount, bytes_of
 
 _SHARE = 0.25
-"""Of the memory that is left, what an ingest may take unless it is told."""
+"""Share of the free memory that an ingest takes by default."""
 
-_ELSEWHERE = 200_000_000
-"""What the rows take that are read and written, and DuckDB beyond its limit."""
+_RESERVED = 200_000_000
+"""Bytes for the rows in flight, and for what DuckDB takes beyond its limit."""
 
 _DATABASE_PER_THREAD = 125_000_000
 _PER_THREAD = _DATABASE_PER_THREAD + BYTES_PER_BUCKET
-_LEAST = _ELSEWHERE + _PER_THREAD
+_LEAST = _RESERVED + _PER_THREAD
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an ingest may take. database: DuckDB's bytes; None: no limit. threads: how many of its queries,
-    and of buckets merged.
+    """Limits of an ingest.
+
+    Attributes:
+        database: DuckDB's memory limit in bytes; None for no limit.
+        threads: Threads of DuckDB, and number of buckets that are merged at a time.
     """
 
     database: int | None
@@ -29,11 +32,15 @@ class Limits:
 
     @classmethod
     def within(cls, memory: str | None, threads: int) -> "Limits":
-        """At most so many threads, and those that some memory is enough for: what is said, or else a share of
-        what is left.
+        """Compute the limits for some memory and at most this many threads.
 
-        memory: of the whole process, over what Python and the libraries take at its start. Raises
-        OptionError.
+        Args:
+            memory: Memory of the whole process, such as "8GB", beyond what Python and the libraries take at
+                their start; None takes a share of the free memory.
+            threads: Largest number of threads, at least 1. Fewer are used if the memory is too small for all.
+
+        Raises:
+            OptionError: The memory is too small or invalid, or `threads` is below 1.
         """
         if threads < 1:
             raise OptionError(f"threads must be at least 1; got {threads}.")
@@ -46,5 +53,5 @@ class Limits:
                 f"`memory` must be at least {amount(_LEAST)}; got {memory}. Give more; what does not fit goes"
                 " to disk."
             )
-        threads = min(threads, (total - _ELSEWHERE) // _PER_THREAD)
-        return cls(total - _ELSEWHERE - threads * BYTES_PER_BUCKET, threads)
+        threads = min(threads, (total - _RESERVED) // _PER_THREAD)
+        return cls(total - _RESERVED - threads * BYTES_PER_BUCKET, threads)

@@ -1,4 +1,4 @@
-"""A dataset from lists in Python: for tests, notebooks, and data that is small."""
+"""Makes a dataset from lists in Python: for tests, notebooks, and small data."""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,19 +42,34 @@ def dataset_from_lists(
     sequence: bool = False,
     overwrite: bool = False,
 ) -> Dataset:
-    """Write a dataset directory with one row an example, and open it.
+    """Write a dataset directory from one list of indices for each example, and open it.
 
-    items: for each example, the indices of its features, in any order, without repeats. The order of examples
-    and features stays as given.
-    values: beside `items`; the entries of `validation` and `heldout` then get the value one.
-    validation, heldout: the other parts of the field, one row an example.
-    width: number of features; the least that fits by default, or the length of `item_ids` or `titles`.
-    ids, item_ids: names; "0", "1", ... by default. titles: of the features.
-    sequence: the rows of `field` are sequences: their order is kept, and a feature may stand in one several
-    times; without `values`.
-    sparse, dense: further fields by name; rows of indices (train part only), rows of numbers of one length.
-    weights: how much each example counts in the loss, finite and at least 0. Raises DataError for a row, an
-    index, a weight or a name that breaks a rule, OptionError when `values` do not fit `items`.
+    Examples and features keep their order.
+
+    Args:
+        path: The dataset directory to make.
+        items: The feature indices of each example, in any order and without repeats.
+        values: Numbers beside `items`. Entries of `validation` and `heldout` then have the value 1.
+        validation: The validation part of the field, as `items`.
+        heldout: The heldout part of the field, as `items`.
+        width: Number of features. Default: the length of `item_ids` or `titles`, else the smallest that fits.
+        ids: Names of the examples. Default: "0", "1" and so on.
+        item_ids: Names of the features. Default: "0", "1" and so on.
+        titles: Titles of the features; None for a feature without one.
+        weights: Weight of each example in the loss, finite and at least 0.
+        sparse: Further sparse fields by name, as `items`; they have a train part alone.
+        dense: Dense fields by name: a list of numbers for each example, all of the same length.
+        field: Name of the field.
+        sequence: Whether the rows of `field` are sequences, which keep their order and may repeat features.
+            Sequences have no `values`.
+        overwrite: Whether an existing dataset may be replaced.
+
+    Returns:
+        The dataset, opened.
+
+    Raises:
+        DataError: A row, an index, a weight or a name breaks a rule.
+        OptionError: `values` do not fit `items`.
     """
     given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
     named = {part: rows for part, rows in given.items() if rows is not None}
@@ -89,7 +104,7 @@ def dataset_from_lists(
 def _example_columns(
     num_examples: int, ids: Sequence[str] | None, weights: Sequence[float] | None
 ) -> dict[str, pa.Array]:
-    """The names of the examples, and what each counts where that is given."""
+    """The names of the examples and, if there are any, their weights."""
     columns = {"id": _names("ids", [str(row) for row in range(num_examples)] if ids is None else ids)}
     if weights is not None:
         columns["weight"] = pa.array(_numbers("weight", [weights], _real)[0], pa.float32())
@@ -97,7 +112,7 @@ def _example_columns(
 
 
 def _check_lengths(columns: Mapping[str, pa.Array], num_examples: int) -> None:
-    """Raise DataError for a column that has not one row for each example."""
+    """Raise DataError for a column that does not have one row for each example."""
     for name, values in columns.items():
         if len(values) != num_examples:
             raise DataError(
@@ -106,7 +121,7 @@ def _check_lengths(columns: Mapping[str, pa.Array], num_examples: int) -> None:
 
 
 def _parts(layout: FieldLayout, parts: Mapping[Part, Rows], values: Numbers | None) -> dict[str, pa.Array]:
-    """The columns of a field's parts; outside training, values are one."""
+    """The columns of a field's parts; if there are values, those outside the train part are 1."""
     columns: dict[str, pa.Array] = {}
     for part, rows in parts.items():
         ones = None if values is None else [[1.0] * len(row) for row in rows]
@@ -129,7 +144,7 @@ def _width(
 
 
 def _dense_width(name: str, rows: Numbers) -> int:
-    """The length of every row."""
+    """The common length of all rows; raises DataError for a row of another length."""
     lengths = [len(row) if isinstance(row, Sequence | np.ndarray) else 0 for row in rows]
     for row, length in enumerate(lengths):
         if length != lengths[0] or not length:
@@ -141,7 +156,7 @@ def _dense_width(name: str, rows: Numbers) -> int:
 def _numbers(
     name: str, rows: Sequence[Iterable[object]], read: Callable[[Any], _Number]
 ) -> list[list[_Number]]:
-    """The rows as lists of what `read` makes of each number."""
+    """Convert each number of the rows with `read`; raises DataError for a row that cannot be converted."""
     numbers: list[list[_Number]] = []
     for number, row in enumerate(rows):
         try:
@@ -163,12 +178,12 @@ def _real(entry: Any) -> float:
 
 
 def _names(what: str, names: Sequence[str]) -> pa.Array:
-    """The names as a column; raises DataError for one that is no text, or that stands twice."""
+    """Make a column of names; raises DataError for one that is not a text, or that occurs twice."""
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or name in seen:
             raise DataError(
-                f"{what} must be texts that differ; got"
+                f"{what} must be different texts; got"
                 f" {_shown(name)}{' twice' if isinstance(name, str) else ''}. Rename it."
             )
         seen.add(name)

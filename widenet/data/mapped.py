@@ -14,12 +14,13 @@ WORD_BYTES = 4
 
 
 class MappedFile:
-    """One file of examples, memory-mapped; `words` views the whole file as 32-bit words.
+    """A file of examples, memory-mapped; `words` views the whole file as 32-bit words.
 
     Check bytes before you use them.
 
-    stated: what the manifest says of it; None where its bytes need no check, because they have just been
-    written or compared.
+    Args:
+        path: The file.
+        stated: The file in the manifest; None if its bytes were just written or compared.
     """
 
     def __init__(self, path: Path, stated: File | None) -> None:
@@ -44,7 +45,7 @@ class MappedFile:
         self.words = self.bytes[: len(self.bytes) // WORD_BYTES * WORD_BYTES].view(np.uint32)
 
     def position(self, buffer: pa.Buffer | None) -> int:
-        """Where a buffer begins in this file, in bytes; an absent buffer (of an empty column) begins at 0."""
+        """The position of a buffer in this file, in bytes; 0 for the missing buffer of an empty column."""
         if buffer is None or buffer.size == 0:
             return 0
         position: int = buffer.address - self._buffer.address
@@ -56,28 +57,26 @@ class MappedFile:
         return position
 
     def check(self, starts: np.ndarray, stops: np.ndarray) -> None:
-        """Compare ranges of bytes, int64 [N] each, with the manifest, block by block; raises DataError."""
+        """Compare byte ranges, int64 [N] each, with the manifest, block by block; raises DataError."""
         if self._contents is not None:
             self._contents.check(starts, stops)
 
     def check_words(self, first: np.ndarray, count: np.ndarray | int) -> None:
-        """As `check`: ranges of `count` words from `first` on."""
+        """As `check`, for ranges of `count` words from `first` on."""
         self.check(first * WORD_BYTES, (first + count) * WORD_BYTES)
 
     def check_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The record batch, once its rows are compared with the manifest; raises DataError."""
+        """Compare the rows of a record batch with the manifest, and return it; raises DataError."""
         if (body := self.body(batch)) is not None:
             self.check(np.array([body[0]]), np.array([body[1]]))
         return batch
 
     def bodies(self) -> list[tuple[int, int]]:
-        """Where the rows of the record batches lie, [start, stop) in bytes."""
+        """The byte ranges of the rows of the record batches, [start, stop)."""
         return [body for batch in self.batches if (body := self.body(batch)) is not None]
 
     def body(self, batch: pa.RecordBatch) -> tuple[int, int] | None:
-        """Where the rows of a record batch lie, [start, stop) in bytes; None where nothing is stored of
-        it.
-        """
+        """The byte range of the rows of a record batch, [start, stop); None if nothing of it is stored."""
         stored = [
             buffer
             for column in batch.columns
@@ -93,15 +92,14 @@ class MappedFile:
 
 
 def damaged(path: Path, what: str) -> DataError:
-    """What to raise for a file that is not as it was written."""
+    """Make the error for a file that is not as it was written."""
     return DataError(
-        f"{path}: {what}, so that the file is damaged. Restore it, or ingest again; `widenet data verify`"
-        " reads it all."
+        f"{path}: is damaged: {what}. Restore it, or ingest again; `widenet data verify` checks all of it."
     )
 
 
 class _Column:
-    """Where the record batches of a column lie over all files."""
+    """The positions of a column's record batches in all files."""
 
     def __init__(self, files: Sequence[MappedFile], name: str, kind: pa.DataType) -> None:
         self.files = files
@@ -133,7 +131,7 @@ class _Column:
         return batches, rows - self.first_rows[batches]
 
     def by_file(self, batches: np.ndarray) -> Iterator[tuple[MappedFile, np.ndarray | slice]]:
-        """Each file that holds some of the batches, and which."""
+        """Yield each file that holds some of the batches, and which of them it holds."""
         if len(self.files) == 1:
             yield self.files[0], slice(None)
             return
@@ -154,8 +152,11 @@ class ListColumn(_Column):
         self.num_entries = np.array([_num_entries(array) for _, array in arrays], dtype=np.int64)
 
     def extents(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Record batch, first entry (counted within the batch) and number of entries of each row, int64
-        [E] each.
+        """Find the entries of some rows.
+
+        Returns:
+            Record batch, first entry (counted within the batch) and number of entries of each row, all
+            int64 [E].
         """
         batches, local = self.locate(rows)
         at = self.offsets_at[batches] + local
@@ -170,7 +171,7 @@ class ListColumn(_Column):
         return batches, starts, counts
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Entries of the rows one after another (uint32 [Z]) and where each row begins (int64 [E + 1])."""
+        """The entries of the rows, one row after another (uint32 [Z]), and the row starts (int64 [E + 1])."""
         batches, starts, counts = self.extents(rows)
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(counts, out=indptr[1:])
@@ -201,7 +202,7 @@ class ListColumn(_Column):
 
 
 class FixedColumn(_Column):
-    """A `float32` or `fixed_size_list<float32>` column: rows of one length."""
+    """A `float32` or `fixed_size_list<float32>` column: all rows have the same length."""
 
     def _place(self, arrays: list[tuple[int, pa.Array]]) -> None:
         self.values_at = np.array(
@@ -209,7 +210,7 @@ class FixedColumn(_Column):
         )
 
     def gather(self, rows: np.ndarray, width: int) -> np.ndarray:
-        """float32 [E, width]."""
+        """The numbers of the rows, float32 [E, width]."""
         batches, local = self.locate(rows)
         at = self.values_at[batches] + local * width
         values = np.empty((len(rows), width), dtype=np.float32)
@@ -220,7 +221,7 @@ class FixedColumn(_Column):
 
 
 def _num_entries(array: pa.Array) -> int:
-    """How many entries, or bytes of text, the rows of an array may have in all."""
+    """Number of entries in all rows of an array; for text, of bytes."""
     if isinstance(array, pa.ListArray):
         return len(array.values)
     entries = array.buffers()[-1]
@@ -235,8 +236,10 @@ def _text(file: MappedFile, start: int, stop: int) -> str:
 
 
 def batches_with(file: MappedFile, name: str, kind: pa.DataType) -> Iterator[pa.RecordBatch]:
-    """The record batches of a file that has a column of this name and type; raises DataError for another,
-    and for nulls.
+    """Yield the record batches of a file, which must have a column of this name and type.
+
+    Raises:
+        DataError: The column is missing, has another type, or holds nulls.
     """
     if name not in file.names:
         raise DataError(

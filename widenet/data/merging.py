@@ -141,7 +141,7 @@ class Merging:
         shutil.rmtree(self._folder / part, ignore_errors=True)
         buckets = Buckets(self._folder / part)
         num_rows = self._tables.num_rows(part)
-        if buckets.add(self._tables.followed(self._tables.rows(part, sources), num_rows)) != num_rows:
+        if buckets.add(self._tables.with_progress(self._tables.rows(part, sources), num_rows)) != num_rows:
             raise DataError(f"{sources.names}: must not change while it is read; it did. Ingest again.")
         return buckets
 

@@ -1,4 +1,4 @@
-"""Leaving out users of few items and items of few users, until every one that is left has enough."""
+"""Drops users with few items and items with few users, until all that are left have enough."""
 
 import numpy as np
 
@@ -9,10 +9,20 @@ from widenet.data.selection import Selection
 def large_enough(
     buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, selection: Selection
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The users and the items that stay, bool [users] and [items]: of those given the largest sets in which
-    each has enough of the other.
+    """Find the largest sets of users and items in which each has enough of the other.
 
-    The sets do not depend on the order in which others go. Costs a pass over the buckets for each round.
+    The result does not depend on the order in which users and items are dropped. Each round reads all buckets
+    once.
+
+    Args:
+        buckets: The rows.
+        num_buckets: Number of buckets.
+        users: The users to start from, bool [users].
+        items: The items to start from, bool [items].
+        selection: The minimums.
+
+    Returns:
+        The users and items that stay, bool [users] and bool [items].
     """
     users, items = users.copy(), items.copy()
     while selection.has_minimums:

@@ -1,4 +1,4 @@
-"""The options of an ingest together: what the work takes of them, and which of them go together."""
+"""The options of an ingest: their parts for each step of the work, and the checks between them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,11 +24,11 @@ _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
 
 @dataclass(frozen=True, kw_only=True)
 class Options(IngestArguments):
-    """The options of an ingest, as they were given; `check` tells whether they are right."""
+    """The options of an ingest as they were given; `check` tells whether they fit together."""
 
     @cached_property
     def selection(self) -> Selection:
-        """Which interactions are kept and set aside."""
+        """The interactions to keep and to set aside."""
         last, start = set_aside(
             self.heldout_last, self.validation_last, self.heldout_since, self.validation_since
         )
@@ -68,7 +68,7 @@ class Options(IngestArguments):
 
     @cached_property
     def reading(self) -> Reading:
-        """How files of interactions are read."""
+        """How to read the files of interactions."""
         reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
         return replace(reading, of_sequences=self.sequence, decimal=self.decimal)
 
@@ -90,7 +90,7 @@ class Options(IngestArguments):
 
     @cached_property
     def naming(self) -> Titles:
-        """What names the items."""
+        """The titles of the items."""
         named = [self.title_id, self.title]
         reading = _reading(
             "titles_",
@@ -104,7 +104,7 @@ class Options(IngestArguments):
 
     @cached_property
     def known(self) -> KnownFeatures:
-        """The vocabularies that are kept."""
+        """The vocabularies to keep."""
         return KnownFeatures(None if self.vocabulary is None else Path(self.vocabulary))
 
     @property
@@ -114,7 +114,7 @@ class Options(IngestArguments):
 
     @cached_property
     def limits(self) -> Limits:
-        """Memory and threads."""
+        """Limits of memory and threads."""
         return Limits.within(self.memory, available_threads() if self.threads is None else self.threads)
 
     @property
@@ -123,8 +123,11 @@ class Options(IngestArguments):
 
 
 def check(options: Options) -> None:
-    """Raise OptionError unless every option is right and those that are given go together; DataError for a
-    field's name or vocabulary.
+    """Check every option, and that the given ones fit together.
+
+    Raises:
+        OptionError: An option is wrong.
+        DataError: The name of the field or its vocabulary is wrong.
     """
     check_field_name(options.field)
     selection = options.selection
@@ -132,16 +135,14 @@ def check(options: Options) -> None:
         options.keep_values or (options.value is not None and options.min_value is None)
     ):
         raise OptionError(
-            "`sequence` stores no values: with it, `value` serves `min_value` alone. Remove `value` and"
+            "`sequence` stores no values; with it, `value` is for `min_value` alone. Remove `value` and"
             " `keep_values`."
         )
     if options.sequence and options.duplicates is not None:
-        raise OptionError(
-            "`sequence` keeps every row, so that `duplicates` has nothing to decide. Remove one."
-        )
+        raise OptionError("`sequence` keeps every row, so `duplicates` has no effect. Remove one of them.")
     if options.keep_values and not options.roles.numbers and selection.duplicates != "sum":
         raise OptionError(
-            "`keep_values` needs `value`: without a value an interaction is just there. Name the value's"
+            "`keep_values` needs `value`, because interactions have no values without it. Name the value's"
             " column."
         )
     if options.keep_times and options.time is None:
@@ -157,20 +158,20 @@ def check(options: Options) -> None:
             "`grow` needs `vocabulary`: without one every feature is new. Name a run or a dataset."
         )
     options.known.check(options.field)
-    _ = options.roles, options.reading, options.naming, options.limits  # each checks what it is made of
+    _ = options.roles, options.reading, options.naming, options.limits  # each checks itself when it is made
     taken = {options.field: "the interactions (`field`)"}
     for option, names in (("`sparse`", options.side.sparse), ("`dense`", options.side.dense)):
         for name in names:
             if name in taken:
                 raise OptionError(
-                    f'{option} must make a field of another name; "{name}" is that of {taken[name]}. Choose'
-                    " another."
+                    f'{option} must make a field of another name; "{name}" is the name of {taken[name]}.'
+                    " Choose another."
                 )
             taken[name] = option
 
 
 def _reading(
-    whose: str,
+    prefix: str,
     file_format: str | None,
     delimiter: str | None,
     header: bool | None,
@@ -185,5 +186,5 @@ def _reading(
         header,
         names,
         frozenset(name for name in named if name is not None),
-        whose=whose,
+        prefix=prefix,
     )

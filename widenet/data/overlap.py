@@ -1,4 +1,4 @@
-"""What one dataset holds out that another one trains on."""
+"""Counts held-out entries of one dataset that another one trains on."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,26 +11,30 @@ _ROWS_AT_ONCE = 16_384
 
 
 def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> int:
-    """How many entries of a part are in the train part of the example of the same id in another dataset.
+    """Count the entries of a part that are in the train part of the same example in another dataset.
 
-    Features are the same that have one name, or where the field of a dataset has no names, one index.
-    Memory: a table of all ids of the other dataset, four bytes an example of this one, and the entries of
-    some examples.
+    Examples are the same if they have the same id. Features are the same if they have the same name or, if
+    the field of a dataset has no names, the same index.
+
+    Memory holds a table of all ids of the other dataset, four bytes for each example of this one, and the
+    entries of some examples.
     """
-    found, index_there = 0, _index_there(dataset, field, training)
+    num_common, other_index = 0, _other_index(dataset, field, training)
     width = max(each.field(field).width for each in (dataset, training))
-    row_there = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
+    other_row = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
     for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
-        there = row_there[start : start + _ROWS_AT_ONCE].astype(np.int64)
-        here = np.flatnonzero(there >= 0)
-        asked = _entries(dataset, field, part, start + here, width, index_there)
-        found += int(np.isin(asked, _entries(training, field, "train", there[here], width)).sum())
-    return found
+        rows = other_row[start : start + _ROWS_AT_ONCE].astype(np.int64)
+        common = np.flatnonzero(rows >= 0)
+        entries = _entries(dataset, field, part, start + common, width, other_index)
+        trained = _entries(training, field, "train", rows[common], width)
+        num_common += int(np.isin(entries, trained).sum())
+    return num_common
 
 
-def _index_there(dataset: Dataset, field: str, training: Dataset) -> np.ndarray | None:
-    """The index of each feature in the other dataset, int64 [width], -1 where it has none; None where an
-    index is all that is known.
+def _other_index(dataset: Dataset, field: str, training: Dataset) -> np.ndarray | None:
+    """The index of each feature in the other dataset, int64 [width]; -1 if it has none.
+
+    None if a dataset has no names, so that indices are compared.
     """
     if None in (dataset.field(field).vocabulary, training.field(field).vocabulary):
         return None
@@ -38,8 +42,9 @@ def _index_there(dataset: Dataset, field: str, training: Dataset) -> np.ndarray 
 
 
 def _ids(dataset: Dataset) -> pa.ChunkedArray:
-    """Of all examples, in pieces as they are stored: in one piece they could be more text than Arrow's
-    strings hold.
+    """The ids of all examples, in the chunks in which they are stored.
+
+    A single chunk might be too large for Arrow's strings.
     """
     return pa.chunked_array([batch.column("id") for batch in dataset.record_batches()], pa.string())
 
@@ -50,12 +55,10 @@ def _entries(
     part: Part,
     rows: np.ndarray,
     width: int,
-    index_there: np.ndarray | None = None,
+    other_index: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Every entry of some examples as one number, int64: which of these examples it is of, and which
-    feature it is there.
-    """
+    """Number the entries of some examples, int64 [Z]: position of the example * `width` + feature."""
     entries = dataset.sparse(field, rows, part)
-    features = entries.indices.long().numpy() if index_there is None else index_there[entries.indices.numpy()]
+    features = entries.indices.long().numpy() if other_index is None else other_index[entries.indices.numpy()]
     numbers: np.ndarray = entries.example_of_entry().numpy() * width + features
     return numbers[features >= 0]

@@ -1,5 +1,6 @@
-"""Sources whose ids are all small whole numbers: read once, for such ids can be counted and kept as they
-are.
+"""Reads sources whose ids are all small whole numbers, in a single pass.
+
+Such ids can be counted and stored as numbers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,12 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 LARGEST_ID = 2**24 - 1
-"""Counts and numbers are kept for every id up to the largest."""
+"""Largest plain id. Memory holds a count and a number for every id up to the largest one."""
 
 _LARGEST_ID_A_ROW, _FEWEST_ROWS = 32, 2**15
-"""What the largest id may be for each row so far; counts of sparser ids would take more time and memory
-than their names.
-"""
+"""Largest id for each row so far, of at least `_FEWEST_ROWS`; counting sparser ids costs more than names."""
 
 _ROWS_PER_PIECE = 2**18
 _TYPES: dict[str, type[np.number]] = {
@@ -27,16 +26,17 @@ _TYPES: dict[str, type[np.number]] = {
 
 
 def plain_id(column: str) -> str:
-    """The SQL of a column's text as such an id; NULL where it is none, or the number would be written in
-    another way.
-    """
+    """The SQL of a text as a plain id; NULL for any other text, such as 007."""
     number = f'TRY_CAST("{column}" AS UINTEGER)'
     return f'CASE WHEN CAST({number} AS VARCHAR) = "{column}" AND {number} <= {LARGEST_ID} THEN {number} END'
 
 
 class PlainRows:
-    """Rows of `user`, `item` and perhaps `value` and `time`, on disk in a folder, and how many every id
-    has.
+    """Rows of `user`, `item` and perhaps `value` and `time` in files, and the number of rows of each id.
+
+    Args:
+        folder: The folder to make for the files.
+        numbers: Those of `value` and `time` that rows have.
     """
 
     def __init__(self, folder: Path, numbers: Sequence[str]) -> None:
@@ -45,8 +45,9 @@ class PlainRows:
         self.counts = {role: np.zeros(0, dtype=np.int64) for role in ("user", "item")}
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> bool:
-        """Keep all rows; gives False for the first NULL, which is an id of another kind or a mistake, and
-        where ids are too sparse.
+        """Store all rows; returns whether all ids are plain.
+
+        It stops at the first NULL, which is another id or a mistake, and as soon as ids are too sparse.
         """
         num_rows = 0
         for batch in batches:
@@ -67,9 +68,11 @@ class PlainRows:
         return True
 
     def batches(self, bucket_of: np.ndarray, number_of: Mapping[str, np.ndarray]) -> Iterator[pa.RecordBatch]:
-        """The rows as `buckets.Buckets.add` takes them.
+        """Yield the rows in the form that `buckets.Buckets.add` takes.
 
-        bucket_of: uint16 [ids], of users. number_of: uint64 [ids], of `user` and of `item`.
+        Args:
+            bucket_of: The bucket of each user id, uint16 [ids].
+            number_of: The number of each id of `user` and of `item`, uint64 [ids].
         """
         num_rows = int(self.counts["user"].sum())
         for start in range(0, num_rows, _ROWS_PER_PIECE):

@@ -20,8 +20,10 @@ _TAKEN_BEGINNINGS = (".", "examples-")
 
 @dataclass(frozen=True)
 class FieldLayout:
-    """What must be known of a field before its first batch; raises DataError for a wrong name or width, or
-    a sequence with values.
+    """The properties of a field that must be known before its first batch.
+
+    Raises:
+        DataError: The name or the width is wrong, or the field is a sequence with values.
     """
 
     name: str
@@ -40,19 +42,19 @@ class FieldLayout:
             )
         if self.kind == "sequence" and self.has_values:
             raise DataError(
-                f"field {self.name!r}: a sequence must have no values; its order says what counts. Write it"
-                " without them."
+                f"field {self.name!r}: a sequence must have no values, only an order. Write it without them."
             )
 
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
-        """The layout of a field that a manifest describes."""
+        """The layout of a field in a manifest."""
         return cls(field.name, field.width, field.kind, field.parts, field.has_values, field.has_times)
 
 
 def check_field_name(name: str) -> None:
-    """Raise DataError unless a field may have this name: it becomes a column, a file name and a key of
-    documents.
+    """Raise DataError unless a field may have this name.
+
+    The name becomes a column, a file name and a key of documents.
     """
     rule = None
     if not name or not name.isprintable() or "/" in name or "\\" in name:
@@ -67,11 +69,11 @@ def check_field_name(name: str) -> None:
 
 
 def check_names(layouts: Sequence[FieldLayout]) -> None:
-    """Raise DataError when two fields have one name."""
+    """Raise DataError if two fields have the same name, or one has the name of a time column."""
     names = [layout.name for layout in layouts]
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"the names of fields must differ; {name!r} stands twice. Rename one.")
+            raise DataError(f"the names of fields must differ; {name!r} occurs twice. Rename one.")
     for layout in layouts:
         for taken in (time_column(layout.name, part) for part in layout.parts if layout.has_times):
             if taken in names:
@@ -100,10 +102,18 @@ def examples_schema(layouts: Sequence[FieldLayout], has_weights: bool) -> pa.Sch
 def checked_parts(
     batch: pa.RecordBatch, layouts: Sequence[FieldLayout], place: str
 ) -> Iterator[tuple[FieldLayout, Part, int, np.ndarray | None]]:
-    """Check a record batch of the columns of `examples_schema`; gives entries and values (float32 [Z] or
-    None) of each part.
+    """Check a record batch with the columns of `examples_schema`.
 
-    place: what a message begins with. Raises DataError naming place, column and rule.
+    Args:
+        batch: The batch.
+        layouts: The fields.
+        place: Start of the messages.
+
+    Yields:
+        For each part of each field: layout, part, number of entries, and values (float32 [Z], or None).
+
+    Raises:
+        DataError: A row breaks a rule; the message names place, column and rule.
     """
     for name in batch.schema.names:
         if batch.column(name).null_count:
@@ -125,7 +135,7 @@ def checked_parts(
 
 
 def check_indices(indices: np.ndarray, width: int, place: str) -> None:
-    """Raise DataError when an index (unsigned, [Z]) is not below the width."""
+    """Raise DataError if an index (unsigned, [Z]) is not below the width."""
     highest = int(indices.max()) if len(indices) else -1
     if highest >= width:
         raise DataError(
@@ -170,7 +180,7 @@ def _check_sparse(
 
 
 def _check_beside(batch: pa.RecordBatch, name: str, beside: str, place: str) -> np.ndarray:
-    """The finite numbers beside the indices of a column; raises DataError."""
+    """Check and return the finite numbers beside the indices of a column; raises DataError."""
     if not np.array_equal(*(np.diff(batch.column(each).offsets.to_numpy()) for each in (beside, name))):
         raise DataError(
             f"{place}: column {name!r}: must have one value beside each index; {beside!r} has rows of other"
@@ -203,7 +213,7 @@ def _check_finite(batch: pa.RecordBatch, name: str, values: np.ndarray, place: s
 
 
 def _owner(batch: pa.RecordBatch, name: str, right: np.ndarray) -> str:
-    """The example of the first entry that is not right, in words."""
+    """Name the example of the first entry that is not right, in words."""
     ends = np.cumsum(pc.list_value_length(batch.column(name)).to_numpy())
     return _example(batch, int(np.searchsorted(ends, int(np.argmin(right)), side="right")))
 

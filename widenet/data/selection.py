@@ -1,6 +1,4 @@
-"""Which interactions an ingest keeps, what becomes of repeated ones, and which are set aside by their
-time.
-"""
+"""Which interactions an ingest keeps, how it merges repeated ones, and which it sets aside by time."""
 
 import math
 import re
@@ -16,27 +14,33 @@ from widenet.errors import DataError, OptionError, nearest
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(minutes?|min|m|hours?|h|days?|d|weeks?|w)", re.IGNORECASE)
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 LATEST_SECOND = 1e11
-"""Of the year 5138: numbers beyond it are no seconds since 1970, but perhaps milliseconds."""
+"""In the year 5138. Larger numbers are not seconds since 1970, but perhaps milliseconds."""
 DIGITS_OF_DAYS = 19_000_101, 21_001_231
-"""Between these a number is a day such as 20240501, rather than a second of the year 1970."""
+"""A number in this range is a day such as 20240501, rather than a second of the year 1970."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What is kept of interactions; raises OptionError for a rule that is wrong.
+    """Which interactions to keep and to set aside.
 
-    duplicates: which of a user's rows with one item counts. min_value: the least value that stays.
-    since, until: times from the first on, and before the second, stay.
-    min_user_items, min_item_users: users of fewer items and items of fewer users go, until none is left that
-    must go.
-    dates: the options that were given as a date or relatively, which means seconds.
-    keep_times: whether the times of what stays are stored.
-    ago: of the options that were given relatively, the seconds before the newest time; what they set means
-    nothing until `resolved`.
-    known_only: items that an earlier vocabulary lacks go too.
-    sequence: users have sequences, in which every row stays; then `duplicates` means nothing.
-    last, from_time: for the parts validation and heldout, how many of each user's last items move there, or
-    from which time on.
+    Attributes:
+        duplicates: Which of a user's rows with the same item counts; a sequence ignores it.
+        min_value: Smallest value to keep.
+        since: Time of the first interactions to keep.
+        until: End of the times to keep; it is not kept itself.
+        min_user_items: Smallest number of items of a user.
+        min_item_users: Smallest number of users of an item. Both minimums repeat until nothing changes.
+        last: For the validation and heldout parts, the number of each user's last items that move there.
+        from_time: For the validation and heldout parts, the time from which interactions move there.
+        sequence: Whether users have sequences, which keep every row.
+        known_only: Whether to drop items that an earlier vocabulary lacks.
+        dates: The options that were given as a date or a duration, so that times must be seconds.
+        keep_times: Whether to store the times.
+        ago: For options that were given as a duration, the seconds before the newest time. Their moments are
+            valid after `resolved`.
+
+    Raises:
+        OptionError: A rule is wrong.
     """
 
     duplicates: Duplicates = "max"
@@ -67,12 +71,14 @@ class Selection:
                 raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")
 
     def resolved(self, latest: float) -> "Selection":
-        """The same with moments in place of those before the newest time; raises OptionError for two in
-        the wrong order.
+        """The selection with durations before the newest time replaced by moments.
+
+        Raises:
+            OptionError: Two moments are in the wrong order.
         """
         at = {option: latest - seconds for option, seconds in self.ago.items()}
         start = {part: at.get(f"{part}_since", moment) for part, moment in self.from_time.items()}
-        found = replace(
+        resolved = replace(
             self,
             since=at.get("since", self.since),
             until=at.get("until", self.until),
@@ -80,7 +86,7 @@ class Selection:
             ago={},
         )
         ordered = (
-            {"since": found.since, "until": found.until},
+            {"since": resolved.since, "until": resolved.until},
             {f"{part}_since": start.get(part) for part in ("validation", "heldout")},
         )
         for (first, given), (second, then) in (pair.items() for pair in ordered):
@@ -89,45 +95,48 @@ class Selection:
                     f"`{first}` must be before `{second}`; got {given:.0f} and {then:.0f}, as seconds"
                     " since 1970."
                 )
-        return found
+        return resolved
 
     def check_seconds(self, latest: float, place: str) -> None:
-        """Dates and durations mean seconds: raise DataError where times, of which this is the latest,
-        cannot be seconds.
+        """Raise DataError if dates or durations were given, but times are not in seconds.
+
+        Args:
+            latest: The newest time.
+            place: Start of the message.
         """
         first_day, last_day = DIGITS_OF_DAYS
         if self.dates and (latest > LATEST_SECOND or first_day <= latest <= last_day):
             rule = (
-                f"times must be seconds since 1970 where `{self.dates[0]}` is a date or a duration; got"
-                f" {latest:.0f}, which is none"
+                f"times must be seconds since 1970 if `{self.dates[0]}` is a date or a duration; got"
+                f" {latest:.0f}"
             )
             remedy = "Give a number in their unit, such as 1714521600000 for milliseconds, or 20240501."
             raise DataError(f"{place}: {rule}. {remedy}")
 
     @property
     def drops(self) -> bool:
-        """Whether interactions may go, so that users without any are not kept either."""
+        """Whether interactions may be dropped, so that users without any are dropped too."""
         return self.min_value is not None or self.has_window or self.has_minimums or self.known_only
 
     @property
     def has_window(self) -> bool:
-        """Whether some times are left out."""
+        """Whether some times are dropped."""
         return self.since > -math.inf or self.until < math.inf
 
     @property
     def has_minimums(self) -> bool:
-        """Whether small users or items are left out."""
+        """Whether users or items with few interactions are dropped."""
         return self.min_user_items > 0 or self.min_item_users > 0
 
     @property
     def divided(self) -> tuple[Part, ...]:
-        """The parts that are made of the sources of the train part, those that take first before others."""
+        """The parts that are taken from the train sources, those that take first before others."""
         parts: tuple[Part, ...] = ("heldout", "validation")
         return tuple(part for part in parts if part in self.last or part in self.from_time)
 
     @property
     def splits_by_time(self) -> list[str]:
-        """The options that keep the interactions of some times from training."""
+        """The options that keep interactions of some times out of training."""
         window = [
             name
             for name, is_given in (("since", self.since > -math.inf), ("until", self.until < math.inf))
@@ -141,7 +150,7 @@ class Selection:
 
     @property
     def needs_time(self) -> list[str]:
-        """The options that were given and mean nothing without a time."""
+        """The given options that need times."""
         if self.sequence:
             return [option for option in self.splits_by_time if not option.endswith("_last")]
         return [
@@ -151,16 +160,19 @@ class Selection:
 
 
 def ago(given: object) -> float | None:
-    """The seconds of a duration such as "7d" or "2 weeks", which means so long before the newest
-    interaction; None for anything else.
+    """The seconds of a duration such as "7d" or "2 weeks"; None for anything else.
+
+    A duration means that long before the newest interaction.
     """
-    found = _DURATION.fullmatch(given.strip()) if isinstance(given, str) else None
-    return None if found is None else float(found[1]) * _SECONDS[found[2][0].lower()]
+    match = _DURATION.fullmatch(given.strip()) if isinstance(given, str) else None
+    return None if match is None else float(match[1]) * _SECONDS[match[2][0].lower()]
 
 
 def last_or_ago(option: str, given: int | str | None) -> int | str | None:
-    """How many items are the last ones, or the duration of the last ones, as it was given; raises
-    OptionError for what is neither.
+    """Return a number of last items as a number, or a duration as it was given.
+
+    Raises:
+        OptionError: The value is neither.
     """
     if not isinstance(given, str) or ago(given) is not None:
         return given
@@ -173,7 +185,7 @@ def last_or_ago(option: str, given: int | str | None) -> int | str | None:
 
 
 def is_date(given: Moment | None) -> bool:
-    """Whether a moment is no number, but a date or a duration."""
+    """Whether a moment is a date or a duration rather than a number."""
     try:
         return given is not None and math.isnan(float(given))
     except ValueError:
@@ -181,10 +193,17 @@ def is_date(given: Moment | None) -> bool:
 
 
 def moment(option: str, given: Moment | None, absent: float) -> float:
-    """A number, or the seconds since 1970 of an ISO date or time, taken as UTC where it names no zone; raises
-    OptionError.
+    """Convert a moment to a number: numbers as they are, dates and times to seconds since 1970.
 
-    0 for a duration, which `Selection.resolved` replaces.
+    A time without a time zone is UTC. A duration gives 0, which `Selection.resolved` replaces.
+
+    Args:
+        option: Name of the option.
+        given: The moment.
+        absent: Result if there is no moment.
+
+    Raises:
+        OptionError: The moment is none of these.
     """
     if given is None:
         return absent
@@ -207,9 +226,7 @@ def moment(option: str, given: Moment | None, absent: float) -> float:
 
 
 def check_order(first: str, given: Moment | None, second: str, then: Moment | None) -> None:
-    """Raise OptionError unless the moment of the first option, if both are given, is before that of the
-    second.
-    """
+    """Raise OptionError if two moments are given and the first is not before the second."""
     if given is None or then is None:
         return
     before, until = ago(given), ago(then)
@@ -229,10 +246,15 @@ def set_aside(
     heldout_since: Moment | None,
     validation_since: Moment | None,
 ) -> tuple[dict[Part, int], dict[Part, Moment]]:
-    """How many last items move to each part, and from which moment on, of those that were given; raises
-    OptionError.
+    """Collect what to set aside: numbers of last items, and moments from which interactions move to a part.
 
-    A duration in place of a number means all from so long before the newest interaction on.
+    A duration in place of a number moves all interactions of that long before the newest one.
+
+    Returns:
+        The number of last items of some parts, and the moment of others.
+
+    Raises:
+        OptionError: An option is wrong, or two of them do not fit together.
     """
     last: dict[Part, int] = {}
     start: dict[Part, Moment] = {}
@@ -259,9 +281,7 @@ def set_aside(
 
 
 def _check_longer(validation: Moment, heldout: Moment) -> None:
-    """Raise OptionError unless the duration for validation reaches further back than that for the final
-    evaluation.
-    """
+    """Raise OptionError unless the duration for validation is longer than the one for heldout."""
     if not (ago(validation) or 0) > (ago(heldout) or 0):
         rule = (
             "`validation_last` must be longer than `heldout_last`, because both count back from the newest"

@@ -1,4 +1,4 @@
-"""Further fields of users: their categories, their numbers, and how much they count."""
+"""Further fields of users: their categories, numbers and weights."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from widenet.data.assemble import SortedEntries
 from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, chosen, listed, remedy_for
+from widenet.data.formats.columns import Columns, choose_column, listed, remedy_for
 from widenet.data.formats.source import Reading, Source
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
@@ -27,11 +27,18 @@ _FIRST_ROWS = 100
 
 @dataclass(frozen=True)
 class SideFields:
-    """What is asked for beside the interactions; raises OptionError for names or a combination that is wrong.
+    """The further fields to make beside the interactions.
 
-    users: a file or a table of users. user: its column of their ids. reading: how it is read.
-    sparse: field name and column, of `users` if it has the column, or else of the interactions.
-    dense: field name and columns of `users`. weight: the column of `users` with the weight of an example.
+    Attributes:
+        users: A file or a table of users; None if there is none.
+        user: Column of `users` with the ids.
+        sparse: Names of sparse fields, each with its column, in `users` or else in the interactions.
+        dense: Names of dense fields, each with its columns of `users`.
+        weight: Column of `users` with the weights of the examples.
+        reading: How to read `users`.
+
+    Raises:
+        OptionError: The name of a field is wrong, or an option needs `users`.
     """
 
     users: object = None
@@ -45,7 +52,7 @@ class SideFields:
         for name in (*self.sparse, *self.dense):
             check_field_name(name)
         given = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
-        for option in [*(name for name, value in given.items() if value), *self.reading.said]:
+        for option in [*(name for name, value in given.items() if value), *self.reading.given_options]:
             if self.users is None:
                 raise OptionError(f"{option} needs `users`. Name the file of users.")
 
@@ -57,14 +64,19 @@ class SideFields:
         )
 
     def opened(self, folder: Path) -> "OpenedUsers | None":
-        """The source of users, if there is one; raises DataError for a file or a column that is not there.
-        folder: for standard input.
+        """Open the source of users, if there is one.
+
+        Args:
+            folder: Folder for standard input.
+
+        Raises:
+            DataError: The file or a column does not exist.
         """
         if self.users is None:
             return None
         source = opened_one(self.users, self.reading, folder)
-        key = chosen(
-            source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.doubt
+        key = choose_column(
+            source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.hint
         )
         for column in self.numbers:
             if column not in source.columns:
@@ -76,8 +88,11 @@ class SideFields:
         return OpenedUsers(source, key)
 
     def of_interactions(self, users: "OpenedUsers | None", selection: Selection) -> list[str]:
-        """The columns of the interactions that sparse fields are made of; raises OptionError where times
-        keep some from training.
+        """The columns of the interactions with the categories of sparse fields.
+
+        Raises:
+            OptionError: There are such columns, but an option keeps interactions of some times out of
+                training.
         """
         found = {
             name: column
@@ -86,7 +101,7 @@ class SideFields:
         }
         for name in found:
             for option in selection.splits_by_time:
-                rule = f"is of the interactions, and would also tell of those that `{option}` leaves out"
+                rule = f"is in the interactions, so it would reveal those that `{option}` leaves out"
                 raise OptionError(f"`sparse` {name} {rule}. Give it in a file of `users`.")
         return list(found.values())
 
@@ -100,8 +115,9 @@ class OpenedUsers:
 
 
 def _check_first_rows(source: Source, key: str, column: str) -> None:
-    """Raise DataError for a column of numbers of which the first rows hold texts alone, before the work
-    that ends in the same sentence.
+    """Raise DataError for a column of numbers whose first rows hold only texts.
+
+    The same mistake would otherwise be found after the long work.
     """
     with duckdb.connect() as database:
         name, cell = (f"CAST({sql.name(each)} AS VARCHAR)" for each in (key, column))
@@ -112,14 +128,14 @@ def _check_first_rows(source: Source, key: str, column: str) -> None:
         try:
             rows = [row for row in database.execute(read).fetchall() if row[1]]
         except duckdb.Error:
-            return  # which line it is, the reading says
+            return  # reading the rows names the line
     if rows and all(number is None for _, _, number in rows):
         user, text, _ = rows[0]
-        raise _no_number(source, column, "a number", user, text)
+        raise _number_error(source, column, "a number", user, text)
 
 
-def _no_number(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
-    """What is said of a cell that must be a number."""
+def _number_error(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
+    """Make the error for a cell that must be a number."""
     remedy = remedy_for(cell, "users_decimal", source.decimal) or "Fix the row."
     return DataError(
         f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}'
@@ -127,28 +143,30 @@ def _no_number(source: Source, column: str, rule: str, user: str, cell: str | No
 
 
 class SideTables:
-    """The tables of side fields for the examples that stay; raises DataError for a column or a cell that
-    breaks a rule.
+    """The tables of the side fields, for the examples that stay.
+
+    Raises:
+        DataError: A column or a cell breaks a rule.
     """
 
     def __init__(
         self,
         tables: Tables,
-        asked: SideFields,
+        fields: SideFields,
         users: OpenedUsers | None,
         interactions: Sources,
         known_only: bool,
     ) -> None:
-        self._tables, self._asked = tables, asked
+        self._tables, self._fields = tables, fields
         self._connection, self._known_only = tables.connection, known_only
         self._connection.execute(
             "CREATE TABLE example_rows AS SELECT name, row_number() OVER (ORDER BY number) - 1 AS example"
             " FROM examples"
         )
-        self._numbers, self._decimal = asked.numbers, "." if users is None else users.source.decimal
+        self._numbers, self._decimal = fields.numbers, "." if users is None else users.source.decimal
         if users is not None:
             self._read(users.source, users.key)
-        for place, (name, column) in enumerate(asked.sparse.items()):
+        for place, (name, column) in enumerate(fields.sparse.items()):
             if users is not None and column in users.source.columns:
                 rows = f"SELECT name, {_known(column)} AS category FROM known_users"
             else:
@@ -156,9 +174,9 @@ class SideTables:
             self._make_field(name, f"side_{place}", rows, column)
 
     def _read(self, source: Source, key: str) -> None:
-        """The table `known_users`: the rows of those who are examples."""
+        """Make the table `known_users`: the rows of the users who are examples."""
         wanted = [
-            column for column in source.columns if column in (*self._numbers, *self._asked.sparse.values())
+            column for column in source.columns if column in (*self._numbers, *self._fields.sparse.values())
         ]
         columns = ", ".join(f"{source.text(column, 'given.')} AS {_known(column)}" for column in wanted)
         try:
@@ -173,12 +191,12 @@ class SideTables:
         self._check(source, key)
 
     def _check(self, source: Source, key: str) -> None:
-        """Somebody is known, nobody twice where numbers are asked for, and numbers are numbers."""
+        """Check that a user is known, that none repeats if there are numbers, and all numbers."""
         known = self._tables.count("SELECT count(DISTINCT name) FROM known_users")
         if not known:
             raise DataError(
-                f'{source.name}: column "{key}" must hold ids of users; none is one. Name the column with'
-                " `users_id`."
+                f'{source.name}: column "{key}" must hold ids of users; it holds none. Name the column'
+                " with `users_id`."
             )
         self._tables.facts |= {
             "users_without_a_row": self._tables.count("SELECT count(*) FROM example_rows") - known
@@ -187,35 +205,34 @@ class SideTables:
             twice = "SELECT name FROM known_users GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
             for (name,) in self._connection.execute(twice).fetchall():
                 raise DataError(
-                    f"{source.name}: a user must have one row where `dense` or `weight` is asked for;"
-                    f" {name!r} has several."
+                    f"{source.name}: a user must have one row for `dense` and `weight`; {name!r} has several."
                 )
         for column in self._numbers:
             number = self._number(column)
-            wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._asked.weight else "")
+            wrong = f"{number} IS NULL" + (f" OR {number} < 0" if column == self._fields.weight else "")
             first = f"SELECT name, {_known(column)} FROM known_users WHERE {wrong} ORDER BY example LIMIT 1"
             for name, cell in self._connection.execute(first).fetchall():
-                rule = "a number of at least 0" if column == self._asked.weight else "a number"
-                raise _no_number(source, column, rule, name, cell)
+                rule = "a number of at least 0" if column == self._fields.weight else "a number"
+                raise _number_error(source, column, rule, name, cell)
 
     def _number(self, column: str) -> str:
         """The SQL of a column of users as a number."""
         return sql.number(_known(column), self._decimal)
 
     def _make_field(self, field: str, table: str, rows: str, column: str) -> None:
-        """The tables of one sparse field: each example's categories, and the features they are."""
+        """Make the tables of a sparse field: each example's categories, and the features."""
         self._connection.execute(
             f"CREATE TABLE {table} AS SELECT DISTINCT example, category AS name FROM ({rows}) AS given JOIN"
             " example_rows USING (name) WHERE category IS NOT NULL"
         )
         if not self._tables.count(f"SELECT count(*) FROM {table}"):
             raise DataError(
-                f'column "{column}" must hold a category for somebody; it is empty. Name another with'
-                " `sparse`."
+                f'column "{column}" must hold a category for at least one user; it is empty. Name another'
+                " with `sparse`."
             )
         counted = f"SELECT name, count(*) AS count FROM {table} GROUP BY name"
         known = f"{table}_known"
-        if self._tables.know(known, field) and self._known_only:
+        if self._tables.load_known(known, field) and self._known_only:
             self._tables.facts[f"{field}_not_in_vocabulary"] = self._tables.count(
                 f"SELECT count(*) FROM ({counted}) ANTI JOIN {known} USING (name)"
             )
@@ -224,19 +241,19 @@ class SideTables:
 
     @property
     def layouts(self) -> list[FieldLayout]:
-        """The further fields, sparse ones first."""
+        """The layouts of the further fields, sparse ones first."""
         widths = [
             self._tables.count(f"SELECT count(*) FROM side_{place}_features")
-            for place in range(len(self._asked.sparse))
+            for place in range(len(self._fields.sparse))
         ]
-        sparse = [FieldLayout(name, width) for name, width in zip(self._asked.sparse, widths, strict=True)]
+        sparse = [FieldLayout(name, width) for name, width in zip(self._fields.sparse, widths, strict=True)]
         return sparse + [
-            FieldLayout(name, len(columns), "dense") for name, columns in self._asked.dense.items()
+            FieldLayout(name, len(columns), "dense") for name, columns in self._fields.dense.items()
         ]
 
     def entries(self) -> dict[str, SortedEntries]:
         """The entries of each sparse field."""
-        tables = {name: f"side_{place}" for place, name in enumerate(self._asked.sparse)}
+        tables = {name: f"side_{place}" for place, name in enumerate(self._fields.sparse)}
         return {
             name: SortedEntries(self._tables.stream(_ENTRIES.format(table, table), ROWS_PER_STREAM))
             for name, table in tables.items()
@@ -247,15 +264,18 @@ class SideTables:
         named = "SELECT name AS id, title, coalesce(count, 0) AS count FROM side_{}_features ORDER BY feature"
         return {
             name: self._tables.stream(named.format(place), ROWS_PER_BATCH)
-            for place, name in enumerate(self._asked.sparse)
+            for place, name in enumerate(self._fields.sparse)
         }
 
     def examples(self) -> Iterator[pa.RecordBatch]:
-        """The ids of the examples, in order, with their weights and dense fields; who has no row counts 1
-        and has zeros.
+        """Yield the ids of the examples in order, with their weights and dense fields.
+
+        A user without a row has the weight 1 and zeros.
         """
-        numbers = [f"coalesce({self._number(self._asked.weight)}, 1) AS weight"] if self._asked.weight else []
-        for name, columns in self._asked.dense.items():
+        numbers = (
+            [f"coalesce({self._number(self._fields.weight)}, 1) AS weight"] if self._fields.weight else []
+        )
+        for name, columns in self._fields.dense.items():
             each = ", ".join(f"CAST(coalesce({self._number(column)}, 0) AS FLOAT)" for column in columns)
             numbers.append(f"array_value({each}) AS {sql.name(name)}")
         selected = ", ".join(["example_rows.name AS id", *numbers])
@@ -266,5 +286,5 @@ class SideTables:
 
 
 def _known(column: str) -> str:
-    """The column of the table `known_users` that holds one of the source's, whatever that is called."""
+    """The column of `known_users` that holds a column of the source."""
     return sql.name(f"column {column}")

@@ -1,6 +1,6 @@
-"""Who listens to a long work that nobody listens to."""
+"""A receiver of progress messages that ignores them."""
 
 
-def in_silence(text: str) -> None:
-    """Say it to nobody."""
+def ignore_message(text: str) -> None:
+    """Ignore a message."""
     del text

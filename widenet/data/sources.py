@@ -1,4 +1,4 @@
-"""The sources that the interactions of one part are read from, as one SQL query."""
+"""The sources of the interactions of one part, as one SQL query."""
 
 import shutil
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from widenet.data.formats import memory, table
-from widenet.data.formats.columns import Columns, check_time_format, chosen, listed
+from widenet.data.formats.columns import Columns, check_time_format, choose_column, listed
 from widenet.data.formats.csv import Csv
 from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.sessions import Sessions
@@ -24,12 +24,18 @@ _NOTHING = "SELECT '' AS \"user\", '' AS item, 1.0 AS value, 0.0 AS time WHERE f
 
 @dataclass(frozen=True)
 class Roles:
-    """The columns of all sources that were named; None is guessed or absent.
+    """The columns of all sources, as they were named; None is guessed or absent.
 
-    Raises OptionError for a format of times that is none.
+    Attributes:
+        user: Column with the user.
+        item: Column with the item.
+        value: Column with the value.
+        time: Column with the time.
+        needs_value: Whether to read a value even if its column was not named.
+        time_format: Format of the times.
 
-    needs_value: whether a value is read although its column was not named. time_format: how times are
-    written.
+    Raises:
+        OptionError: The format of times is invalid, or has no `time`.
     """
 
     user: str | None = None
@@ -52,53 +58,56 @@ class Roles:
 
     @property
     def named(self) -> frozenset[str]:
-        """The names that were given."""
+        """The columns that were named."""
         return frozenset(name for name in (self.user, self.item, self.value, self.time) if name is not None)
 
     def columns(self, source: Source) -> Columns:
-        """The columns of one source; raises DataError for one that it does not have, or that is taken
-        twice.
+        """Choose the columns of one source.
+
+        Raises:
+            DataError: A column does not exist, or has two roles.
         """
-        asked = {"user": self.user, "item": self.item}
-        asked |= {role: getattr(self, role) for role in self.numbers}
-        found = {
-            role: chosen(source.name, source.columns, role, name, source.roles.get(role), source.doubt)
-            for role, name in asked.items()
+        named = {"user": self.user, "item": self.item}
+        named |= {role: getattr(self, role) for role in self.numbers}
+        columns = {
+            role: choose_column(source.name, source.columns, role, name, source.roles.get(role), source.hint)
+            for role, name in named.items()
         }
-        for role, column in found.items():
-            first = next(each for each in found if found[each] == column)
+        for role, column in columns.items():
+            first = next(each for each in columns if columns[each] == column)
             if first != role:
                 raise DataError(
                     f'{source.name}: column "{column}" cannot be both {first} and {role}. Name another with'
                     f" `{role}`."
                 )
-        self._check_guesses(source, found)
-        return Columns(**found, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
+        self._check_guesses(source, columns)
+        return Columns(**columns, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
 
-    def _check_guesses(self, source: Source, found: Mapping[str, str]) -> None:
-        """Raise DataError where a column that was guessed to be the user or the item looks like a time or
-        like lists.
-        """
+    def _check_guesses(self, source: Source, columns: Mapping[str, str]) -> None:
+        """Raise DataError if the guessed user or item looks like a time or like lists."""
         for role, named in (("user", self.user), ("item", self.item)):
-            column = found[role]
+            column = columns[role]
             if named is not None or column not in source.suspects:
                 continue
             kind = source.suspects[column]
             others = [each for each in source.columns if each not in source.suspects]
-            remedy = f"Say `{role}={column!r}` if it is the {role}"
+            remedy = f"Use `{role}={column!r}` if it is the {role}"
             if len(others) > 1 and kind != LISTS:
                 remedy = (
-                    f"Say `user={others[0]!r}` `item={others[1]!r}` `time={column!r}`, or"
+                    f"Use `user={others[0]!r}` `item={others[1]!r}` `time={column!r}`, or"
                     f" `{role}={column!r}` if it is the {role}"
                 )
             raise DataError(
-                f"{source.name}: column {column} looks like {kind}, and would become the {role}. {remedy}."
+                f"{source.name}: column {column} looks like {kind}, but would be read as the {role}."
+                f" {remedy}."
             )
 
 
 class Sources:
-    """The sources of one part, perhaps none, each with its columns; raises DataError for one that lacks a
-    column.
+    """The sources of one part, perhaps none, each with its columns.
+
+    Raises:
+        DataError: A source lacks a column.
     """
 
     def __init__(self, sources: Sequence[Source], roles: Roles) -> None:
@@ -106,7 +115,7 @@ class Sources:
         self._read = [(source, roles.columns(source)) for source in sources]
 
     def check_column(self, column: str, users: Source | None) -> None:
-        """Raise DataError unless every source has a column that the file of users, if any, lacks."""
+        """Raise DataError unless every source has a column, which the file of users, if any, lacks."""
         for source, _ in self._read:
             if column not in source.columns:
                 first, others = (source, "") if users is None else (users, f"; {source.name} lacks it too")
@@ -116,10 +125,9 @@ class Sources:
                 )
 
     def query(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL query of `user`, `item`, `value`, `time`, one row an interaction; NULL where a cell breaks
-        a rule.
+        """The SQL query of `user`, `item`, `value` and `time`, one row for each interaction.
 
-        It may be asked once, by this connection.
+        A cell that breaks a rule is NULL. The query is valid once, on this connection.
         """
         return (
             " UNION ALL ".join(
@@ -129,7 +137,7 @@ class Sources:
         )
 
     def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
-        """The SQL query of users, `name`, and what a column holds, `category`, NULL where it is empty."""
+        """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
         queries = []
         for source, columns in self._read:
             user, category = source.text(columns.user), source.text(column)
@@ -138,27 +146,29 @@ class Sources:
 
     @property
     def first(self) -> str:
-        """The name of the first source."""
+        """Name of the first source."""
         return self._read[0][0].name
 
     @property
     def short_names(self) -> list[str]:
-        """The names of all sources, without folders."""
+        """Names of all sources, without folders."""
         return [source.name.rpartition("/")[2] for source, _ in self._read]
 
     @property
     def names(self) -> str:
-        """The sources, for a message."""
+        """Names of all sources, for messages."""
         return ", ".join(source.name for source, _ in self._read)
 
     @property
     def may_lack_items(self) -> bool:
-        """Whether a row without an item is right: it names a user who has none."""
+        """Whether a row may lack an item, because it stands for a user without items."""
         return all(source.empty_users for source, _ in self._read)
 
     def described(self, elsewhere: Collection[str] = ()) -> list[str]:
-        """A line for each source: how it is read, which column is what, and which are not read, here or
-        elsewhere.
+        """Describe in one line for each source how it is read: its format, its columns, and the unread ones.
+
+        Args:
+            elsewhere: Columns that are read elsewhere.
         """
         lines = []
         for name, (source, columns) in zip(self.short_names, self._read, strict=True):
@@ -171,13 +181,22 @@ class Sources:
         return lines
 
     def mistake(self, otherwise: str) -> DataError:
-        """The first place that breaks a rule, or else this reason."""
+        """Make the error for the first place that breaks a rule, or else for this reason."""
         return mistake(self._read, otherwise)
 
     def skip_bad_lines(self, most: int, folder: Path, say: Callable[[str], None]) -> int:
-        """Go on without the lines that break a rule, from copies in a folder; gives their number.
+        """Replace the sources by copies without the lines that break a rule.
 
-        Raises DataError with the first one where there are more than `most`.
+        Args:
+            most: Largest number of lines to skip.
+            folder: Folder for the copies.
+            say: Called with a sentence if lines were skipped.
+
+        Returns:
+            The number of skipped lines.
+
+        Raises:
+            DataError: More lines are bad; the message has the first one.
         """
         first, num_skipped = None, 0
         for place, (source, columns) in enumerate(self._read):
@@ -189,7 +208,7 @@ class Sources:
                 first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
                     raise DataError(
-                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: mend"
+                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: fix"
                         " them, or raise `skip_bad_lines`."
                     )
             if numbers:
@@ -202,16 +221,21 @@ class Sources:
 
 
 def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]:
-    """The sources that are given: paths, patterns of paths, "-" for standard input (kept in a folder
-    meanwhile), and tables in memory.
+    """Open sources: paths, patterns of paths, "-" for standard input, and tables in memory.
 
-    Raises DataError for a file that is missing or of another format, OptionError for something that is none
-    of these.
+    Args:
+        given: The sources.
+        reading: How to read files.
+        folder: Folder for a copy of standard input.
+
+    Raises:
+        DataError: A file is missing, or of another format.
+        OptionError: A source is none of these.
     """
     sources: list[Source] = []
     first_line = 1
     for each in given:
-        for place, name in _places(each, folder, f"`{reading.whose[:-1]}`" if reading.whose else "SOURCE"):
+        for place, name in _places(each, folder, f"`{reading.prefix[:-1]}`" if reading.prefix else "SOURCE"):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
                 source = source.prepared(folder) if isinstance(source, TextSource) else source
@@ -224,36 +248,34 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
 
 
 def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
-    """The one source that is given; raises as `opened` does."""
+    """Open a single source; raises as `opened` does."""
     source, *others = opened([given], reading, folder)
     if others:
-        raise OptionError(f"{given} must mean one file; it means {len(others) + 1:,}. Name one.")
-    check_said(reading, [source])
+        raise OptionError(f"{given} must be one file; it matches {len(others) + 1:,}. Name one.")
+    check_csv_options(reading, [source])
     return source
 
 
-def check_said(reading: Reading, sources: Sequence[Source]) -> None:
-    """Raise OptionError where something is said of CSV, and none of the sources is."""
-    if reading.said_of_csv and not any(isinstance(source, Csv) for source in sources):
+def check_csv_options(reading: Reading, sources: Sequence[Source]) -> None:
+    """Raise OptionError if an option for CSV was given, but no source is CSV."""
+    if reading.given_csv_options and not any(isinstance(source, Csv) for source in sources):
         kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
         remedy = f"Remove it, or say {reading.option('format', 'csv')}."
-        raise OptionError(f"{reading.said_of_csv[0]} is for CSV; what is read is {kinds}. {remedy}")
+        raise OptionError(f"{reading.given_csv_options[0]} is for CSV; what is read is {kinds}. {remedy}")
 
 
 def check_skipping(most: int, sources: Sequence[Source]) -> None:
-    """Raise OptionError where bad lines may be left out, and no source has lines."""
+    """Raise OptionError if bad lines may be skipped, but no source has lines."""
     if most and not any(isinstance(source, TextSource) for source in sources):
         kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
         raise OptionError(
-            f"`skip_bad_lines` is for lines of text; what is read is {kinds}. Remove it, and drop such rows"
+            f"`skip_bad_lines` is for lines of text; the source is {kinds}. Remove it, and drop such rows"
             " in the source."
         )
 
 
 def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
-    """The path or the table that an option gives, or the paths that a pattern means, each with what
-    messages call it.
-    """
+    """List the paths or the table of a source, each with its name in messages."""
     if memory.is_table(given):
         return [(given, "the table")]
     if not isinstance(given, str | Path):
@@ -263,41 +285,43 @@ def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
         )
         raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
     if str(given) == STANDARD_INPUT:
-        return [(_spooled(folder), "standard input")]
-    return [(path, str(path)) for path in meant(Path(given))]
+        return [(_copy_standard_input(folder), "standard input")]
+    return [(path, str(path)) for path in matching_paths(Path(given))]
 
 
-def meant(path: Path) -> list[Path]:
-    """The path itself if it is there or no pattern, or else the paths that the pattern means; raises
-    DataError where it means none.
+def matching_paths(path: Path) -> list[Path]:
+    """Return the path itself if it exists or is not a pattern; otherwise the paths that match it.
+
+    Raises:
+        DataError: No path matches.
     """
     if path.exists() or not set(str(path)) & set("*?["):
         return [path]
     root = Path(path.anchor)
     matches = sorted(root.glob(str(path.relative_to(root))))
     if not matches:
-        raise DataError(f"{path}: the pattern means no file. Check it, or name the files.")
+        raise DataError(f"{path}: no file matches the pattern. Check it, or name the files.")
     return matches
 
 
-def _spooled(folder: Path) -> Path:
-    """Standard input as a file, for sources are read twice."""
+def _copy_standard_input(folder: Path) -> Path:
+    """Copy standard input to a file, because sources are read twice."""
     path = folder / "standard-input"
     if path.exists():
-        raise OptionError('"-" is standard input, which can be read once; got it twice. Name it once.')
+        raise OptionError('"-" is standard input, which can be read only once; got it twice. Name it once.')
     with path.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return path
 
 
 def mistake(read: Sequence[tuple[Source, Columns]], otherwise: str) -> DataError:
-    """The first place in some sources that breaks a rule, or else this reason."""
+    """Make the error for the first place in some sources that breaks a rule, or else for this reason."""
     for source, columns in read:
         try:
-            found = source.first_mistake(columns)
+            sentence = source.first_mistake(columns)
         except duckdb.Error:
-            found = None  # the file is unreadable, which `otherwise` says
-        if found:
-            return DataError(found)
+            sentence = None  # the file is unreadable; `otherwise` has the reason
+        if sentence:
+            return DataError(sentence)
     names = ", ".join(source.name for source, _ in read)
     return DataError(f"{names}: cannot be read: {otherwise}. Check the file, or name its `format`.")

@@ -192,8 +192,8 @@ def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
     if by_time:
         if any(shares.values()):
             raise OptionError(
-                "`heldout` and `validation` are shares, which cannot stand beside numbers and times. Give one"
-                " kind of them."
+                "`heldout` and `validation` are shares, which exclude numbers and times. Give one kind of"
+                " them."
             )
         return
     for part, share in shares.items():
@@ -202,7 +202,7 @@ def _check_shares(shares: Mapping[Part, float], by_time: bool) -> None:
     total = sum(shares.values())
     if total == 0:
         raise OptionError(
-            "at least one entry must move; nothing says which. Give `heldout`, `heldout_last` or"
+            "at least one entry must move; no option says which. Give `heldout`, `heldout_last` or"
             " `heldout_since`, or the same of `validation`."
         )
     if not 0 < total < 1:

@@ -1,6 +1,5 @@
-"""The SQL tables of an ingest: the names of users and items, numbered."""
+"""The SQL tables of an ingest: numbered names of users and items."""
 
-import errno
 import shutil
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -13,7 +12,6 @@ import pyarrow as pa
 from widenet.data.buckets import ROWS_PER_BUCKET
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.known import KnownFeatures
-from widenet.data.limits import Limits
 from widenet.data.manifest import MAX_WIDTH, Facts, Part
 from widenet.data.plain_ids import PlainRows, plain_id
 from widenet.data.sources import Sources
@@ -23,8 +21,6 @@ from widenet.errors import DataError, reason_of
 ROWS_PER_STREAM = 2**18
 
 _KNOWN_ITEMS = "known_items"
-
-_INTERRUPTED = "Query interrupted"
 
 _INTEGER = "-?[0-9]{1,38}"
 _NAMES = """
@@ -53,51 +49,22 @@ _ODD_IDS = (
         "may be a number that a spreadsheet has rounded",
     ),
 )
-"""Ids that are rarely meant, as SQL, and why they may stand there."""
-
-
-@contextmanager
-def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A DuckDB in memory that spills into a temporary folder and reports a full disk or memory."""
-    folder.mkdir()
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "temp_directory": str(folder),
-        "threads": limits.threads,
-        "preserve_insertion_order": False,
-        # Sources have no known length: these optimizers would keep them whole in memory.
-        "disabled_optimizers": "build_side_probe_side,join_order",
-    }
-    try:
-        with duckdb.connect(
-            ":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})
-        ) as connection:
-            yield connection
-    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
-        raise DataError(
-            f"{folder.parent}: no room for the work; {reason_of(error)}. Give more `memory`, or free disk"
-            " space."
-        ) from error
-    except RuntimeError as error:  # so DuckDB names Ctrl-C in a query, at times
-        if str(error) != _INTERRUPTED:
-            raise
-        raise KeyboardInterrupt from None
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise DataError(
-            f"{folder.parent}: no room for the work; {error.strerror}. Free disk space."
-        ) from error
-    finally:
-        shutil.rmtree(folder)
+"""Suspicious ids: an SQL condition, and the reason in words."""
 
 
 class Tables:
-    """The tables, in the order in which they are made: `read` each part, `number` and `keep`.
+    """The tables of an ingest; call `read` for each part, then `number`, then `keep`.
 
-    in_order: rows come as they stand in the sources, one source after the other.
-    known: features that some fields have already, whatever the sources hold. field: that of the items.
-    folder: for rows on disk. on_rows: is told of rows that are done. facts: what was read and dropped, for
-    the manifest.
+    Args:
+        connection: The database.
+        folder: Folder for rows on disk.
+        in_order: Whether to keep rows in the order of the sources, one source after the other.
+        on_rows: Called with the number of rows that are done, and their total or None.
+        known: Vocabularies whose features keep their indices.
+        field: Name of the field of the items.
+
+    Attributes:
+        facts: Counts of what was read and dropped, for the manifest.
     """
 
     def __init__(
@@ -120,10 +87,10 @@ class Tables:
             " BIGINT"
         )
         connection.execute(f"CREATE TABLE names (part VARCHAR, {columns})")
-        self.know(_KNOWN_ITEMS, field)
+        self.load_known(_KNOWN_ITEMS, field)
 
     def read(self, part: Part, sources: Sources) -> None:
-        """The names of a part's users and items; raises DataError for the first row that breaks a rule."""
+        """Read the names of a part's users and items; raises DataError for the first wrong row."""
         self.connection.execute(f"DELETE FROM names WHERE part = '{part}'")
         self._plain.pop(part, None)
         if self._read_plain(part, sources):
@@ -142,8 +109,9 @@ class Tables:
             raise sources.mistake("an id holds the character NUL")
 
     def notes(self, part: Part) -> Iterator[str]:
-        """A line about each kind of ids of a part that may not be what they look like, such as NULL; they
-        are kept as they are.
+        """Yield a line about each kind of suspicious ids in a part, such as NULL.
+
+        These ids are kept.
         """
         for is_item, role in ((False, "user"), (True, "item")):
             for predicate, what in _ODD_IDS:
@@ -160,15 +128,17 @@ class Tables:
                     )
 
     def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
-        """Read further columns of the sources, which `read` passes over; raises DataError for the first
-        line that cannot be read.
+        """Read further columns of the sources, to find lines that cannot be read.
+
+        Raises:
+            DataError: A line cannot be read; the message names the first one.
         """
         with _reading(sources):
             for column in columns:
                 self.count(f"SELECT count(category) FROM ({sources.categories(self.connection, column)})")
 
     def _read_plain(self, part: Part, sources: Sources) -> bool:
-        """Read the rows of a part if all ids are plain and no row breaks a rule; gives whether that is so."""
+        """Read a part if all ids are plain and no row breaks a rule; returns whether this is so."""
         shutil.rmtree(self._folder / f"plain-{part}", ignore_errors=True)
         rows = PlainRows(self._folder / f"plain-{part}", sources.numbers)
         columns = ", ".join(
@@ -176,7 +146,7 @@ class Tables:
         )
         try:
             with closing(self.stream(f"SELECT {columns} FROM sources", ROWS_PER_STREAM, sources)) as batches:
-                if not rows.fill(self.followed(batches)):
+                if not rows.fill(self.with_progress(batches)):
                     return False
         except (duckdb.OutOfMemoryException, duckdb.IOException):
             raise
@@ -185,7 +155,7 @@ class Tables:
         except OSError as error:
             if error.errno is not None:
                 raise
-            return False  # so Arrow names what DuckDB refuses while it streams
+            return False  # Arrow's error for a DuckDB error in a stream
         self._plain[part] = rows
         for role, counts in rows.counts.items():
             ids = np.flatnonzero(counts)
@@ -197,13 +167,17 @@ class Tables:
         return True
 
     def num_rows(self, part: Part) -> int:
-        """How many interactions the sources of a part have."""
+        """Number of interactions in the sources of a part."""
         return self.count(f"SELECT sum(num_items) FROM names WHERE part = '{part}' AND NOT is_item")
 
     def number(self, again: bool = False) -> tuple[int, int, int]:
-        """The tables `users` and `items`, each with a number; gives their lengths, and the number of buckets.
+        """Make the tables `users` and `items`, each with a number.
 
-        again: after `keep`; users who do not stay come last.
+        Args:
+            again: Whether `keep` was called; users who do not stay then come last.
+
+        Returns:
+            Number of users, of items, and of buckets.
         """
         users = _USERS_AGAIN if again else _USERS
         order = self.order(f"SELECT name FROM ({users}) WHERE stays")
@@ -228,14 +202,14 @@ class Tables:
         return num_users, num_items, num_buckets
 
     def order(self, names: str) -> str:
-        """How some names are ordered: by value if all are numbers, else by their bytes."""
+        """The SQL order of some names: by value if all are whole numbers, otherwise by their bytes."""
         texts = self.count(f"SELECT count(*) FROM ({names}) WHERE NOT regexp_full_match(name, '{_INTEGER}')")
         return "name" if texts else "TRY_CAST(name AS HUGEINT), name"
 
-    def followed(
+    def with_progress(
         self, batches: Iterable[pa.RecordBatch], total: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The batches, of which `on_rows` is told: the rows so far, and of how many, if that is known."""
+        """Yield the batches, and call `on_rows` with the rows so far and their total, if it is known."""
         num_rows = 0
         for batch in batches:
             num_rows += batch.num_rows
@@ -244,8 +218,9 @@ class Tables:
             yield batch
 
     def rows(self, part: Part, sources: Sources) -> Iterator[pa.RecordBatch]:
-        """The interactions of a part: the user's bucket, the key of `buckets.Rows`, the numbers read; in
-        any order unless `in_order`.
+        """Yield the interactions of a part, in any order unless `in_order` is set.
+
+        The batches have the user's bucket, the key of `buckets.Rows`, and the numbers that are read.
         """
         if plain := self._plain.get(part):
             number_of = {
@@ -266,7 +241,7 @@ class Tables:
             yield from self.stream(f"SELECT {columns} FROM {joined}", ROWS_PER_STREAM, sources)
 
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
-        """A column of `users` or `items` by the plain ids below `length`, uint64 [length]."""
+        """A column of `users` or `items`, indexed by plain ids below `length`, uint64 [length]."""
         known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"
         found = np.zeros(length, dtype=np.uint64)
         for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):
@@ -274,7 +249,7 @@ class Tables:
         return found
 
     def names_of(self, user: int, item: int) -> tuple[str, str]:
-        """The names of a user and an item, by their numbers."""
+        """The names of a user and an item, given their numbers."""
         named = "SELECT users.name, items.name FROM users, items"
         [(user_name, item_name)] = self.connection.execute(
             f"{named} WHERE users.number = {user} AND items.number = {item}"
@@ -282,9 +257,10 @@ class Tables:
         return user_name, item_name
 
     def keep(self, stays: np.ndarray) -> bool:
-        """The table `examples`: the users who stay, bool [users].
+        """Make the table `examples` of the users who stay, bool [users].
 
-        Gives whether they are numbered in the order of examples.
+        Returns:
+            Whether their numbers are in the order of examples.
         """
         self.connection.register("staying", pa.table({"number": np.flatnonzero(stays)}))
         self.connection.execute(
@@ -296,9 +272,11 @@ class Tables:
         ordered = f"SELECT number, lag(number) OVER (ORDER BY {order}) AS before FROM examples"
         return not self.count(f"SELECT count(*) FROM ({ordered}) WHERE before > number")
 
-    def know(self, table: str, field: str) -> bool:
-        """Make the table of the features that a field has already: name, title, feature; gives whether
-        there is a vocabulary of it.
+    def load_known(self, table: str, field: str) -> bool:
+        """Make the table of the features that a field has in an earlier vocabulary: name, title and feature.
+
+        Returns:
+            Whether there is such a vocabulary.
         """
         self.connection.execute(f"CREATE TABLE {table} (name VARCHAR, title VARCHAR, feature UINTEGER)")
         vocabulary, start = self._known.of(field), 0
@@ -312,7 +290,7 @@ class Tables:
         return vocabulary is not None
 
     def known_items(self, num_items: int) -> np.ndarray:
-        """Which items are known features, bool [items]."""
+        """Whether each item is a known feature, bool [items]."""
         found = np.zeros(num_items, dtype=bool)
         for batch in self.stream(
             f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM
@@ -321,10 +299,15 @@ class Tables:
         return found
 
     def make_features(self, table: str, known: str, counted: str) -> int:
-        """A table of features: those of the table `known` at their indices, then new ones by falling count;
-        gives how many are new.
+        """Make a table of features: known ones at their indices, then new ones by falling count.
 
-        counted: a query of name, count and more, of those that the sources hold.
+        Args:
+            table: The table to make.
+            known: The table of known features.
+            counted: A query of name, count and more, for the features in the sources.
+
+        Returns:
+            The number of new features.
         """
         new = f"SELECT * FROM ({counted}) ANTI JOIN {known} USING (name)"
         num_known, num_new = (
@@ -343,9 +326,14 @@ class Tables:
         return num_new
 
     def number_features(self, stays: np.ndarray, num_train: np.ndarray) -> tuple[np.ndarray, int]:
-        """The table `features` of known items and those that stay, bool [items], with their counts.
+        """Make the table `features` of known items and those that stay, with their counts.
 
-        Gives each item's feature, uint32 [items], and how many there are.
+        Args:
+            stays: Whether each item stays, bool [items].
+            num_train: Number of train interactions of each item, int64 [items].
+
+        Returns:
+            The feature of each item, uint32 [items], and the number of features.
         """
         numbers = np.flatnonzero(stays)
         self.connection.register("counted", pa.table({"number": numbers, "count": num_train[numbers]}))
@@ -365,7 +353,7 @@ class Tables:
         return feature_of, num_features
 
     def count(self, query: str) -> int:
-        """The number that a query gives; NULL counts as 0."""
+        """The result of a query for one number; NULL counts as 0."""
         [(number,)] = self.connection.execute(query).fetchall()
         return int(number or 0)
 
@@ -379,8 +367,12 @@ class Tables:
     def stream(
         self, query: str, rows: int, sources: Sources | None = None
     ) -> Generator[pa.RecordBatch, None, None]:
-        """What a query gives, so many rows at a time; it may read the interactions of some sources as the
-        table `sources`.
+        """Yield the rows of a query in batches.
+
+        Args:
+            query: The query.
+            rows: Number of rows in a batch.
+            sources: Sources that the query reads as the table `sources`.
         """
         with self.connection.cursor() as cursor:
             known = "" if sources is None else f"WITH sources AS ({sources.query(cursor)}) "

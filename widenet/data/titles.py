@@ -1,4 +1,4 @@
-"""Titles of items: the table of a file that names them."""
+"""Titles of items, from a file or a table."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import duckdb
 
-from widenet.data.formats.columns import Columns, chosen
+from widenet.data.formats.columns import Columns, choose_column
 from widenet.data.formats.source import Reading, Source
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
@@ -15,9 +15,16 @@ from widenet.errors import DataError, OptionError, reason_of
 
 @dataclass(frozen=True)
 class Titles:
-    """A source of titles, if there is one; raises OptionError for what was said of none.
+    """A source of titles, if there is one.
 
-    given: a file or a table. item, title: its columns of ids and of titles. reading: how it is read.
+    Attributes:
+        given: A file or a table; None if there is none.
+        item: Column with the ids of the items.
+        title: Column with the titles.
+        reading: How to read the source.
+
+    Raises:
+        OptionError: An option needs `titles`.
     """
 
     given: Any = None
@@ -27,43 +34,48 @@ class Titles:
 
     def __post_init__(self) -> None:
         given = {"`title_id`": self.item, "`title`": self.title}
-        for option in [*(name for name, value in given.items() if value), *self.reading.said]:
+        for option in [*(name for name, value in given.items() if value), *self.reading.given_options]:
             if self.given is None:
                 raise OptionError(f"{option} needs `titles`. Name the file of titles.")
 
     def opened(self, folder: Path) -> "OpenedTitles | None":
-        """The source, if there is one; raises DataError for a file or a column that is not there. folder:
-        for standard input.
+        """Open the source, if there is one.
+
+        Args:
+            folder: Folder for standard input.
+
+        Raises:
+            DataError: The file or a column does not exist.
         """
         if self.given is None:
             return None
         source = opened_one(self.given, self.reading, folder)
-        key = chosen(
-            source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.doubt
+        key = choose_column(
+            source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.hint
         )
-        text = chosen(
-            source.name, source.columns, "title", self.title, source.roles.get("item"), source.doubt
+        text = choose_column(
+            source.name, source.columns, "title", self.title, source.roles.get("item"), source.hint
         )
         return OpenedTitles(source, key, text)
 
 
 @dataclass(frozen=True)
 class OpenedTitles:
-    """A source of titles and its columns of ids and of titles."""
+    """A source of titles, with its columns of ids and titles."""
 
     source: Source
     key: str
     text: str
 
     def described(self) -> str:
-        """A line that says which column is what."""
+        """Describe in one line how the source is read."""
         return (
             f"reading titles in {self.source.name.rpartition('/')[2]}: title-id = {self.key}, title ="
             f" {self.text}"
         )
 
     def read(self, tables: Tables) -> None:
-        """Fill the table `titles`; raises DataError when no id of the source is a feature."""
+        """Fill the table `titles`; raises DataError if no id of the source is a feature."""
         source, key, text = self.source, self.key, self.text
         columns = f"{source.text(key)}, min({source.text(text)})"
         try:
@@ -81,7 +93,7 @@ class OpenedTitles:
             ).fetchone()
             item = example[0] if example else ""
             raise DataError(
-                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; none is one. Name'
+                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; it holds none. Name'
                 " the column with `title_id`."
             )
         tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}

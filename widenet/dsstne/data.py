@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from widenet.data.manifest import PARTS, Facts, Manifest, Part, column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.silence import in_silence
+from widenet.data.silence import ignore_message
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.data_set import Attribute, DataSet
 from widenet.dsstne.index_file import read_names
@@ -57,7 +57,7 @@ def import_data(
     if not sources:
         raise OptionError("SOURCE must be at least one NetCDF file; got none.")
     paths = [Path(source) for source in sources]
-    say = on_progress or in_silence
+    say = on_progress or ignore_message
     with publication(Path(out)) as folder, ExitStack() as stack:
         files = [stack.enter_context(reading(path)) for path in paths]
         say(f"reading {', '.join(path.name for path in paths)} as netcdf")

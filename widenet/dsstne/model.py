@@ -9,7 +9,7 @@ import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.rules import FieldLayout
-from widenet.data.silence import in_silence
+from widenet.data.silence import ignore_message
 from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
@@ -55,7 +55,7 @@ def import_model(
         raise OptionError(
             "`data` and `features` cannot go together: the dataset names its features. Leave one out."
         )
-    tell = say or in_silence
+    tell = say or ignore_message
     file = read_model(Path(source))
     copied = {
         key

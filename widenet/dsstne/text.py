@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.data.silence import in_silence
+from widenet.data.silence import ignore_message
 from widenet.dsstne.data_set import Attribute
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.netcdf import as_characters, writing
@@ -54,7 +54,7 @@ def generate(
     nothing is then written.
     """
     out, features, samples = Path(out), Path(features), Path(samples)
-    tell = say or in_silence
+    tell = say or ignore_message
     check_places({"-f": features, "-o": out, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(

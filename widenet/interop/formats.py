@@ -6,7 +6,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from widenet.data.silence import in_silence
+from widenet.data.silence import ignore_message
 from widenet.errors import OptionError
 from widenet.extensions import NETWORKS, loaded
 
@@ -40,7 +40,7 @@ class ImportOptions:
     data: Path | None = None
     features: Mapping[str, Path] | Path | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    say: Callable[[str], None] = in_silence
+    say: Callable[[str], None] = ignore_message
 
 
 class NetworkFormat(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from widenet.data.silence import in_silence
+from widenet.data.silence import ignore_message
 from widenet.errors import DataError, OptionError
 from widenet.interop.formats import ImportOptions, format_of
 from widenet.runs import Model
@@ -49,7 +49,7 @@ def import_network(
             f"`features` are index files, for networks that know features by index; {path} is {found.NAME}."
             " Give `data`, a dataset with names."
         )
-    tell = say or in_silence
+    tell = say or ignore_message
     model: Model = found.import_model(
         path,
         out,

@@ -74,8 +74,8 @@ def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
         )
         for cell in cells
     ]
-    pattern = columns._ISO if time_format is None else columns._usual(time_format)
-    surely = [cell for cell in [*cells, *changed] if columns._is_moment(pattern.fullmatch(cell))]
+    pattern = columns._ISO if time_format is None else columns._pattern_of(time_format)
+    surely = [cell for cell in [*cells, *changed] if columns._is_real_time(pattern.fullmatch(cell))]
     assert surely[:50] == cells
     with duckdb.connect() as database:
         database.register("given", pa.table({"cell": surely}))
@@ -109,7 +109,7 @@ def test_a_year_of_two_digits_is_not_guessed(tmp_path, source, cell, formats):
     with pytest.raises(
         DataError,
         match=(
-            f'line 2: column "at" must be a number or a timestamp; got "{cell}". Say `time_format={formats}'
+            f'line 2: column "at" must be a number or a timestamp; got "{cell}". Use `time_format={formats}'
         ),
     ):
         ingest(source("a.csv", f"user,item,at\nu,a,{cell}\n"), tmp_path / "ds", time="at")

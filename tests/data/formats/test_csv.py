@@ -43,7 +43,7 @@ def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path)
     (tmp_path / "likes.csv").write_text("user,item\nu1,a\n")
     said = "column \"age\" must be a number; user 'u1' has {}. Write {}, or {}."
     for cell, decimal, remedy in (
-        ("0,5", None, ("0.5", "say `users_decimal=','` for CSV with decimal commas")),
+        ("0,5", None, ("0.5", "use `users_decimal=','` for CSV with decimal commas")),
         ("0.5", ",", ("0,5", "leave `users_decimal` out")),
     ):
         (tmp_path / "users.csv").write_text(f"id;age\nu1;{cell}\n")

@@ -47,24 +47,24 @@ def tarred(sink):
 FOREIGN = {
     "page": (
         b"\n<!DOCTYPE html>\n<html><body>Sign in, please</body></html>\n",
-        "an HTML page. Fetch the file itself",
+        "an HTML page. Download the file itself",
     ),
-    "plain page": (b"<HTML lang='en'>\n<body>404</body>\n", "an HTML page. Fetch the file itself"),
+    "plain page": (b"<HTML lang='en'>\n<body>404</body>\n", "an HTML page. Download the file itself"),
     "XHTML": (
         b"\xef\xbb\xbf<?xml version='1.0'?>\n<!-- 1 -->\n<html>\n",
-        "an HTML page. Fetch the file itself",
+        "an HTML page. Download the file itself",
     ),
-    "compressed page": (gzip.compress(b"<html>\n"), "an HTML page. Fetch the file itself"),
+    "compressed page": (gzip.compress(b"<html>\n"), "an HTML page. Download the file itself"),
     "Arrow": (written(arrow), "an Arrow file. Write it as Parquet or CSV."),
     "zip": (written(zipped), "a zip archive or a spreadsheet. Unpack it"),
     "tar": (written(tarred), "a tar archive. Unpack it"),
     "compressed tar": (gzip.compress(written(tarred)), "a tar archive. Unpack it"),
     "twice compressed": (gzip.compress(gzip.compress(TEXT)), "text that gzip compressed twice. Unpack it"),
-    "xz": (lzma.compress(TEXT), "a file of xz. Unpack it"),
-    "bzip2": (bz2.compress(TEXT), "a file of bzip2. Unpack it"),
+    "xz": (lzma.compress(TEXT), "an xz file. Unpack it"),
+    "bzip2": (bz2.compress(TEXT), "a bzip2 file. Unpack it"),
     "NumPy": (
         written(lambda sink: np.save(sink, np.arange(300))),
-        "an array of NumPy. Write it as Parquet or CSV.",
+        "a NumPy array. Write it as Parquet or CSV.",
     ),
     "binary": (b"\x01\0\xff\xfe" * 9, "a binary file. Write it as Parquet or CSV."),
 }
@@ -84,8 +84,8 @@ def test_a_file_that_is_no_text_is_refused_by_what_it_looks_like(kind, name, sou
 def test_a_parquet_file_called_csv_is_refused_with_its_format(tmp_path):
     path = tmp_path / "users.csv"
     pq.write_table(TABLE, path)
-    with pytest.raises(DataError, match=r"it looks like a Parquet file\. Say `users_format='parquet'`\.$"):
-        opened(path, Reading(whose="users_"))
+    with pytest.raises(DataError, match=r"it looks like a Parquet file\. Use `users_format='parquet'`\.$"):
+        opened(path, Reading(prefix="users_"))
 
 
 @pytest.mark.parametrize(

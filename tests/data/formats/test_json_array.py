@@ -48,7 +48,7 @@ def test_lists_in_an_array_and_objects_that_are_skipped(tmp_path, source):
 
 @pytest.mark.parametrize("characters", [1, 2, 7])
 def test_an_array_is_read_in_pieces(source, monkeypatch, characters):
-    monkeypatch.setattr(json_array, "_PIECE_CHARACTERS", characters)
+    monkeypatch.setattr(json_array, "_BLOCK_CHARACTERS", characters)
     path = source("a", ' [ {"a": [1, 2]} ,12, 345,"x"\n,\n{}\n]\n')
     assert list(json_array.elements(TextFile(path))) == ['{"a": [1, 2]}', "12", "345", '"x"', "{}"]
 

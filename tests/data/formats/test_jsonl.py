@@ -57,7 +57,7 @@ FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", 
         (
             {"items": ["a"], "times": [1, 2]},
             "items",
-            "the lists items, times must be of one length. Fix or remove the line.",
+            "the lists items, times must have the same length. Fix or remove the line.",
         ),
     ],
 )

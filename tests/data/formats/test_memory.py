@@ -16,7 +16,7 @@ GIVEN = {
     "rows": [{"user": user, "item": item} for user, item in PAIRS],
     "two dictionaries": [{"user": ["u"], "item": ["a"]}, {"item": ["b", "a"], "user": ["u", "v"]}],
 }
-ORDER = "without names the order is user, item, value, time; the second entries look like"
+ORDER = "without names the order must be user, item, value, time; the second entries look like"
 
 
 @pytest.mark.parametrize("kind", GIVEN)
@@ -65,19 +65,19 @@ def test_a_missing_id_is_named(tmp_path, missing):
     [
         (
             [("u", "a"), ("v", "b", 2)],
-            "tuples must be of one length; got 2 and 3. Give each (user, item), or also a value.",
+            "tuples must have the same length; got 2 and 3. Give each (user, item), or also a value.",
         ),
         (
             [(7, 978300760, 11), (7, 978302109, 12)],
-            f"{ORDER} seconds since 1970. Order them so, or give a dictionary of columns.",
+            f"{ORDER} seconds since 1970. Reorder them, or give a dictionary of columns.",
         ),
         (
             (np.array([7, 8]), np.array([978300760, 978302109])),
-            f"{ORDER} seconds since 1970. Order them so, or give a dictionary of columns.",
+            f"{ORDER} seconds since 1970. Reorder them, or give a dictionary of columns.",
         ),
         (
             np.array([[7, 20240501], [8, 20240502]]),
-            f"{ORDER} days. Order them so, or give a dictionary of columns.",
+            f"{ORDER} days. Reorder them, or give a dictionary of columns.",
         ),
         (
             [(1, 10**20)],

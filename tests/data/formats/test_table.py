@@ -57,7 +57,7 @@ def refused(tmp_path, given, **options):
         (
             "a.jsonl",
             LISTS + '{"user": 1, "item": [2], "value": []}\n',
-            "a.jsonl: line 4: the lists item, value must be of one length.",
+            "a.jsonl: line 4: the lists item, value must have the same length.",
         ),
         (
             "a.dsstne",
@@ -139,7 +139,7 @@ def test_a_wrong_table_is_refused_by_its_row(tmp_path):
 def test_a_header_is_not_taken_for_data_nor_data_for_a_header(tmp_path, source):
     assert (
         refused(tmp_path, source("a.csv", "alice,matrix\nbob,matrix\n"))
-        == "a.csv: no column is obviously the user; it has alice, matrix. Name one with `user`, or say"
+        == "a.csv: no column is obviously the user; it has alice, matrix. Name one with `user`, or use"
         " `header=False` if line 1 is data."
     )
     assert (

@@ -70,7 +70,7 @@ def test_line_ends_within_quotes_stay_unless_lines_end_in_several_ways(tmp_path,
 
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5])
 def test_a_file_is_made_even_in_pieces(tmp_path, source, monkeypatch, piece_bytes):
-    monkeypatch.setattr(text, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(text, "_BLOCK_BYTES", piece_bytes)
     (tmp_path / "copies").mkdir()
     for content in (b"a\r\nb\rc\n", b"\r\r\n\n\r", b"\r\n\r", b"a\n\r\nb"):
         even = TextFile(source("a", content)).with_even_ends(tmp_path / "copies")
@@ -91,7 +91,7 @@ def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 2**20])
 def test_line_ends_that_were_converted_twice_end_one_line(tmp_path, monkeypatch, piece_bytes):
     (tmp_path / "a.sessions").write_bytes(b"1 2 3\r\r\n4 5\r\r\n6 1\r\r\n")
-    monkeypatch.setattr(text, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(text, "_BLOCK_BYTES", piece_bytes)
     assert (
         TextFile(tmp_path / "a.sessions").with_even_ends(tmp_path).path.read_bytes() == b"1 2 3\n4 5\n6 1\n"
     )

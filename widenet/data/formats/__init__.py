@@ -1,4 +1,7 @@
-"""Sources of interactions. Every start of the command line reads this module: it imports no library."""
+"""Formats of files with interactions.
+
+Every start of the command line loads this module, so it imports no library.
+"""
 
 FORMATS = ("csv", "parquet", "adjacency", "sessions", "jsonl", "dsstne", "npz")
-"""The formats of files, each with a module of its name, whose `FORMAT` is a `source.Format`."""
+"""Names of the formats; the module of the same name defines `FORMAT`, a `source.Format`."""

@@ -1,5 +1,6 @@
-"""Adjacency text: each line holds a user and its items, separated by spaces; a user may have several
-lines, or no items.
+"""Adjacency text: each line holds a user and its items, separated by spaces.
+
+A user may have several lines, or no items.
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,11 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Adjacency":
-    """The source in a file; raises DataError for a table, whose ratings and times would become items."""
+    """Open a file; raises DataError for a table, whose ratings and times would become items."""
     file = TextFile(path)
     if why := table_like(file.sample()):
         remedy = (
-            f"Say {reading.option('delimiter', 'space')}; if all its words are items, squeeze the spaces with"
+            f"Use {reading.option('delimiter', 'space')}; if all its words are items, squeeze the spaces with"
             " `tr -s ' '`"
         )
         raise DataError(
@@ -42,7 +43,7 @@ FORMAT = Format(opened, (".adj", ".adjacency"))
 
 @dataclass
 class Adjacency(TextSource):
-    """A user without items has one row without an item."""
+    """An adjacency text; a user without items has one row without an item."""
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of `user` and `item`."""
@@ -51,24 +52,24 @@ class Adjacency(TextSource):
         return f'(SELECT words[1] AS "user", {items} AS item FROM ({words}) WHERE len(words) > 0)'
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
-        """Lines that are no UTF-8 or too long: every other text is right."""
+        """Yield the lines that are not UTF-8, are too long or hold a NUL; any other text is valid."""
         yield from unreadable(self.file)
 
 
 def words_of(line: str) -> str:
-    """The SQL list of the words in a line."""
+    """The SQL list of the words in a line, given the SQL of the line."""
     return f"list_filter(string_split_regex({line}, '\\s+'), lambda word: word <> '')"
 
 
 def unreadable(file: TextFile) -> Iterator[tuple[int, str]]:
-    """The lines of a text that are no UTF-8, too long, or hold a NUL."""
+    """Yield the lines of a text that are not UTF-8, are too long or hold a NUL."""
     with file.opened() as lines:
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST_LINE_BYTES:
                 yield (
                     number,
                     (
-                        f"must have at most {LONGEST_LINE_BYTES:,} bytes. Divide it: a user may have several"
+                        f"must have at most {LONGEST_LINE_BYTES:,} bytes. Split it: a user may have several"
                         " lines."
                     ),
                 )

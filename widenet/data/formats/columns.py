@@ -1,4 +1,4 @@
-"""Which columns of a source are the user, the item, the value and the time."""
+"""Finds the columns of a source with the user, the item, the value and the time, and checks their cells."""
 
 import difflib
 import math
@@ -15,63 +15,16 @@ from widenet.data.formats.text import NO_NUL
 from widenet.errors import DataError, OptionError
 
 _ITEM_NAMES = (
-    *(
-        "item",
-        "itemid",
-        "bookid",
-        "movieid",
-        "productid",
-        "product",
-        "artistid",
-        "trackid",
-        "songid",
-        "asin",
-        "isbn",
-        "iid",
-    ),
-    *(
-        "sku",
-        "parentasin",
-        "stockcode",
-        "articleid",
-        "ean",
-        "upc",
-        "gtin",
-        "videoid",
-        "contentid",
-        "newsid",
-        "businessid",
-        "placeid",
-    ),
-    *(
-        "venueid",
-        "locationid",
-        "poiid",
-        "gameid",
-        "appid",
-        "recipeid",
-        "animeid",
-        "courseid",
-        "hotelid",
-        "listingid",
-    ),
-)
+    "item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin",
+    "isbn", "iid", "sku", "parentasin", "stockcode", "articleid", "ean", "upc", "gtin", "videoid",
+    "contentid", "newsid", "businessid", "placeid", "venueid", "locationid", "poiid", "gameid", "appid",
+    "recipeid", "animeid", "courseid", "hotelid", "listingid",
+)  # fmt: skip
 _USER_NAMES = (
-    *("user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid"),
-    *(
-        "visitorid",
-        "visitor",
-        "clientid",
-        "client",
-        "memberid",
-        "accountid",
-        "subscriberid",
-        "buyerid",
-        "profileid",
-        "playerid",
-    ),
-    *("householdid", "fullvisitorid", "userpseudoid"),
-)
+    "user", "userid", "customerid", "customer", "reviewerid", "sessionid", "session", "uid", "visitorid",
+    "visitor", "clientid", "client", "memberid", "accountid", "subscriberid", "buyerid", "profileid",
+    "playerid", "householdid", "fullvisitorid", "userpseudoid",
+)  # fmt: skip
 OBVIOUS = {
     "user": _USER_NAMES,
     "users-id": (*_USER_NAMES, "id"),
@@ -80,7 +33,7 @@ OBVIOUS = {
     "title-id": ("id", *_ITEM_NAMES),
     "title": ("title", "name"),
 }
-"""Column names that need no option, most obvious first; compared without case, "_" and "-"."""
+"""Names by which a column is recognized, most obvious first; compared as `plain` writes them."""
 
 
 _DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
@@ -88,7 +41,7 @@ _THOUSANDS = {
     sign: re.compile(rf"[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({other}[0-9]*)?")
     for sign, other in ((",", r"\."), (r"\.", ","))
 }
-_DAYS = (
+_DATE_FORMATS = (
     "%d/%m/%Y",
     "%m/%d/%Y",
     "%d.%m.%Y",
@@ -105,7 +58,7 @@ _DAYS = (
     "%d.%m.%y",
     "%y-%m-%d",
 )
-_HOURS = (
+_TIME_FORMATS = (
     "",
     " %H:%M:%S",
     " %H:%M",
@@ -121,10 +74,8 @@ _ISO = re.compile(
     r" ](?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?"
 )
 _DIGITS = {"Y": "[12][0-9]{3}", **dict.fromkeys("mdHMS", "[0-9]{2}")}
-"""How the specifiers of usual formats are surely taken: DuckDB takes more, but an answer of it takes
-milliseconds.
-"""
-_WHOLE = (
+"""Texts that DuckDB surely accepts for a specifier. It accepts more, but asking it takes milliseconds."""
+_OTHER_FORMATS = (
     "%a %b %d %H:%M:%S %Y",
     "%d/%b/%Y:%H:%M:%S %z",
     "%a, %d %b %Y %H:%M:%S %z",
@@ -138,16 +89,21 @@ RULES = {
     "value": "must be a number",
     "time": "must be a number or a timestamp",
 }
-"""What a cell of each role must be."""
+"""The rule for the cells of each role."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The column of each role; None where the source has none, or it is not wanted.
+    """The column of each role; None if the source has none, or it is not read.
 
-    decimal: what stands before decimals. time_format: how times are written, as DuckDB's strptime takes it;
-    None: numbers and ISO.
-    floats: columns of floating-point numbers, of which ids are written without ".0".
+    Attributes:
+        user: Column with the user.
+        item: Column with the item.
+        value: Column with the value.
+        time: Column with the time.
+        decimal: Decimal separator.
+        time_format: Format of the times, for DuckDB's strptime; None means numbers and ISO times.
+        floats: Columns of floating-point numbers; their ids are written without ".0".
     """
 
     user: str
@@ -159,8 +115,9 @@ class Columns:
     floats: frozenset[str] = frozenset()
 
     def expressions(self) -> dict[str, tuple[str, str]]:
-        """For each role that has a column: the column, and the SQL of what is read from it, NULL where it
-        breaks the rule.
+        """The column and the SQL of its value, for each role that has a column.
+
+        The SQL gives NULL for a cell that breaks the rule of its role.
         """
         read = {
             role: (column, f"nullif({sql.text(sql.name(column), column in self.floats)}, '')")
@@ -173,8 +130,9 @@ class Columns:
         return read
 
     def interactions(self, table: str) -> str:
-        """The SQL query of `user`, `item`, `value`, `time` from an SQL table; an absent value is 1, an
-        absent time 0.
+        """The SQL query of `user`, `item`, `value` and `time` from an SQL table.
+
+        A missing value is 1; a missing time is 0.
         """
         read = {"value": ("", "1.0"), "time": ("", "0.0")} | self.expressions()
         listed = ", ".join(f"{expression} AS {sql.name(role)}" for role, (_, expression) in read.items())
@@ -182,17 +140,17 @@ class Columns:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message: the first dozen, each of a readable length."""
+    """List names in a message: the first 12, with long names shortened."""
     shown = [name if len(name) <= 30 else f"{name[:29]}…" for name in names[:12]]
     return ", ".join([*shown, *([f"and {len(names) - 12} more"] if len(names) > 12 else [])])
 
 
 def plain(column: str) -> str:
-    """A column's name as it is compared: without case, "_", "-" and spaces."""
+    """A column's name for comparisons: in lower case, without "_", "-" and spaces."""
     return column.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
-def chosen(
+def choose_column(
     place: str,
     found: Sequence[str],
     role: str,
@@ -200,9 +158,18 @@ def chosen(
     otherwise: str | None = None,
     remedy: str = "",
 ) -> str:
-    """The column of a role: the one named, or else the obvious one, or else `otherwise`.
+    """Choose the column of a role: the named one, else the obvious one, else `otherwise`.
 
-    remedy: what else may help where there is none. Raises DataError listing the columns found.
+    Args:
+        place: Name of the source in messages.
+        found: Columns of the source.
+        role: The role; a key of `OBVIOUS`.
+        named: Column that the user named; None if none.
+        otherwise: Column to use if none is obvious.
+        remedy: Another remedy, as the end of a sentence.
+
+    Raises:
+        DataError: There is no such column; the message lists the columns of the source.
     """
     option = role.replace("-", "_")
     if named is not None:
@@ -227,7 +194,7 @@ def chosen(
 
 
 def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
-    """The end of a sentence about a cell that breaks the rule of its role."""
+    """Describe a cell that breaks the rule of its role, as the end of a sentence."""
     got = f'; got "{text}"' if text else ""
     rule, remedy = RULES[role], None
     if role == "value":
@@ -253,8 +220,12 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
 
 
 def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
-    """What to do about a number that is written in another way; None about any other text. option: that of
-    decimal commas, for CSV.
+    """Return what to do about a number in another notation, such as "1,5"; None for any other text.
+
+    Args:
+        text: The cell.
+        option: Name of the option for the decimal separator.
+        decimal: Decimal separator in use.
     """
     text = text or ""
     if decimal == "." and _THOUSANDS[","].fullmatch(text):
@@ -262,25 +233,25 @@ def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
         if text.count(",") > 1 or "." in text:
             return f"Write {plain_number}, without commas between thousands."
         return (
-            f"Write {plain_number} if the comma parts thousands, or say `{option}=','` if it stands before"
-            " decimals."
+            f"Write {plain_number} if the comma separates thousands, or use `{option}=','` if it is a decimal"
+            " comma."
         )
     if decimal == "." and _THOUSANDS[r"\."].fullmatch(text):
         return f"Write {text.replace('.', '').replace(',', '.')}, without points between thousands."
     if decimal == "," and _THOUSANDS[r"\."].fullmatch(text) and (text.count(".") > 1 or "," in text):
         return f"Write {text.replace('.', '')}, without points between thousands."
     if decimal == "." and _DECIMAL_COMMA.fullmatch(text):
-        return f"Write {text.replace(',', '.')}, or say `{option}=','` for CSV with decimal commas."
+        return f"Write {text.replace(',', '.')}, or use `{option}=','` for CSV with decimal commas."
     if decimal == "," and "." in text and is_number(text):
         return f"Write {text.replace('.', ',')}, or leave `{option}` out."
     return None
 
 
 def _time_remedy(text: str) -> str | None:
-    """The formats that a time may be written in; None where none of the usual ones fits."""
-    formats = [day + hour for day in _DAYS for hour in _HOURS] + list(_WHOLE)
+    """Suggest formats that fit a time; None if no common one fits."""
+    formats = [day + hour for day in _DATE_FORMATS for hour in _TIME_FORMATS] + list(_OTHER_FORMATS)
     fitting = [f"'{each}'" for each in formats if _fits(text.strip(), each)]
-    return f"Say `time_format={fitting[0]}`{f' or {fitting[1]}' if fitting[1:] else ''}." if fitting else None
+    return f"Use `time_format={fitting[0]}`{f' or {fitting[1]}' if fitting[1:] else ''}." if fitting else None
 
 
 def _fits(text: str, time_format: str) -> bool:
@@ -292,7 +263,7 @@ def _fits(text: str, time_format: str) -> bool:
 
 
 def check_time_format(time_format: str) -> None:
-    """Raise OptionError for a format that DuckDB does not take."""
+    """Raise OptionError for a format that DuckDB does not accept."""
     try:
         with duckdb.connect() as database:
             database.execute(f"SELECT epoch(try_strptime('', {sql.literal(time_format)}))")
@@ -304,8 +275,11 @@ def check_time_format(time_format: str) -> None:
 
 
 def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
-    """The first cell of a row, by column, that breaks the rule of its role, as the end of a sentence; None
-    where all keep them.
+    """Describe the first cell of a row that breaks the rule of its role; None if there is none.
+
+    Args:
+        cells: Texts of the row, by column.
+        columns: The column of each role.
     """
     holds: dict[str, Callable[[str], bool]] = {
         "user": bool,
@@ -330,7 +304,7 @@ def is_number(text: str, decimal: str = ".") -> bool:
 def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
     if time_format is None and _number(text, decimal) is not None:
         return True
-    if (pattern := _ISO if time_format is None else _usual(time_format)) and _is_moment(
+    if (pattern := _ISO if time_format is None else _pattern_of(time_format)) and _is_real_time(
         pattern.fullmatch(text)
     ):
         return True
@@ -340,9 +314,10 @@ def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
 
 
 @cache
-def _usual(time_format: str) -> re.Pattern[str] | None:
-    """What texts in a format of years, months, days, hours, minutes and seconds look like; None for
-    another format.
+def _pattern_of(time_format: str) -> re.Pattern[str] | None:
+    """A pattern for texts in a format of years, months, days, hours, minutes and seconds.
+
+    None for a format with other specifiers.
     """
     literals, specifiers = re.split("%(.)", time_format)[::2], re.findall("%(.)", time_format)
     if len(set(specifiers)) < len(specifiers) or not set(specifiers) <= _DIGITS.keys():
@@ -353,12 +328,12 @@ def _usual(time_format: str) -> re.Pattern[str] | None:
     )
 
 
-def _is_moment(found: re.Match[str] | None) -> bool:
-    """Whether what was found are the parts of a moment that exists."""
-    if found is None:
+def _is_real_time(match: re.Match[str] | None) -> bool:
+    """Whether a match holds a date and time that exist."""
+    if match is None:
         return False
     parts = {"Y": 2000, "m": 1, "d": 1, "H": 0, "M": 0, "S": 0} | {
-        key: int(part) for key, part in found.groupdict().items() if part
+        key: int(part) for key, part in match.groupdict().items() if part
     }
     try:
         datetime(*parts.values())  # type: ignore[arg-type]
@@ -369,15 +344,15 @@ def _is_moment(found: re.Match[str] | None) -> bool:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Where single cells are read."""
+    """The connection on which single cells are read."""
     return duckdb.connect()
 
 
 def _number(text: str, decimal: str) -> float | None:
-    """The finite number that a text says; None where it says none."""
+    """The finite number in a text; None if there is none."""
     if decimal == ",":
         text = "" if "." in text else text.replace(",", ".")
-    if not text.isascii():  # Python takes digits of every script, DuckDB does not
+    if not text.isascii():  # Python accepts digits of every script; DuckDB does not.
         return None
     try:
         return float(text) if math.isfinite(float(text)) else None

@@ -1,4 +1,4 @@
-"""CSV and its kin: a line an interaction, with any delimiter; the first line may name the columns."""
+"""CSV with any delimiter: each line is an interaction; the first line may name the columns."""
 
 import csv
 import re
@@ -16,18 +16,18 @@ from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile
 from widenet.errors import DataError
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
-"""Those that are guessed, in words."""
+"""The delimiters that can be guessed, with their names in messages."""
 
 _LONGEST_LINE_BYTES = 2**21
 _BUFFER_BYTES = 2**23
-"""A quarter of DuckDB's own: each of its threads holds some."""
+"""A quarter of DuckDB's default, because each of its threads holds several buffers."""
 
 _Row = list[str] | str
-"""The cells of a line, or why it has none."""
+"""The cells of a line, or the reason why it is not CSV."""
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Csv":
-    """The source in a file; what `reading` does not say is guessed from the first lines."""
+    """Open a file; guesses from its first lines whatever `reading` leaves open."""
     file = TextFile(path)
     lines = file.sample()
     decimal = reading.decimal or "."
@@ -52,32 +52,32 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     lowered = [each.lower() for each in names]
     if len(set(lowered)) < len(names):
         twice = next(each for each in names if lowered.count(each.lower()) > 1)
-        how = "" if names.count(twice) > 1 else ", but for the case of letters"
-        raise DataError(f'{name}: line 1: column names must differ; "{twice}" stands twice{how}. Rename one.')
-    words = (
+        how = "" if names.count(twice) > 1 else ", apart from upper and lower case"
+        raise DataError(f'{name}: line 1: column names must differ; "{twice}" occurs twice{how}. Rename one.')
+    separator = (
         "runs of spaces"
         if delimiter == WHITE_SPACE
         else DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
     )
-    kind = f"csv ({words}, {'line 1 names the columns' if has_header else 'no header'})"
+    kind = f"csv ({separator}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
-    doubt = (
-        f", or say {reading.option('header', False)} if line 1 is data"
+    hint = (
+        f", or use {reading.option('header', False)} if line 1 is data"
         if has_header and reading.has_header is None
         else ""
     )
     if len(names) == 1 and len(first[0].split()) > 1 and reading.delimiter is None:
-        doubt += f", or say {reading.option('delimiter', 'space')} if spaces part the columns"
+        hint += f", or use {reading.option('delimiter', 'space')} if spaces separate the columns"
     suspects = _suspects(names, list(_cells(lines, delimiter))) if roles else {}
-    made = Spaced if delimiter == WHITE_SPACE else Csv
-    return made(
+    kind_of_source = Spaced if delimiter == WHITE_SPACE else Csv
+    return kind_of_source(
         name,
         kind,
         names,
         roles,
         False,
         suspects,
-        doubt,
+        hint,
         decimal,
         file=file,
         delimiter=delimiter,
@@ -90,7 +90,7 @@ FORMAT = Format(opened, (".csv", ".tsv"))
 
 @dataclass
 class Csv(TextSource):
-    """Every column is text; quotes are `"`, and twice inside quotes."""
+    """A CSV file; every column is text, quoted with `"`, which is doubled inside quotes."""
 
     delimiter: str = ","
     has_header: bool = True
@@ -112,7 +112,7 @@ class Csv(TextSource):
         )
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
-        """The SQL query of `Columns.interactions`; a line that repeats the header has no user."""
+        """The SQL query of `Columns.interactions`; a line that repeats the header gets no user."""
         if not self.has_header:
             return super().interactions(connection, columns)
         user, item = sql.name(columns.user), sql.name(columns.item)
@@ -124,7 +124,7 @@ class Csv(TextSource):
         return columns.interactions(f"({rows})")
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
-        """Lines that are no CSV, lack a column, or have a cell that breaks a rule."""
+        """Yield the lines that are not CSV, lack a column, or have a cell that breaks a rule."""
         for number, row in _rows(self.file.lines(), self.delimiter):
             if (number > 1 or not self.has_header) and row and (rule := self._rule_broken(row, columns)):
                 yield number, rule
@@ -146,12 +146,13 @@ class Csv(TextSource):
 
 @dataclass
 class Spaced(Csv):
-    """Columns that any run of spaces and tabs parts, at the start and the end of a line too; nothing is
-    quoted.
+    """A file whose columns are separated by runs of spaces and tabs.
+
+    Lines may begin and end with spaces. Quotes are not allowed.
     """
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
-        """The SQL table of all columns, as text; DuckDB raises an error for a line with other columns."""
+        """The SQL table of all columns, as text; DuckDB fails at a line with other columns."""
         listed = ", ".join(
             f"words[{place}] AS {sql.name(name)}" for place, name in enumerate(self.columns, start=1)
         )
@@ -168,15 +169,15 @@ class Spaced(Csv):
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
         if any('"' in cell for cell in row):
-            remedy = "Say `delimiter=' '` if one space parts them, or remove the quotes."
-            return f"must not hold quotes where runs of spaces part the columns. {remedy}"
+            remedy = "Use `delimiter=' '` if single spaces separate them, or remove the quotes."
+            return f"must not hold quotes if runs of spaces separate the columns. {remedy}"
         if len(row) != len(self.columns):
             return f"must have {len(self.columns)} columns; got {len(row)}. Fix or remove the line."
         return super()._rule_broken(row, columns)
 
 
 def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The columns that look like times or lists, and what they look like."""
+    """The columns that look like times or lists, and a description of what they look like."""
     found = {}
     for name, cells in zip(
         names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False
@@ -188,8 +189,10 @@ def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, 
 
 
 def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
-    """The delimiter that gives all lines one number of cells, the most if several do; otherwise the one
-    that the first line has most of.
+    """Guess the delimiter from the first lines.
+
+    Prefers a delimiter that gives all lines the same number of cells, and among these the one with the most
+    cells. Otherwise it is the most frequent one in the first line.
     """
     if not lines:
         return ","
@@ -203,7 +206,7 @@ def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
 
 
 def _names_columns(first: Sequence[str], named: frozenset[str], decimal: str) -> bool:
-    """Whether a first line names columns: one that is named or obvious, or else none that is a number."""
+    """Whether a first line names columns: it has a named or an obvious column, or no numbers."""
     obvious = {name for names in OBVIOUS.values() for name in names}
     if any(cell in named or plain(cell) in obvious for cell in first):
         return True
@@ -216,8 +219,9 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
 
 
 def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
-    """The rows of a text, each with the number of its first line; after a row that is no CSV goes on with
-    the next line.
+    """Yield the rows of a text, each with the number of its first line.
+
+    After a row that is not CSV, parsing continues at the next line.
     """
     if delimiter == WHITE_SPACE:
         yield from (
@@ -235,7 +239,7 @@ def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
     held: list[str] = []
     waiting: list[str] = []
 
-    def fed() -> Iterator[str]:
+    def fed_lines() -> Iterator[str]:
         while True:
             line = waiting.pop() if waiting else next(lines, None)
             if line is None:
@@ -243,7 +247,7 @@ def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
             held.append(line)
             yield line
 
-    reader = csv.reader(fed(), delimiter=delimiter, strict=True)
+    reader = csv.reader(fed_lines(), delimiter=delimiter, strict=True)
     while True:
         try:
             row: _Row = next(reader)
@@ -253,7 +257,7 @@ def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
             row = str(error)
             waiting.extend(reversed(held[1:]))
             del held[1:]
-            reader = csv.reader(fed(), delimiter=delimiter, strict=True)
+            reader = csv.reader(fed_lines(), delimiter=delimiter, strict=True)
         yield number, row
         number += len(held)
         held.clear()

@@ -1,4 +1,4 @@
-"""DSSTNE's text: a line is NAME, a tab, and FEATURE,VALUE:FEATURE,VALUE; values may be absent."""
+"""DSSTNE's text: a line is NAME, a tab, and FEATURE,VALUE:FEATURE,VALUE; values are optional."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from widenet.data.formats.text import NO_UTF8, TextFile
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
-    """The source in a file."""
+    """Open a file as DSSTNE's text."""
     return Dsstne(
         name,
         "dsstne (NAME, tab, ITEM,VALUE:ITEM,VALUE)",
@@ -28,7 +28,7 @@ FORMAT = Format(opened, (".dsstne",))
 
 @dataclass
 class Dsstne(TextSource):
-    """A name without features is a user without items, and its value is 1."""
+    """DSSTNE's text; a name without features is a user without items, whose value is 1."""
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
         """The SQL table of `user`, `item` and `value`."""
@@ -53,7 +53,7 @@ class Dsstne(TextSource):
         )
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
-        """Lines without a tab, and those with a feature or a value that breaks a rule."""
+        """Yield the lines without a tab, and those with a feature or value that breaks a rule."""
         for number, line in enumerate(self.file.lines(), start=1):
             if (text := line.rstrip("\r\n")) and (rule := _rule_broken(text, columns)):
                 yield number, rule

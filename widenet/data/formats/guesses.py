@@ -1,6 +1,4 @@
-"""Guesses about columns and lines from the first rows of a file: which are times, tables, users with
-items, or sessions.
-"""
+"""Guesses from the first rows of a file: columns of times, tables, users with items, or sessions."""
 
 import re
 from collections import Counter
@@ -9,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 LISTS = "lists of numbers"
-"""What a column looks like whose cells hold sessions."""
+"""What a column of sessions looks like."""
 
 _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?|\d{1,2}/\d{1,2}/\d{2}("
@@ -22,19 +20,17 @@ _NUMBERS = re.compile(r"\d+(\s+\d+)+\s*")
 _EARLIEST, _LATEST = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1990, 2040))
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _FEWEST_EXPECTED = 5
-"""How many first words would be items, if they were drawn like the others, before their absence tells
-something.
-"""
+"""Expected number of first words among the items, from which on their absence is significant."""
 _FEWEST_NUMBERED = 10
 _LARGEST_STEP = 1.5
-"""How far apart the numbers of users lie on average, at most, for a file that leaves some users out."""
+"""Largest mean distance between the numbers of users, for a file that leaves some users out."""
 
 
 def time_like(cells: Sequence[str]) -> str | None:
-    """What the cells of a column look like if they are times, such as "seconds since 1970"; None if they do
-    not.
+    """Return what the cells of a column look like if they are times; None if they are not.
 
-    Numbers are times if all of them lie between 1990 and 2040 in one unit. Empty cells tell nothing.
+    The result is a description such as "seconds since 1970". Numbers are times if all of them lie between
+    1990 and 2040 in one unit. Empty cells are ignored.
     """
     cells = [cell for cell in cells if cell.strip()]
     if not cells:
@@ -60,16 +56,17 @@ def _is_day(cell: str) -> bool:
 
 
 def holds_lists(cells: Sequence[str]) -> bool:
-    """Whether cells hold several numbers each, as a session does; some may hold one."""
+    """Whether cells hold several numbers each, as sessions do; some cells may hold one."""
     return any(map(_NUMBERS.fullmatch, cells)) and all(
         _NUMBERS.fullmatch(cell) or _DIGITS.fullmatch(cell.strip()) for cell in cells
     )
 
 
 def table_like(lines: Sequence[str]) -> str | None:
-    """Why lines of words look like a table of interactions rather than lists of items; None if they do not.
+    """Return why lines of words look like a table of interactions; None if they look like lists of items.
 
-    A table has equally many words in each line, three or more, and columns that are padded, decimal or times.
+    A table has the same number of words in each line, three or more, and columns that are padded, decimal or
+    times.
     """
     rows = [line.split() for line in lines if line.strip()]
     if len(rows) < 2 or len({len(row) for row in rows}) != 1 or len(rows[0]) < 3:
@@ -85,12 +82,13 @@ def table_like(lines: Sequence[str]) -> str | None:
 
 
 def begins_with_users(lines: Sequence[str]) -> bool:
-    """Whether the first words of lines are surely users and the others their items, rather than all items of
-    a session.
+    """Whether the first words of lines are surely users; otherwise a line may be a session of items alone.
 
-    Either the first words are written like no other word (u1, u2, ...), or no id stands twice among the items
-    of a line, and the first words are ascending whole numbers, as of numbered users, or are never items
-    although items come again on other lines.
+    They are users in either of two cases:
+
+    - They are written like no other word, such as u1, u2.
+    - No id repeats among the items of a line, and the first words either are ascending whole numbers, as of
+      numbered users, or are never items although items repeat on other lines.
     """
     rows = [words for line in lines if (words := line.split())]
     first, lists = [row[0] for row in rows], [row[1:] for row in rows]
@@ -103,20 +101,19 @@ def begins_with_users(lines: Sequence[str]) -> bool:
         return True
     if any(len(set(items)) < len(items) for items in lists):
         return False
-    return _are_numbered(first, rows) or _never_are_items(first, lists)
+    return _are_numbered(first, rows) or _are_never_items(first, lists)
 
 
 def _shape(word: str) -> str:
-    """How a word is written: its letters and signs, with 0 for every number."""
+    """The notation of a word: its letters and signs, with 0 for every number."""
     return _DIGITS.sub("0", word)
 
 
 def _are_numbered(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether first words are numbers of users: they ascend, and nearly all numbers are there, or there are
-    many lines.
+    """Whether first words number the users: they ascend, with few gaps or over many lines.
 
-    A session whose items are numbered as they appear may also begin with ascending numbers: then each line is
-    above the line before.
+    Sessions whose items are numbered in order of appearance may begin with ascending numbers too. In these,
+    the first number of each line exceeds all numbers of the line before.
     """
     if not all(map(_DIGITS.fullmatch, first)):
         return False
@@ -132,9 +129,10 @@ def _are_numbered(first: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return not all(then > above for above, then in zip(largest, numbers[1:], strict=False))
 
 
-def _never_are_items(first: Sequence[str], lists: Sequence[Sequence[str]]) -> bool:
-    """Whether no first word is an item, and some would be if they were drawn from the same ids, by how
-    often items come again.
+def _are_never_items(first: Sequence[str], lists: Sequence[Sequence[str]]) -> bool:
+    """Whether no first word is ever an item, although some would be if they were drawn from the same ids.
+
+    How often items repeat tells how many to expect.
     """
     counts = Counter(word for items in lists for word in set(items))
     total = sum(counts.values())

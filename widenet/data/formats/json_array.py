@@ -1,5 +1,6 @@
-"""A JSON array in a text file: its elements one after the other, of which memory holds one and a piece of
-the file.
+"""Reads a JSON array in a text file element by element.
+
+Memory holds one element and a block of the file.
 """
 
 import io
@@ -12,20 +13,22 @@ from widenet.data.formats.text import TextFile
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 
-_PIECE_CHARACTERS = 2**20
+_BLOCK_CHARACTERS = 2**20
 _SPACE = re.compile(r"[ \t\r\n]*")
 _LINE_ENDS = str.maketrans("\r\n", "  ")
 
 
 def is_array(file: TextFile) -> bool:
-    """Whether a text begins as a JSON array does."""
-    with file.opened() as opened:
-        return opened.read(2**10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+    """Whether a text begins with a JSON array."""
+    with file.opened() as stream:
+        return stream.read(2**10).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
 
 
 def elements(file: TextFile) -> Iterator[str]:
-    """The text of each element, on one line; raises DataError where the file is no array, or an element is
-    too long.
+    """Yield the text of each element, on one line.
+
+    Raises:
+        DataError: The file is not an array, or an element is too long.
     """
     with (
         file.opened() as opened,
@@ -35,14 +38,14 @@ def elements(file: TextFile) -> Iterator[str]:
 
 
 def as_lines(file: TextFile, copy: Path) -> TextFile:
-    """A copy with an element on each line; the same bytes otherwise."""
+    """Copy an array with each element on its own line; the bytes of elements are unchanged."""
     with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="") as lines:
         lines.writelines(f"{element}\n" for element in elements(file))
     return TextFile(copy, file.shown)
 
 
 class _Reader:
-    """A text that is read in pieces, and the place in it."""
+    """A position in a text that is read in blocks."""
 
     def __init__(self, name: str, text: io.TextIOWrapper) -> None:
         self._name, self._text = name, text
@@ -50,7 +53,7 @@ class _Reader:
         self._number = 0
 
     def elements(self) -> Iterator[str]:
-        """The elements of the array that the text is."""
+        """Yield the elements of the array."""
         self._take("[")
         while not (self._number == 0 and self._take("]", is_needed=False)):
             self._number += 1
@@ -62,21 +65,21 @@ class _Reader:
             raise self._wrong("text follows the end of the array")
 
     def _next(self) -> str:
-        """The next character that is no white space; "" at the end."""
+        """The next character that is not white space; "" at the end."""
         while True:
             found = _SPACE.match(self._held, self._at)
             self._at = found.end() if found else self._at
-            if self._at < len(self._held) or not self._more():
+            if self._at < len(self._held) or not self._read_more():
                 return self._held[self._at : self._at + 1]
 
-    def _more(self) -> bool:
-        """Read on; gives whether there was more."""
-        piece = self._text.read(max(_PIECE_CHARACTERS, len(self._held) - self._at))
-        self._held, self._at = self._held[self._at :] + piece, 0
-        return bool(piece)
+    def _read_more(self) -> bool:
+        """Read another block; returns whether there was one."""
+        block = self._text.read(max(_BLOCK_CHARACTERS, len(self._held) - self._at))
+        self._held, self._at = self._held[self._at :] + block, 0
+        return bool(block)
 
     def _take(self, sign: str, is_needed: bool = True, otherwise: str = "") -> bool:
-        """Go behind a sign; gives whether it was there."""
+        """Skip a character if it comes next; returns whether it did."""
         if self._next() != sign:
             if is_needed:
                 raise self._wrong(f"{otherwise or sign} is missing")
@@ -85,7 +88,7 @@ class _Reader:
         return True
 
     def _element(self) -> str:
-        """The next element."""
+        """The text of the next element."""
         if not self._next():
             raise self._wrong("the file ends within the array")
         while True:
@@ -94,7 +97,7 @@ class _Reader:
             except (json.JSONDecodeError, RecursionError) as error:
                 reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply"
                 end = None
-            if end is not None and end < len(self._held):  # a number at the very end may go on
+            if end is not None and end < len(self._held):  # a number at the very end may continue
                 element = self._held[self._at : end]
                 self._at = end
                 return element.translate(_LINE_ENDS)
@@ -102,7 +105,7 @@ class _Reader:
                 raise self._wrong(
                     f"it must have at most {LONGEST_LINE_BYTES:,} characters" if end is not None else reason
                 )
-            if not self._more():
+            if not self._read_more():
                 raise self._wrong("the file ends within the array" if end is not None else reason)
 
     def _wrong(self, reason: str) -> DataError:
@@ -112,4 +115,4 @@ class _Reader:
         )
 
 
-_DECODER = json.JSONDecoder(parse_int=str)  # Python refuses to convert numbers of very many digits
+_DECODER = json.JSONDecoder(parse_int=str)  # Python refuses to convert very long numbers

@@ -1,5 +1,6 @@
-"""JSON: an object a line, or one array of objects; a key that holds lists gives one interaction for each
-entry.
+"""JSON: one object a line, or one array of objects.
+
+A key that holds lists gives one interaction for each entry.
 """
 
 import json
@@ -23,9 +24,7 @@ _FIRST_OBJECTS = 100
 
 
 def opened(path: Path, name: str, reading: Reading) -> "JsonLines":  # noqa: ARG001
-    """The source in a file; its columns are the keys of the first lines, or of the first objects of an
-    array.
-    """
+    """Open a file; the keys of its first lines, or of the first objects of an array, are the columns."""
     file = TextFile(path, name)
     if json_array.is_array(file):
         return _source(name, file, list(islice(json_array.elements(file), _FIRST_OBJECTS)), is_array=True)
@@ -42,7 +41,7 @@ FORMAT = Format(opened, (".jsonl", ".ndjson", ".json"))
 
 
 def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = False) -> "JsonLines":
-    """The source in a file whose first lines, or objects, are these."""
+    """Make the source of a file from its first lines or objects."""
     found: dict[str, Any] = {}
     for number, line in enumerate(sample, start=1):
         try:
@@ -81,15 +80,17 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
 
 @dataclass
 class JsonLines(TextSource):
-    """Where keys hold lists, the first entries belong together, and the second ones; an empty list is a
-    user without items.
+    """JSON lines, or a JSON array of objects.
+
+    If several keys hold lists, their first entries belong together, then their second ones, and so on. An
+    empty list is a user without items.
     """
 
     lists: frozenset[str] = field(default=frozenset())
     is_array: bool = False
 
     def prepared(self, folder: Path) -> Self:
-        """The source as it is read: of an array, a copy with an object on each line."""
+        """The source to read: for an array, a copy with one object a line."""
         if not self.is_array:
             return super().prepared(folder)
         return replace(self, file=json_array.as_lines(self.file, copy_in(folder)))
@@ -99,17 +100,18 @@ class JsonLines(TextSource):
         return self._rows(self._lines(), dict.fromkeys(self.columns, "NULL"))
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
-        """The SQL query of `Columns.interactions`; nobody is the user of a line whose lists do not fit, or
-        hold an item that is none.
+        """The SQL query of `Columns.interactions`.
+
+        A line gets no user if its lists differ in length, or hold an entry that is not an item.
         """
         if not self.lists:
             return columns.interactions(self.scan(connection))
         lists = [sql.name(key) for key in _used(columns) if key in self.lists]
         item, user = sql.name(columns.item), sql.name(columns.user)
-        nothing = (
+        is_missing = (
             f"coalesce({_plain('entry')}, '') = ''" if item in lists else f"coalesce({_plain(item)}, '') = ''"
         )
-        wrong = [f"len(list_filter({item}, lambda entry: {nothing})) > 0" if item in lists else nothing]
+        wrong = [f"len(list_filter({item}, lambda entry: {is_missing})) > 0" if item in lists else is_missing]
         wrong += [f"coalesce(len({each}), 0) <> coalesce(len({lists[0]}), 0)" for each in lists[1:]]
         fitting = (
             f"SELECT * REPLACE (CASE WHEN {' OR '.join(wrong)} THEN NULL ELSE {user} END AS {user}) FROM"
@@ -122,7 +124,7 @@ class JsonLines(TextSource):
         return columns.interactions(self._rows(f"({fitting})", keys))
 
     def _lines(self) -> str:
-        """The SQL table of all keys, a row a line, as JSON and lists of it."""
+        """The SQL table of all keys as JSON or lists of JSON, one row a line."""
         kinds = ", ".join(
             f"{sql.literal(key)}: '{'JSON[]' if key in self.lists else 'JSON'}'" for key in self.columns
         )
@@ -133,8 +135,11 @@ class JsonLines(TextSource):
         return sql.read("read_ndjson", self.file.path, options)
 
     def _rows(self, lines: str, keys: Mapping[str, str]) -> str:
-        """The SQL table of some keys as text, a row for each entry of their lists, and what an empty list
-        gives instead.
+        """The SQL table of some keys as text, one row for each entry of their lists.
+
+        Args:
+            lines: The SQL table of the lines.
+            keys: The keys, each with the SQL of its value for an empty list.
         """
         entries = ", ".join(
             (
@@ -149,7 +154,7 @@ class JsonLines(TextSource):
         return f"(SELECT {texts} FROM (SELECT {entries} FROM {lines}))"
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
-        """Lines that are no JSON objects, and those with a value that breaks a rule."""
+        """Yield the lines that are not JSON objects, and those with a value that breaks a rule."""
         for number, line in enumerate(self.file.lines(), start=1):
             if line.strip() and (rule := self._rule_broken(line, columns)):
                 yield number, rule
@@ -178,7 +183,7 @@ class JsonLines(TextSource):
         found |= {key: [] for key in lists if found.get(key) is None}
         lengths = {len(found[key]) for key in lists}
         if len(lengths) > 1:
-            return f"the lists {', '.join(lists)} must be of one length. Fix or remove the line."
+            return f"the lists {', '.join(lists)} must have the same length. Fix or remove the line."
         for place in range(max(lengths, default=1)):
             cells = {key: found[key][place] if key in lists else found.get(key) for key in _used(columns)}
             for key, value in cells.items():
@@ -193,26 +198,26 @@ class JsonLines(TextSource):
 
 
 def _used(columns: Columns) -> list[str]:
-    """The keys that are read."""
+    """The keys with the columns that are read."""
     return [key for key, _ in columns.expressions().values()]
 
 
 def _plain(value: str) -> str:
-    """The SQL of some JSON as text; NULL for null, a list and an object."""
+    """The SQL of a JSON value as text; NULL for null, a list or an object."""
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these keys; raises ValueError for a key that stands twice."""
+    """Make an object from its keys and values; raises ValueError for a key that occurs twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" stands twice')
+        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" occurs twice')
     return found
 
 
 def _is_text(text: str) -> bool:
-    """Whether no character is half of a surrogate pair."""
+    """Whether a text has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,5 +1,6 @@
-"""Tables in memory, without copying what Arrow can share: pandas, Polars, Arrow, SciPy's matrices, NumPy's
-arrays, Python's own.
+"""Tables in memory: pandas, Polars, Arrow, SciPy's matrices, NumPy's arrays, and Python's own types.
+
+Memory that Arrow can share is not copied.
 """
 
 from abc import abstractmethod
@@ -22,29 +23,32 @@ _ARRAY_COLUMNS = ("user", "item", "value", "time")
 _FIRST_ROWS = 100
 
 
-def is_table(given: object) -> bool:
-    """Whether something is a source in memory.
+def is_table(value: object) -> bool:
+    """Whether a value is a source in memory.
 
-    It has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of columns, or a
-    list of tuples or of rows as dictionaries.
+    It is one if it has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of
+    columns, or a list of tuples or of rows as dictionaries.
     """
-    if isinstance(given, tuple) and given and all(isinstance(each, np.ndarray) for each in given):
-        return len(given) > 1
-    if isinstance(given, list | tuple):
-        return bool(given) and (all(map(_is_row, given)) or all(map(_is_record, given)))
+    if isinstance(value, tuple) and value and all(isinstance(each, np.ndarray) for each in value):
+        return len(value) > 1
+    if isinstance(value, list | tuple):
+        return bool(value) and (all(map(_is_row, value)) or all(map(_is_record, value)))
     return (
-        isinstance(given, Mapping)
-        or hasattr(given, "__arrow_c_stream__")
-        or hasattr(given, "tocsr")
-        or isinstance(given, np.ndarray)
+        isinstance(value, Mapping)
+        or hasattr(value, "__arrow_c_stream__")
+        or hasattr(value, "tocsr")
+        or isinstance(value, np.ndarray)
     )
 
 
 def opened(given: Any, name: str) -> "TableInMemory":
-    """The source in a table, a matrix or arrays; raises DataError for what is none.
+    """Open a table, a matrix or arrays as a source.
 
-    A matrix has the columns user, item and value: row and column number, and what is stored there. Arrays and
-    the entries of tuples are user, item, value and time.
+    A matrix has the columns user, item and value: row number, column number and stored value. Arrays, and the
+    entries of tuples, are user, item, value and time.
+
+    Raises:
+        DataError: The value is none of these.
     """
     if hasattr(given, "tocsr"):
         csr = given.tocsr()
@@ -69,36 +73,38 @@ def opened(given: Any, name: str) -> "TableInMemory":
 
 
 def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    """The table of a dictionary of columns; raises TypeError for a text in place of a column."""
+    """Make a table from a dictionary of columns; raises TypeError for a text in place of a column."""
     for name, entries in columns.items():
         if isinstance(entries, str | bytes) or not hasattr(entries, "__len__"):
             raise TypeError(f"column {name!r} is {type(entries).__name__}, and must be a list or an array")
     return pa.table({str(name): pa.array(entries, from_pandas=True) for name, entries in columns.items()})
 
 
-def _is_record(given: object) -> bool:
-    """Whether something is a row as a dictionary."""
-    return isinstance(given, Mapping) and bool(given) and all(map(_is_single, given.values()))
+def _is_record(value: object) -> bool:
+    """Whether a value is a row as a dictionary."""
+    return isinstance(value, Mapping) and bool(value) and all(map(_is_single, value.values()))
 
 
-def _is_row(given: object) -> bool:
-    """Whether something is a user, an item, and perhaps a value and a time."""
-    return isinstance(given, tuple) and 2 <= len(given) <= len(_ARRAY_COLUMNS) and all(map(_is_single, given))
+def _is_row(value: object) -> bool:
+    """Whether a value is a user, an item, and perhaps a value and a time."""
+    return isinstance(value, tuple) and 2 <= len(value) <= len(_ARRAY_COLUMNS) and all(map(_is_single, value))
 
 
-def _is_single(given: object) -> bool:
-    """Whether something is a text or a number rather than several."""
-    return isinstance(given, str) or not (hasattr(given, "__len__") or isinstance(given, Path))
+def _is_single(value: object) -> bool:
+    """Whether a value is one text or number rather than several."""
+    return isinstance(value, str) or not (hasattr(value, "__len__") or isinstance(value, Path))
 
 
 def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any]]:
-    """The columns of a list of tuples; raises DataError for tuples of several lengths, and where items
-    look like times.
+    """Make columns from a list of tuples.
+
+    Raises:
+        DataError: The tuples differ in length, or the items look like times.
     """
     lengths = sorted({len(row) for row in rows})
     if len(lengths) > 1:
         raise DataError(
-            f"{name}: tuples must be of one length; got {lengths[0]} and {lengths[1]}. Give each (user,"
+            f"{name}: tuples must have the same length; got {lengths[0]} and {lengths[1]}. Give each (user,"
             " item), or also a value."
         )
     columns = dict(zip(_ARRAY_COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
@@ -107,10 +113,10 @@ def _of_tuples(rows: Sequence[tuple[Any, ...]], name: str) -> dict[str, list[Any
 
 
 def _check_items(items: Sequence[Any] | np.ndarray, name: str) -> None:
-    """Raise DataError where what would be items by its place looks like times."""
+    """Raise DataError if the items look like times."""
     if kind := time_like([str(item) for item in items[:_FIRST_ROWS]]):
-        rule = f"without names the order is user, item, value, time; the second entries look like {kind}"
-        raise DataError(f"{name}: {rule}. Order them so, or give a dictionary of columns.")
+        rule = f"without names the order must be user, item, value, time; the second entries look like {kind}"
+        raise DataError(f"{name}: {rule}. Reorder them, or give a dictionary of columns.")
 
 
 def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
@@ -118,28 +124,33 @@ def _of_arrays(arrays: list[np.ndarray], name: str) -> dict[str, np.ndarray]:
         array.shape != arrays[0].shape or array.ndim != 1 for array in arrays
     ):
         raise DataError(
-            f"{name}: arrays must be users, items, and perhaps values and times, of one length. Give 2 to 4"
-            " of them."
+            f"{name}: arrays must be users, items, and perhaps values and times, all of the same length. Give"
+            " 2 to 4 of them."
         )
     _check_items(arrays[1], name)
     return dict(zip(_ARRAY_COLUMNS, arrays, strict=False))
 
 
 def of_matrix(name: str, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> "TableInMemory":
-    """The source in a CSR matrix, indptr [E + 1], indices [Z], data [Z]; a row without entries is a user
-    without items.
+    """Make a source from a CSR matrix; a row without entries is a user without items.
+
+    Args:
+        name: Name of the source in messages.
+        indptr: Start of each row, and the end of the last, integers [E + 1].
+        indices: Items, integers [Z].
+        data: Values, numbers [Z].
     """
     lengths = np.diff(indptr)
     empty = np.flatnonzero(lengths == 0)
     users = np.repeat(np.arange(len(lengths)), lengths)
     table = pa.table({"user": users, "item": indices, "value": data})
     if len(empty):
-        nothing = {
+        empty_rows = {
             "user": empty,
             "item": pa.nulls(len(empty), table.schema.field("item").type),
             "value": np.ones(len(empty), data.dtype),
         }
-        table = pa.concat_tables([table, pa.table(nothing, schema=table.schema)])
+        table = pa.concat_tables([table, pa.table(empty_rows, schema=table.schema)])
     return TableInMemory(
         name, f"a matrix of {len(lengths):,} rows", table.schema.names, empty_users=True, table=table
     )
@@ -155,12 +166,12 @@ class InArrow(Source):
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns."""
-        known = f"memory {id(self)}"
-        connection.register(known, self.rows())
-        return sql.name(known)
+        name = f"memory {id(self)}"
+        connection.register(name, self.rows())
+        return sql.name(name)
 
     def first_mistake(self, columns: Columns) -> str | None:
-        """The first row that breaks a rule, as a sentence; None when every row keeps them."""
+        """Describe the first row that breaks a rule, as a sentence; None if there is none."""
         mistakes = []
         with duckdb.connect() as database:
             for role, (column, expression) in columns.expressions().items():

@@ -1,5 +1,6 @@
-"""SciPy's sparse matrices in `.npz` files: rows are users, columns are items; read in pieces, and nothing
-pickled is read.
+"""SciPy's sparse matrices in `.npz` files: rows are users, and columns are items.
+
+Files are read in blocks. Pickled objects are never read.
 """
 
 import warnings
@@ -23,8 +24,10 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def opened(path: Path, name: str, reading: Reading) -> "NpzMatrix":  # noqa: ARG001
-    """The source in a file that `scipy.sparse.save_npz` wrote, as CSR, CSC or COO; raises DataError for
-    another. Reads it once.
+    """Open a file that `scipy.sparse.save_npz` wrote in CSR, CSC or COO form; reads it once.
+
+    Raises:
+        DataError: The file is another one, or is damaged.
     """
     try:
         file = _Npz(path)
@@ -60,33 +63,34 @@ FORMAT = Format(
 
 
 class _Npz:
-    """The arrays of a sparse matrix in a file, each read in pieces; memory holds a byte for each row, and
-    of CSR and CSC the starts.
+    """The arrays of a sparse matrix in a file, each read in blocks.
+
+    Memory holds one byte a row and, for CSR and CSC, the starts of the rows or columns.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         with zipfile.ZipFile(path) as archive:
             self._names = {member.removesuffix(".npy") for member in archive.namelist()}
-        form = bytes(self._whole("format").item()).decode()
-        self.num_rows, num_columns = (int(length) for length in self._whole("shape"))
+        form = bytes(self._read_array("format").item()).decode()
+        self.num_rows, num_columns = (int(length) for length in self._read_array("shape"))
         if form not in ("csr", "csc", "coo"):
             raise ValueError(f"its form is {form}")
-        self._starts = None if form == "coo" else self._whole("indptr").astype(np.int64)
+        self._starts = None if form == "coo" else self._read_array("indptr").astype(np.int64)
         self._by_rows = form == "csr"
         lines = self.num_rows if self._by_rows else num_columns
         if self._starts is not None and (
             len(self._starts) != lines + 1 or self._starts[0] != 0 or (np.diff(self._starts) < 0).any()
         ):
             raise ValueError("its arrays do not fit its shape")
-        self.value_type = _plain(self._array_type("data"))
+        self.value_type = _stored_type(self._array_type("data"))
         is_empty, num_entries = np.ones(self.num_rows, dtype=np.bool_), 0
         for rows, columns, _ in self.entries():
             for numbers, limit in ((rows, self.num_rows), (columns, num_columns)):
                 if numbers.dtype.kind not in "iu":
                     raise ValueError(f"its indices are of the type {numbers.dtype}")
                 if len(numbers) and not 0 <= numbers.min() <= numbers.max() < limit:
-                    raise ValueError("its indices do not lie in its shape")
+                    raise ValueError("its indices lie outside its shape")
             is_empty[rows] = False
             num_entries += len(rows)
         if self._starts is not None and num_entries != self._starts[-1]:
@@ -94,10 +98,10 @@ class _Npz:
         self.empty_rows = np.flatnonzero(is_empty)
 
     def entries(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Row, column and value of some entries at a time, as they are stored."""
+        """Yield rows, columns and values of some entries at a time, in the order of the file."""
         names = ("indices", "data") if self._starts is not None else ("row", "col", "data")
         done = 0
-        for *numbers, values in zip(*map(self._pieces, names), strict=True):
+        for *numbers, values in zip(*map(self._blocks, names), strict=True):
             if any(len(each) != len(values) for each in numbers):
                 raise ValueError("its arrays do not fit its shape")
             if self._starts is None:
@@ -108,7 +112,7 @@ class _Npz:
             yield rows, columns, values
             done += len(values)
 
-    def _whole(self, name: str) -> np.ndarray:
+    def _read_array(self, name: str) -> np.ndarray:
         with (
             zipfile.ZipFile(self._path) as archive,
             archive.open(self._member(name)) as stream,
@@ -119,12 +123,12 @@ class _Npz:
 
     def _array_type(self, name: str) -> np.dtype[Any]:
         with ExitStack() as stack:
-            return self._begun(name, stack)[2]
+            return self._open_array(name, stack)[2]
 
-    def _pieces(self, name: str) -> Iterator[np.ndarray]:
-        """An array of one dimension, some numbers at a time."""
+    def _blocks(self, name: str) -> Iterator[np.ndarray]:
+        """Yield an array of one dimension in blocks."""
         with ExitStack() as stack:
-            stream, length, kind = self._begun(name, stack)
+            stream, length, kind = self._open_array(name, stack)
             for start in range(0, length, _ENTRIES_AT_ONCE):
                 wanted = min(_ENTRIES_AT_ONCE, length - start) * kind.itemsize
                 read = stream.read(wanted)
@@ -132,8 +136,8 @@ class _Npz:
                     raise EOFError("it is cut off")
                 yield np.frombuffer(read, kind)
 
-    def _begun(self, name: str, stack: ExitStack) -> tuple[Any, int, np.dtype[Any]]:
-        """The stream of an array behind its header, its length and its type."""
+    def _open_array(self, name: str, stack: ExitStack) -> tuple[Any, int, np.dtype[Any]]:
+        """Open an array: a stream that is past the header, its length and its type."""
         stream = stack.enter_context(
             stack.enter_context(zipfile.ZipFile(self._path)).open(self._member(name))
         )
@@ -151,9 +155,11 @@ class _Npz:
         return f"{name}.npy"
 
 
-def _plain(kind: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that Arrow and DuckDB have for numbers of a type; raises ValueError for what is no number,
-    or has none.
+def _stored_type(kind: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which Arrow and DuckDB store the numbers of a type.
+
+    Raises:
+        ValueError: The type is not one of numbers, or Arrow and DuckDB have no such type.
     """
     if kind.kind not in "biuf" or kind.itemsize > 8:
         raise ValueError(f"its values are of the type {kind}")
@@ -162,12 +168,12 @@ def _plain(kind: np.dtype[Any]) -> np.dtype[Any]:
 
 @dataclass
 class NpzMatrix(InArrow):
-    """A row without entries is a user without items."""
+    """A sparse matrix in a file; a row without entries is a user without items."""
 
     file: _Npz = field(kw_only=True)
 
     def rows(self) -> pa.RecordBatchReader:
-        """The columns user, item and value, some rows at a time."""
+        """The columns user, item and value, in batches."""
         kind = pa.from_numpy_dtype(self.file.value_type)
         schema = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("value", kind)])
         return pa.RecordBatchReader.from_batches(schema, self._batches(schema))
@@ -188,5 +194,5 @@ class NpzMatrix(InArrow):
 
 
 def _without_warnings() -> AbstractContextManager[None]:
-    """NumPy warns of files that Python 2 wrote, although it reads them."""
+    """Hide NumPy's warnings about files from Python 2, which it reads all the same."""
     return warnings.catch_warnings(action="ignore", category=UserWarning)

@@ -1,4 +1,4 @@
-"""Parquet: columns of any type that has a text form."""
+"""Parquet files."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +14,10 @@ from widenet.errors import DataError, reason_of
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG001
-    """The source in a file; raises DataError when it is no Parquet file.
+    """Open a file; columns of lists or objects are left out.
 
-    Columns of lists or objects have no text form.
+    Raises:
+        DataError: The file is not a Parquet file.
     """
     try:
         schema = pq.read_schema(path)
@@ -34,7 +35,7 @@ FORMAT = Format(opened, (".parquet", ".pq"), is_text=False, begins=lambda head: 
 
 @dataclass
 class Parquet(Source):
-    """A file whose rows have numbers of their own."""
+    """A Parquet file."""
 
     path: Path = field(kw_only=True)
 
@@ -43,7 +44,7 @@ class Parquet(Source):
         return sql.read("read_parquet", self.path)
 
     def first_mistake(self, columns: Columns) -> str | None:
-        """The first row that breaks a rule, as a sentence; None when every row keeps them."""
+        """Describe the first row that breaks a rule, as a sentence; None if there is none."""
         mistakes = []
         with duckdb.connect() as database:
             for role, (column, expression) in columns.expressions().items():

@@ -1,5 +1,6 @@
-"""Sessions: each line holds the items of one user, separated by spaces or commas; the line's number names
-the user.
+"""Sessions: each line holds the items of one user, separated by spaces or commas.
+
+The user's id is the number of the line.
 """
 
 import codecs
@@ -22,7 +23,7 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("line", pa.string())])
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Sessions":
-    """The source in a file."""
+    """Open a file as sessions."""
     kind = f"sessions (items only; line {reading.first_line} is the user {reading.first_line})"
     return Sessions(
         name, kind, ["user", "item"], empty_users=True, file=TextFile(path), first_line=reading.first_line
@@ -34,19 +35,20 @@ FORMAT = Format(opened, (".sessions",))
 
 @dataclass
 class Sessions(TextSource):
-    """A line without items is a user without items."""
+    """A file of sessions; a line without items is a user without items."""
 
     first_line: int = 1
 
     @property
     def num_lines(self) -> int:
-        """How many lines the file has."""
+        """Number of lines of the file."""
         with self.file.opened() as file:
             return sum(1 for _ in file)
 
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL table of `user` and `item`; DuckDB reads lines in any order, so that they are numbered
-        before.
+        """The SQL table of `user` and `item`.
+
+        Lines are numbered before DuckDB reads them, because it reads them in any order.
         """
         table = f"sessions {self.file.path}"
         connection.register(table, pa.RecordBatchReader.from_batches(_SCHEMA, self._numbered()))
@@ -66,5 +68,5 @@ class Sessions(TextSource):
                 number += len(lines)
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:  # noqa: ARG002
-        """Lines that are no UTF-8 or too long: every other text is right."""
+        """Yield the lines that are not UTF-8, are too long or hold a NUL; any other text is valid."""
         yield from unreadable(self.file)

@@ -1,4 +1,4 @@
-"""What every kind of source gives: its columns, an SQL table of them, and its mistakes."""
+"""The base of all kinds of sources: a name, columns, an SQL table, and the first mistake."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -16,70 +16,78 @@ from widenet.errors import OptionError
 
 @dataclass
 class Source(ABC):
-    """One place that interactions are read from.
+    """A place to read interactions from.
 
-    name: what messages call it. kind: its format, in words. columns: their names.
+    Attributes:
+        name: Name in messages.
+        kind: Description of the format.
+        columns: Names of the columns.
     """
 
     name: str
     kind: str
     columns: list[str]
     roles: Mapping[str, str] = field(default_factory=dict)
-    """The columns of roles that need no name, where columns have no names of their own."""
+    """Columns of roles by position, if the columns have no names of their own."""
     empty_users: bool = False
-    """Whether a row without an item is right: it names a user who has none."""
+    """Whether a row may lack an item, because it stands for a user without items."""
 
     suspects: Mapping[str, str] = field(default_factory=dict)
-    """Columns that are hardly a user or an item, unless they are named, and what they look like."""
+    """Columns that are unlikely to be a user or an item, and what they look like."""
 
-    doubt: str = ""
-    """What else may help where a column is not found: the end of a sentence."""
+    hint: str = ""
+    """Another remedy for a missing column: the end of a sentence."""
 
     decimal: str = "."
-    """What stands before the decimals of its numbers."""
+    """Decimal separator of its numbers."""
 
     floats: frozenset[str] = frozenset()
     """Columns of floating-point numbers."""
 
     def text(self, column: str, table: str = "") -> str:
-        """The SQL of a column as ids and categories are kept: as text, NULL where it is empty. table: the
-        SQL name of a table before it.
+        """The SQL of a column as text, in the form of ids and categories; NULL for an empty cell.
+
+        Args:
+            column: Name of the column.
+            table: SQL name of the table, with a point at its end; "" for none.
         """
         return f"nullif({sql.text(table + sql.name(column), column in self.floats)}, '')"
 
     @abstractmethod
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
-        """The SQL table of all columns, for one query of this connection."""
+        """The SQL table of all columns; it is valid for one query on this connection."""
 
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
-        """The SQL query of `Columns.interactions`; as `scan`, for one query of this connection."""
+        """The SQL query of `Columns.interactions`; it is valid for one query on this connection."""
         return columns.interactions(self.scan(connection))
 
     @abstractmethod
     def first_mistake(self, columns: Columns) -> str | None:
-        """The first place that breaks a rule, as a sentence; None when there is none."""
+        """Describe the first place that breaks a rule, as a sentence; None if there is none."""
 
 
 @dataclass
 class TextSource(Source):
-    """A source in lines of text; `bad_lines` can be left out of it."""
+    """A source of text lines; the lines that `bad_lines` yields can be skipped."""
 
     file: TextFile = field(kw_only=True)
     row: str = field(default="line", kw_only=True)
-    """What messages call a line of the file as it is read."""
+    """Word for a line of the file in messages."""
 
     def prepared(self, folder: Path) -> Self:
-        """The source as it is read: the file itself, or a copy of it in a folder, where DuckDB cannot read
-        the file as it is.
+        """The source to read: the file itself, or a copy of it.
+
+        Args:
+            folder: Folder for a copy, which is made if DuckDB cannot read the file as it is.
         """
         return replace(self, file=self.file.with_even_ends(folder))
 
     @abstractmethod
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
-        """The numbers of the lines that break a rule, ascending, and the rule as a sentence."""
+        """Yield the numbers of the lines that break a rule, ascending, and the rule as a sentence."""
 
     def first_mistake(self, columns: Columns) -> str | None:
-        """The first line that breaks a rule, as a sentence; None when there is none."""
+        """Describe the first line that breaks a rule, as a sentence; None if there is none."""
         return next(
             (f"{self.name}: {self.row} {number}: {rule}" for number, rule in self.bad_lines(columns)), None
         )
@@ -87,16 +95,21 @@ class TextSource(Source):
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are read, as far as it was said; None is guessed.
+    """Options that say how to read files; None means guessed.
 
-    Raises OptionError for a delimiter or a decimal sign that is none.
+    Attributes:
+        format: Name of the format.
+        delimiter: Column delimiter of CSV.
+        has_header: Whether line 1 of CSV names the columns.
+        columns: Column names of CSV without a header.
+        named: Columns that other options name; a line that holds one of them is a header.
+        first_line: Number of the first line, which is the id of a session's user.
+        of_sequences: Whether users have sequences, so that a line of words may be one.
+        prefix: Prefix of these options: "" for interactions, "users_" or "titles_".
+        decimal: Decimal separator of CSV.
 
-    format: for all files. delimiter, has_header, columns, decimal: of CSV. named: columns that options name,
-    which a header must hold.
-    first_line: the number of the first line, which names the user of a session.
-    of_sequences: whether each user has a sequence, as a line of words may be.
-    whose: what begins the names of the options that say it: "" for those of interactions, "users_",
-    "titles_".
+    Raises:
+        OptionError: The delimiter or the decimal separator is invalid.
     """
 
     format: str | None = None
@@ -106,53 +119,52 @@ class Reading:
     named: frozenset[str] = frozenset()
     first_line: int = 1
     of_sequences: bool = False
-    whose: str = ""
+    prefix: str = ""
     decimal: str | None = None
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (
             not 1 <= len(self.delimiter.encode()) <= 4 or set(self.delimiter) & set('"\r\n')
         ):
-            rule = "must be 1 to 4 bytes without quotes and ends of lines, or tab or space"
+            rule = "must be 1 to 4 bytes without quotes and line ends, or tab or space"
             raise OptionError(f"{self.option('delimiter')} {rule}; got {self.delimiter!r}.")
         if self.decimal not in (None, ".", ","):
             raise OptionError(f"{self.option('decimal')} must be a point or a comma; got {self.decimal!r}.")
 
     @property
-    def said(self) -> list[str]:
-        """The options that were given."""
-        return ([] if self.format is None else [self.option("format")]) + self.said_of_csv
+    def given_options(self) -> list[str]:
+        """Names of the options that were given."""
+        return ([] if self.format is None else [self.option("format")]) + self.given_csv_options
 
     @property
-    def said_of_csv(self) -> list[str]:
-        """Those of them that only CSV has."""
-        given = {
+    def given_csv_options(self) -> list[str]:
+        """Names of the options that were given and are for CSV alone."""
+        options = {
             "delimiter": self.delimiter,
             "header": self.has_header,
             "columns": self.columns,
             "decimal": self.decimal,
         }
-        return [self.option(name) for name, value in given.items() if value is not None]
+        return [self.option(name) for name, value in options.items() if value is not None]
 
     def option(self, name: str, value: object = None) -> str:
-        """An option of these files, with a value or without, as messages name it."""
-        return f"`{self.whose}{name}`" if value is None else f"`{self.whose}{name}={value!r}`"
+        """Name an option in a message, with a value if there is one."""
+        return f"`{self.prefix}{name}`" if value is None else f"`{self.prefix}{name}={value!r}`"
 
 
 @dataclass(frozen=True)
 class Format:
-    """What widenet knows about a file format: the `FORMAT` of its module.
+    """A file format; each module of a format defines one as `FORMAT`.
 
-    opened: returns the source in a file, from its path, its name in messages and what was said about it;
-        raises DataError when the file is not of this format.
+    Attributes:
+        opened: Opens a file as a source, from its path, its name in messages and its options. Raises
+            DataError if the file is not of this format.
     """
 
     opened: Callable[[Path, str, Reading], Source]
     suffixes: tuple[str, ...]
-    """The ends of such files' names."""
+    """Suffixes of the file names."""
     is_text: bool = True
-    """Whether it is text, which may be compressed too."""
+    """Whether files are text, which may be compressed."""
     begins: Callable[[bytes], bool] | None = None
-    """Whether the first 64 bytes of a file show that it is of this format, whatever its suffix; None where
-    they cannot.
-    """
+    """Recognizes the format by the first 64 bytes of a file, whatever its suffix; None if it cannot."""

@@ -1,4 +1,4 @@
-"""Quoting for the SQL that the formats are written in, and the rules of numbers and times."""
+"""Quotes names and texts for DuckDB's SQL, and converts numbers, times and ids."""
 
 import re
 from pathlib import Path
@@ -9,37 +9,40 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 LARGEST_FLOAT32 = 3.4028234663852886e38
 
 _YEAR = r"^\s*[0-9]{4}"
-"""How a timestamp begins. DuckDB would take 5/1/24 as the year 5."""
+"""The start of a timestamp. DuckDB reads 5/1/24 as the year 5."""
 _OFFSET = ":[0-9]{2}.*[+-][0-9]{2}(:?[0-9]{2}){0,2}$"
 _ZONE = "[A-Za-z]{2}[A-Za-z_/]*$"
-"""How a timestamp ends that has an offset, or the name of a zone, of which only UTC and GMT are taken."""
+"""The end of a timestamp with an offset or with a time zone, of which only UTC and GMT are accepted."""
 
 _NO_DELIMITER = "\x01"
 
 
 def name(text: str) -> str:
-    """An SQL identifier."""
+    """Quote an SQL identifier."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def literal(text: object) -> str:
-    """An SQL string."""
+    """Quote an SQL string."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def read(function: str, path: Path, options: str = "") -> str:
-    """The SQL table that a DuckDB reader makes of one file; its path is taken letter by letter.
+    """Call a DuckDB reader for one file, as an SQL table; the path is taken literally.
 
-    DuckDB would read `*`, `?` and `[` as a pattern, `~` and `s3://` at the start as another place, and a
-    folder `user=5` as a column.
+    Without this, DuckDB reads `*`, `?` and `[` as a pattern, `~` and `s3://` at the start as another place,
+    and a folder `user=5` as a column.
     """
     escaped = re.sub(r"[*?\[]", lambda match: f"[{match[0]}]", str(path.absolute()))
     return f"{function}({literal(escaped)}, hive_partitioning = false{options and ', '}{options})"
 
 
 def lines(file: TextFile, skip: int = 0) -> str:
-    """The SQL table of the lines of a text after the first `skip`: `line`, NULL for an empty one; in any
-    order.
+    """The SQL table of the lines of a text in any order, with the column `line`; NULL for an empty line.
+
+    Args:
+        file: The text.
+        skip: Number of lines to skip at the start.
     """
     file.check_end(LONGEST_LINE_BYTES)
     options = (
@@ -51,22 +54,25 @@ def lines(file: TextFile, skip: int = 0) -> str:
 
 
 def number(expression: str, decimal: str = ".") -> str:
-    """The expression as a finite float32 in a double, or NULL. decimal: what stands before its decimals; a
-    comma needs a text.
+    """The SQL of an expression as a double within the range of a float32; NULL for anything else.
 
-    `isfinite` is asked because a Parquet file's statistics leave NaN out, by which DuckDB may take a
-    comparison as known.
+    `isfinite` is needed because the statistics of a Parquet file leave NaN out, and DuckDB may decide a
+    comparison from them.
+
+    Args:
+        expression: The SQL expression; a text if `decimal` is a comma.
+        decimal: Decimal separator.
     """
     read = f"try_cast({_with_point(expression, decimal)} AS DOUBLE)"
     return f"CASE WHEN isfinite({read}) AND abs({read}) <= {LARGEST_FLOAT32} THEN {read} END"
 
 
 def seconds(expression: str, decimal: str = ".", time_format: str | None = None) -> str:
-    """The expression as a finite number, or as the seconds since 1970 of a timestamp; otherwise NULL.
+    """The SQL of an expression as a finite number, or as seconds since 1970; NULL for anything else.
 
-    A timestamp without a zone is UTC. DuckDB leaves an offset out that it casts to TIMESTAMP, so that those
-    with one are cast otherwise. With every format it takes "infinity" and "epoch" for times, which have no
-    digit.
+    A timestamp without a time zone is UTC. Those with an offset are cast to TIMESTAMPTZ, because a cast to
+    TIMESTAMP drops the offset. With any format, DuckDB accepts "infinity" and "epoch" as times; a time must
+    hold a digit, which leaves these out.
     """
     text = f"CAST({expression} AS VARCHAR)"
     if time_format is not None:
@@ -85,8 +91,12 @@ def seconds(expression: str, decimal: str = ".", time_format: str | None = None)
 
 
 def text(expression: str, is_float: bool = False) -> str:
-    """The expression as text, as ids are kept. is_float: of a floating-point number, without ".0"; NULL
-    where it is not finite.
+    """The SQL of an expression as text, in the form of ids.
+
+    Args:
+        expression: The SQL expression.
+        is_float: Whether it is a floating-point number; its text then has no ".0", and is NULL if it is not
+            finite.
     """
     cast = f"CAST({expression} AS VARCHAR)"
     if not is_float:
@@ -99,8 +109,9 @@ def text(expression: str, is_float: bool = False) -> str:
 
 
 def _with_point(text: str, decimal: str) -> str:
-    """The text of a number with a point before its decimals; NULL where it has one already in place of a
-    comma.
+    """The SQL of a number's text with a decimal point.
+
+    NULL for a text with a point if the decimal separator is a comma.
     """
     return (
         text if decimal == "." else f"CASE WHEN NOT contains({text}, '.') THEN replace({text}, ',', '.') END"

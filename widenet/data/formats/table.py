@@ -1,4 +1,4 @@
-"""The table of source formats, and which of them a file has."""
+"""The table of formats, and the recognition of a file's format."""
 
 import re
 from collections.abc import Sequence
@@ -23,15 +23,20 @@ _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
 _FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
-"""How a first line of MatrixMarket or libsvm looks."""
+"""First line of MatrixMarket or libsvm."""
 
 
 def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
-    """The source in a file, of the format that is named, or else known by the suffix, or else by the first
-    bytes.
+    """Open a file in the named format, or in the one that its suffix, first bytes or first lines suggest.
 
-    name: what messages call it. Raises DataError when the file is missing, a directory, empty, or not of its
-    format, OptionError for an unknown format.
+    Args:
+        path: The file.
+        reading: How to read it.
+        name: Name in messages; None means the path.
+
+    Raises:
+        DataError: The file is missing, a directory, empty, or not of its format.
+        OptionError: The format is unknown.
     """
     name, reading = name or str(path), reading or Reading()
     if reading.format is not None and reading.format not in FORMATS:
@@ -43,13 +48,15 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         raise DataError(f"{name}: must be a file; it is a directory. Name the files in it.")
     if not path.is_file():
         raise DataError(
-            f"{name}: must be a file, for it is read more than once; it is a pipe or a device. Give - and"
-            " pipe it in."
+            f"{name}: must be a file, because it is read more than once; it is a pipe or a device. Pipe"
+            " it in, with - as the source."
         )
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
     found = reading.format or _by_suffix(path) or _by_first_bytes(path)
-    if (found is None or FORMATS[found].is_text) and (foreign := foreign_kind(TextFile(path), reading.whose)):
+    if (found is None or FORMATS[found].is_text) and (
+        foreign := foreign_kind(TextFile(path), reading.prefix)
+    ):
         kind, remedy = foreign
         raise DataError(f"{name}: must be one of {', '.join(FORMATS)}; it looks like {kind}. {remedy}")
     return FORMATS[found or _by_content(path, name, reading)].opened(path, name, reading)
@@ -79,7 +86,7 @@ def _by_first_bytes(path: Path) -> str | None:
 def _by_content(path: Path, name: str, reading: Reading) -> str:
     if reading.delimiter or reading.columns or reading.has_header is not None:
         return "csv"
-    lines, say = TextFile(path).sample(), partial(reading.option, "format")
+    lines, option = TextFile(path).sample(), partial(reading.option, "format")
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith(("{", "[")):
         return "jsonl"
@@ -88,37 +95,39 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
     if _FOREIGN.match(first):
         known = ", ".join(FORMATS)
         raise DataError(
-            f"{name}: line 1 is that of another format (libsvm or MatrixMarket). Convert it to one of"
-            f" {known}."
+            f"{name}: line 1 is in another format (libsvm or MatrixMarket). Convert it to one of {known}."
         )
     if _UNSURE.match(first):
         raise DataError(
-            f"{name}: line 1 may be a table of tabs, or DSSTNE's text without values. Say {say('csv')} or"
-            f" {say('dsstne')}."
+            f"{name}: line 1 may be a table with tabs, or DSSTNE's text without values. Use {option('csv')}"
+            f" or {option('dsstne')}."
         )
     if any(delimiter in first for delimiter in DELIMITERS):
         return "csv"
     if why := table_like(lines):
         raise DataError(
-            f"{name}: its lines look like a table: {why}. Say {reading.option('delimiter', 'space')}."
+            f"{name}: its lines look like a table: {why}. Use {reading.option('delimiter', 'space')}."
         )
     if len(lines) > 1 and _looks_like_ratings([line.split() for line in lines if line.strip()]):
         doubt = "its lines may be a user, an item and numbers, or a user and its items"
-        raise DataError(f"{name}: {doubt}. Say {reading.option('delimiter', 'space')} or {say('adjacency')}.")
+        raise DataError(
+            f"{name}: {doubt}. Use {reading.option('delimiter', 'space')} or {option('adjacency')}."
+        )
     if reading.of_sequences:
         raise DataError(
-            f"{name}: a line may be a user's sequence, or a user and its items. Say {say('sessions')} or"
-            f" {say('adjacency')}."
+            f"{name}: a line may be a user's sequence, or a user and its items. Use {option('sessions')} or"
+            f" {option('adjacency')}."
         )
     if not begins_with_users(lines):
         doubt = "a line may be a user and its items, or a session of items alone"
-        raise DataError(f"{name}: {doubt}. Say {say('adjacency')} or {say('sessions')}.")
+        raise DataError(f"{name}: {doubt}. Use {option('adjacency')} or {option('sessions')}.")
     return "adjacency"
 
 
 def _looks_like_ratings(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether all rows have one number of words, 3 or more, and a user has several rows, as in a table of
-    interactions.
+    """Whether rows look like a table of interactions rather than lists of items.
+
+    All rows have the same number of words, 3 or more, and a user has several rows.
     """
     widths = {len(row) for row in rows}
     return len(widths) == 1 and min(widths) > 2 and len({row[0] for row in rows}) < len(rows)

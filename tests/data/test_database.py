@@ -5,13 +5,13 @@ import os
 
 import pytest
 
+from widenet.data.database import database
 from widenet.data.limits import Limits
-from widenet.data.tables import database
 from widenet.errors import DataError
 
 
 def test_a_full_disk_is_refused_in_one_sentence(tmp_path):
-    message = f"{tmp_path}: no room for the work; {os.strerror(errno.ENOSPC)}. Free disk space."
+    message = f"{tmp_path}: not enough disk space; {os.strerror(errno.ENOSPC)}. Free disk space."
     with pytest.raises(DataError) as caught, database(tmp_path / "scratch", Limits(None, 1)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert str(caught.value) == message
@@ -24,7 +24,7 @@ def test_other_errors_of_the_system_are_not_renamed(tmp_path):
 
 
 def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
-    remedy = r"no room for the work; .*Give more `memory`, or free disk space\."
+    remedy = r"not enough memory or disk space; .*Give more `memory`, or free disk space\."
     with (
         pytest.raises(DataError, match=remedy),
         database(tmp_path / "scratch", Limits(10_000_000, 1)) as connection,

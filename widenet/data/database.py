@@ -1,0 +1,49 @@
+"""The database of an ingest, which bounds memory and reports what it lacks."""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from widenet.data.limits import Limits
+from widenet.errors import DataError, reason_of
+
+_INTERRUPTED = "Query interrupted"
+
+
+@contextmanager
+def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a DuckDB in memory that spills into a temporary folder and reports a full disk or memory."""
+    folder.mkdir()
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "temp_directory": str(folder),
+        "threads": limits.threads,
+        "preserve_insertion_order": False,
+        # Sources have no known length: these optimizers would keep them whole in memory.
+        "disabled_optimizers": "build_side_probe_side,join_order",
+    }
+    try:
+        with duckdb.connect(
+            ":memory:", config=config | ({"memory_limit": f"{limits.database}B"} if limits.database else {})
+        ) as connection:
+            yield connection
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        raise DataError(
+            f"{folder.parent}: not enough memory or disk space; {reason_of(error)}. Give more"
+            " `memory`, or free disk space."
+        ) from error
+    except RuntimeError as error:  # DuckDB's error for Ctrl-C during a query
+        if str(error) != _INTERRUPTED:
+            raise
+        raise KeyboardInterrupt from None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise DataError(
+            f"{folder.parent}: not enough disk space; {error.strerror}. Free disk space."
+        ) from error
+    finally:
+        shutil.rmtree(folder)
