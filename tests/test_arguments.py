@@ -70,6 +70,20 @@ def test_an_option_of_the_command_line_is_said_as_python_has_it():
         work("x", include_seen=True)
 
 
+@pytest.mark.parametrize(
+    ("option", "call"),
+    [
+        ({"heldout_users": 0.1}, "widenet.split_users(..., users=SHARE)"),
+        ({"users_out": "new"}, "widenet.split_users(..., users_out=DIR)"),
+    ],
+)
+def test_an_option_of_another_function_names_the_function(option, call):
+    with pytest.raises(ArgumentError) as raised:
+        widenet.split("data", "out", **option)
+    said = f"split: {next(iter(option))} is not an argument. Use {call}. See `help(widenet.split)`."
+    assert str(raised.value) == said
+
+
 def test_a_missing_argument_is_named():
     with pytest.raises(ArgumentError, match=r"work: missing a required argument: 'place'\. See"):
         work()

@@ -46,6 +46,12 @@ _KINDS: dict[Any, tuple[tuple[type, ...], str, str]] = {
 _OPTIONS = {"include_seen": "exclude_seen=False"}
 """Command-line options that Python writes as another argument."""
 
+_OTHER_FUNCTIONS = {
+    ("split", "heldout_users"): "widenet.split_users(..., users=SHARE)",
+    ("split", "users_out"): "widenet.split_users(..., users_out=DIR)",
+}
+"""Command-line options that are arguments of another function in Python, by function and option."""
+
 _LONGEST_SHOWN = 60
 
 
@@ -227,15 +233,17 @@ def _bound(
         unknown = next((argument for argument in kwargs if argument not in known), None)
         reason = f"{error}."
         if unknown is not None:
-            reason = f"{unknown} is not an argument.{_suggestion(unknown, known)}"
+            reason = f"{unknown} is not an argument.{_suggestion(name, unknown, known)}"
         raise ArgumentError(f"{name}: {reason} See `help(widenet.{name})`.") from None
 
 
-def _suggestion(unknown: str, known: Iterable[str]) -> str:
+def _suggestion(name: str, unknown: str, known: Iterable[str]) -> str:
     """A sentence that suggests what to write for an unknown argument; begins with a space."""
     replacement = _OPTIONS.get(unknown, "")
     if replacement.partition("=")[0] in known:
         return f" Write {replacement}."
+    if (name, unknown) in _OTHER_FUNCTIONS:
+        return f" Use {_OTHER_FUNCTIONS[name, unknown]}."
     return did_you_mean(unknown, known)
 
 
