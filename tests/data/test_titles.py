@@ -48,6 +48,21 @@ def test_the_columns_of_titles_are_said(tmp_path, source, log):
     assert "reading titles in t.csv: title-id = id, title = title" in said
 
 
+def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path, source):
+    log = source("log.csv", "user,work\na,1\na,2\nb,1\n")
+    options = {"item": "work", "titles": source("t.csv", "id,work,title\n1,2,Two\n2,1,One\n")}
+    ingest(log, tmp_path / "same", **options)
+    assert titles_of(tmp_path / "same") == ["One", "Two"]
+    ingest(log, tmp_path / "named", **options, title_id="id")
+    assert titles_of(tmp_path / "named") == ["Two", "One"]
+
+
+def test_the_number_of_the_item_column_says_nothing_about_titles(tmp_path, source):
+    log = source("log.csv", "a,1\na,2\nb,1\n")
+    ingest(log, tmp_path / "ds", user="1", item="2", header=False, titles=source("t.csv", "1,One\n2,Two\n"))
+    assert titles_of(tmp_path / "ds") == ["One", "Two"]
+
+
 def test_titles_may_be_a_table_in_memory(tmp_path, log):
     manifest = ingest(
         log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})

@@ -100,7 +100,7 @@ class Options(IngestArguments):
             self.titles_columns,
             named,
         )
-        return Titles(self.titles, self.title_id, self.title, reading)
+        return Titles(self.titles, self.title_id, self.title, reading, self.item)
 
     @cached_property
     def known(self) -> KnownFeatures:

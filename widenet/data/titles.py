@@ -22,6 +22,8 @@ class Titles:
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
+        item_of_interactions: Column of the interactions with the item, if it was named. If the source of
+            titles has a column of this name too, it holds the ids by default.
 
     Raises:
         OptionError: An option needs `titles`.
@@ -31,6 +33,7 @@ class Titles:
     item: str | None = None
     title: str | None = None
     reading: Reading = field(default_factory=Reading)
+    item_of_interactions: str | None = None
 
     def __post_init__(self) -> None:
         given = {"`title_id`": self.item, "`title`": self.title}
@@ -50,8 +53,11 @@ class Titles:
         if self.given is None:
             return None
         source = opened_one(self.given, self.reading, folder)
+        item = self.item
+        if item is None and self.item_of_interactions in source.columns and not source.roles:
+            item = self.item_of_interactions
         key = choose_column(
-            source.name, source.columns, "title-id", self.item, source.roles.get("user"), source.hint
+            source.name, source.columns, "title-id", item, source.roles.get("user"), source.hint
         )
         text = choose_column(
             source.name, source.columns, "title", self.title, source.roles.get("item"), source.hint
