@@ -282,12 +282,23 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     (tmp_path / "lines.jsonl").write_text(JSON)
     with pytest.raises(
         OptionError,
-        match=(
-            f"`{next(iter(option))}` is for CSV; what is read is JSON lines. Remove it, or use `format='csv'`"
-        ),
+        match=(rf"^`{next(iter(option))}` is for CSV; the source is JSON lines\. Remove it\.$"),
     ):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)
     assert not (tmp_path / "data").exists()
+
+
+def test_json_lines_with_another_suffix_are_not_read_as_csv_either(tmp_path):
+    (tmp_path / "lines.txt").write_text(JSON)
+    with pytest.raises(OptionError, match=r"is for CSV; the source is JSON lines\. Remove it\.$"):
+        ingest(tmp_path / "lines.txt", tmp_path / "data", delimiter=",")
+
+
+def test_text_that_may_be_csv_can_be_read_as_csv(tmp_path):
+    (tmp_path / "rows.adj").write_text("u1 i1\n")
+    with pytest.raises(OptionError, match=r"is for CSV; .* Remove it, or use `format='csv'`\.$"):
+        ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ")
+    assert ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ", format="csv", header=False)
 
 
 def test_what_is_said_of_csv_holds_for_the_csv_among_other_sources(tmp_path):

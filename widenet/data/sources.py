@@ -13,6 +13,7 @@ from widenet.data.formats import memory, table
 from widenet.data.formats.columns import Columns, check_time_format, choose_column, listed
 from widenet.data.formats.csv import Csv
 from widenet.data.formats.guesses import LISTS
+from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.errors import DataError, OptionError
@@ -259,19 +260,27 @@ def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
 def check_csv_options(reading: Reading, sources: Sequence[Source]) -> None:
     """Raise OptionError if an option for CSV was given, but no source is CSV."""
     if reading.given_csv_options and not any(isinstance(source, Csv) for source in sources):
-        kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
-        remedy = f"Remove it, or say {reading.option('format', 'csv')}."
-        raise OptionError(f"{reading.given_csv_options[0]} is for CSV; what is read is {kinds}. {remedy}")
+        # The contents of other files leave no doubt: they cannot be CSV.
+        may_be_csv = any(
+            isinstance(source, TextSource) and not isinstance(source, JsonLines) for source in sources
+        )
+        remedy = f", or use {reading.option('format', 'csv')}" if may_be_csv else ""
+        raise OptionError(f"{reading.given_csv_options[0]} is for CSV; {_kinds(sources)}. Remove it{remedy}.")
 
 
 def check_skipping(most: int, sources: Sequence[Source]) -> None:
     """Raise OptionError if bad lines may be skipped, but no source has lines."""
     if most and not any(isinstance(source, TextSource) for source in sources):
-        kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
         raise OptionError(
-            f"`skip_bad_lines` is for lines of text; the source is {kinds}. Remove it, and drop such rows"
-            " in the source."
+            f"`skip_bad_lines` is for lines of text; {_kinds(sources)}. Remove it, and drop such rows in the"
+            " source."
         )
+
+
+def _kinds(sources: Sequence[Source]) -> str:
+    """Describe the formats of sources, for a message."""
+    kinds = " and ".join(dict.fromkeys(source.kind for source in sources))
+    return f"the source is {kinds}" if len(sources) == 1 else f"the sources are {kinds}"
 
 
 def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:

@@ -1,5 +1,6 @@
 """The table of formats, and the recognition of a file's format."""
 
+import json
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -84,10 +85,10 @@ def _by_first_bytes(path: Path) -> str | None:
 
 
 def _by_content(path: Path, name: str, reading: Reading) -> str:
-    if reading.delimiter or reading.columns or reading.has_header is not None:
-        return "csv"
     lines, option = TextFile(path).sample(), partial(reading.option, "format")
     first = next((line for line in lines if line.strip()), "")
+    if reading.delimiter or reading.columns or reading.has_header is not None:
+        return "jsonl" if _is_json_object(first) else "csv"
     if first.lstrip().startswith(("{", "[")):
         return "jsonl"
     if _DSSTNE.match(first):
@@ -122,6 +123,13 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         doubt = "a line may be a user and its items, or a session of items alone"
         raise DataError(f"{name}: {doubt}. Use {option('adjacency')} or {option('sessions')}.")
     return "adjacency"
+
+
+def _is_json_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line, parse_int=str), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _looks_like_ratings(rows: Sequence[Sequence[str]]) -> bool:
