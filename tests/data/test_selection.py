@@ -273,15 +273,31 @@ def test_a_wrong_option_is_refused(tmp_path, log, options, message):
     [
         (
             {"since": 1000, "time": "time"},
-            "of 400 none is left by `since`, `until` and the minimums. Widen them.",
+            "none of 400 is left by `since`; TIMES. Relax it, or name another column with `time`.",
         ),
-        ({"min_user_items": 1000}, "the minimums or the parts set aside take all. Lower them."),
-        ({"heldout_since": 0, "time": "time"}, "the minimums or the parts set aside take all. Lower them."),
+        (
+            {"until": "1970-01-01", "min_item_users": 2, "time": "time"},
+            "none of 400 is left by `until` and `min_item_users`;"
+            " TIMES, which means 1970-01-01 to 1970-01-01."
+            " Relax them, or name another column with `time`.",
+        ),
+        ({"min_user_items": 1000}, "none of 400 is left by `min_user_items`. Relax it."),
+        (
+            {"min_user_items": 1000, "time": "time"},
+            "none of 400 is left by `min_user_items`. Relax it.",
+        ),
+        (
+            {"heldout_since": 0, "time": "time"},
+            "none of 400 is left by the parts that are set aside; TIMES. Relax them, or name another column"
+            " with `time`.",
+        ),
     ],
 )
 def test_where_nothing_is_left_the_reason_is_said(tmp_path, log, options, why):
     with pytest.raises(DataError) as raised:
         ingest(log[0], tmp_path / "ds", **options)
+    times = [time for *_, time in log[1]]
+    why = why.replace("TIMES", f'the times in column "time" are {min(times)} to {max(times)}')
     assert str(raised.value) == f"{log[0]}: at least one interaction must be left; {why}"
 
 
@@ -298,8 +314,8 @@ def test_a_date_beside_milliseconds_is_refused(tmp_path, source, option):
         ingest(path, tmp_path / "ds", time="time", **{option: "2021-01-01"})
     rule = f"times must be seconds since 1970 if `{option}` is a date or a duration; got 1700000000000"
     assert (
-        str(raised.value)
-        == f"{path}: {rule}. Give a number in their unit, such as 1714521600000 for milliseconds, or"
+        str(raised.value) == f'{path}: column "time": {rule}'
+        ". Give a number in their unit, such as 1714521600000 for milliseconds, or"
         " 20240501."
     )
     assert ingest(path, tmp_path / "ds", time="time", until=1650000000000).fields["items"].num_entries == {

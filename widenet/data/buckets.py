@@ -208,6 +208,8 @@ class Merge:
     """Dropped rows with too small a value."""
     num_taken: int = 0
     """Dropped rows whose pair is in an earlier part."""
+    earliest: float = math.inf
+    """The smallest time of all rows that were read."""
     latest: float = -math.inf
     """The largest time of all rows that were read."""
     below: Rows | None = None
@@ -245,6 +247,7 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
             num_repeated=len(inside.key) - len(pairs.key),
             num_below=len(pairs.key) - len(kept.key),
             num_taken=len(kept.key) - len(new.key),
+            earliest=math.inf if rows.time is None else float(rows.time.min(initial=math.inf)),
             latest=-math.inf if rows.time is None else float(rows.time.max(initial=-math.inf)),
             below=small,
         )

@@ -1,7 +1,9 @@
 """Turns the rows of all sources into entries of examples: merges each part bucket by bucket."""
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pyarrow as pa
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
 from widenet.data.minimums import large_enough
-from widenet.data.selection import Selection
+from widenet.data.selection import LATEST_SECOND, Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
@@ -41,6 +43,7 @@ class Merging:
     ) -> None:
         self._tables, self._sources, self._folder = tables, sources, folder
         self._selection, self._threads = selection, threads
+        self._earliest, self._latest = math.inf, -math.inf
         if not self._merged(again=False):
             self._merged(again=True)
         if not self._num_train.any():
@@ -66,8 +69,12 @@ class Merging:
             return self._selection
         times = (self._buckets["train"].rows(number).time for number in range(self._num_buckets))
         latest = max((float(time.max()) for time in times if time is not None and len(time)), default=0.0)
-        self._selection.check_seconds(latest, self._sources["train"].names)
+        self._check_seconds("train", latest)
         return self._selection.resolved(latest)
+
+    def _check_seconds(self, part: Part, latest: float) -> None:
+        sources = self._sources[part]
+        self._selection.check_seconds(latest, f'{sources.names}: column "{sources.time_column}"')
 
     def _passed(self, work: Callable[[int], dict[Part, Merge]]) -> dict[Part, np.ndarray]:
         """Process every bucket, and note which users and items have interactions.
@@ -90,13 +97,15 @@ class Merging:
                     self._items_stay[merged.items] = True
                     if part == "train":
                         np.add.at(self._num_train, merged.items, 1)
+                        self._earliest = min(self._earliest, merged.earliest)
+                        self._latest = max(self._latest, merged.latest)
                     if part == "train" or part in self._selection.divided:
                         self._num_left += len(merged.items)
                     if merged.below is not None:
                         users_below[merged.below.user] = True
                         items_below[merged.below.item] = True
                     if part in self._sources:
-                        self._selection.check_seconds(merged.latest, self._sources[part].names)
+                        self._check_seconds(part, merged.latest)
                     if part in counts:
                         counts[part] += (
                             merged.num_outside,
@@ -166,16 +175,34 @@ class Merging:
             why = f"all {below:,} are below `min_value={selection.min_value:g}`. Lower it."
         elif facts.get("train_interactions_not_in_vocabulary"):
             why = "`vocabulary` has none of their items. Name another directory, or add `grow=True`."
-        elif facts.get("train_outside_since_and_until"):
-            why = (
-                f"of {facts['train_rows_read']:,} none is left by `since`, `until` and the minimums. Widen"
-                " them."
-            )
         elif facts["train_rows_read"] and selection.drops | bool(selection.divided):
-            why = "the minimums or the parts set aside take all. Lower them."
+            why = self._none_is_left_by(selection)
         else:
             why = "there is none. Check the file."
         return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
+
+    def _none_is_left_by(self, selection: Selection) -> str:
+        """Name the options that drop or set aside interactions and, if they go by time, the times."""
+        given = {
+            "`since`": selection.since > -math.inf,
+            "`until`": selection.until < math.inf,
+            "`min_value`": selection.min_value is not None,
+            "`min_user_items`": selection.min_user_items > 0,
+            "`min_item_users`": selection.min_item_users > 0,
+            "the parts that are set aside": bool(selection.divided),
+        }
+        options = [option for option, is_given in given.items() if is_given]
+        reason = f"none of {self._tables.facts['train_rows_read']:,} is left by {' and '.join(options)}"
+        remedy = f"Relax {'it' if len(options) == 1 and not selection.divided else 'them'}"
+        time = self._sources["train"].time_column
+        if time is None or not selection.splits_by_time:
+            return f"{reason}. {remedy}."
+        times = f"{self._earliest:.15g} to {self._latest:.15g}"
+        if selection.dates and 0 <= self._earliest <= self._latest <= LATEST_SECOND:
+            days = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" for at in (self._earliest, self._latest)]
+            times += f", which means {days[0]} to {days[1]}"
+        reason += f'; the times in column "{time}" are {times}'
+        return f"{reason}. {remedy}, or name another column with `time`."
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""

@@ -161,6 +161,11 @@ class Sources:
         return ", ".join(source.name for source, _ in self._read)
 
     @property
+    def time_column(self) -> str | None:
+        """Column with the times; None if times are not read."""
+        return self._read[0][1].time if self._read else None
+
+    @property
     def may_lack_items(self) -> bool:
         """Whether a row may lack an item, because it stands for a user without items."""
         return all(source.empty_users for source, _ in self._read)

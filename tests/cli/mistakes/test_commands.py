@@ -147,7 +147,7 @@ SAID = {
     'data ingest likes.csv --out OUT --min-value nan --value item': 'widenet: --min-value must be a finite number; got nan.',
     'data ingest likes.csv --out OUT --since tomorrow --time item': "widenet: --since must be a number, a date or time such as 2024-05-01, or a duration such as '7 days'; got 'tomorrow'.",
     'data ingest likes.csv --out OUT --heldout-last -1 --time item': 'widenet: --heldout-last must be at least 1; got -1. Leave it out to set nothing aside.',
-    'data ingest likes.csv --out OUT --min-user-items 1000': 'widenet: likes.csv: at least one interaction must be left; the minimums or the parts set aside take all. Lower them.',
+    'data ingest likes.csv --out OUT --min-user-items 1000': 'widenet: likes.csv: at least one interaction must be left; none of 57 is left by --min-user-items. Relax it.',
     'data ingest likes.csv --out OUT --titles likes.csv': 'widenet: likes.csv: no column is obviously the title; it has user, item. Name one with --title, or use --no-titles-header if line 1 is data.',
     'data ingest likes.csv --out OUT --field a/b': "widenet: a field's name must be printable text without / and \\; got 'a/b'. Choose another name.",
     'data ingest likes.csv --out OUT --duplicates frist': 'widenet: --duplicates must be one of last, first, max, sum, error; got \'frist\'. Did you mean "first"?',
