@@ -67,11 +67,12 @@ def _batches(
     schema = examples_schema(layouts, manifest.has_weights)
     for name in manifest.example_files:
         file = MappedFile(folder / name, None)
-        for wanted in schema:
-            found = file.schema.field(wanted.name).type if wanted.name in file.schema.names else None
-            if found != wanted.type:
+        for expected in schema:
+            actual = file.schema.field(expected.name).type if expected.name in file.schema.names else None
+            if actual != expected.type:
                 raise DataError(
-                    f"{file.path}: column {wanted.name!r} must be {wanted.type}; got {found}. Write it again."
+                    f"{file.path}: column {expected.name!r} must be {expected.type}; got {actual}. Write it"
+                    " again."
                 )
         _compare(
             folder / FILE_NAME,
@@ -115,6 +116,6 @@ def _check_vocabulary(folder: Path, manifest: Manifest, field: Field, name: str)
         )
 
 
-def _compare(place: Path, what: str, found: object, stated: object) -> None:
-    if found != stated:
-        raise DataError(f"{place}: {what} must be what the files hold, {found}; got {stated}. {_REMEDY}")
+def _compare(place: Path, what: str, contents: object, stated: object) -> None:
+    if contents != stated:
+        raise DataError(f"{place}: {what} must be what the files hold, {contents}; got {stated}. {_REMEDY}")

@@ -53,10 +53,10 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
         raise DataError(
             f"{url}: cannot be read: {reason}{have}. Run the command again, or put the file at {path}."
         ) from None
-    if checksum is not None and (found := _checksum(partial, checksum)) != checksum:
+    if checksum is not None and (actual := _checksum(partial, checksum)) != checksum:
         partial.unlink()
         raise DataError(
-            f"{url}: must have the checksum {checksum}; got {found}, which is another file. It was removed;"
+            f"{url}: must have the checksum {checksum}; got {actual}, which is another file. It was removed;"
             " try again."
         )
     force_to_disk(partial)
@@ -119,13 +119,13 @@ def _check_file(path: Path, checksum: str | None, recorded: Path) -> None:
         or (recorded.read_text(encoding="utf-8", errors="replace").strip() if recorded.exists() else "")
         or None
     )
-    found = _checksum(path, known or "sha256:")
+    actual = _checksum(path, known or "sha256:")
     if known is None:
         with appearing(recorded) as file:
-            file.write(f"{found}\n".encode())
-    elif found != known:
+            file.write(f"{actual}\n".encode())
+    elif actual != known:
         raise DataError(
-            f"{path}: must have the checksum {known}; got {found}, which is another file. Remove it, and run"
+            f"{path}: must have the checksum {known}; got {actual}, which is another file. Remove it, and run"
             " the command again."
         )
 

@@ -71,8 +71,8 @@ def dataset_from_lists(
         DataError: A row, an index, a weight or a name breaks a rule.
         OptionError: `values` do not fit `items`.
     """
-    given: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
-    named = {part: rows for part, rows in given.items() if rows is not None}
+    rows_of: dict[Part, Rows | None] = {"train": items, "validation": validation, "heldout": heldout}
+    named = {part: rows for part, rows in rows_of.items() if rows is not None}
     parts = {part: _numbers(column(field, part), rows, operator.index) for part, rows in named.items()}
     further = {name: _numbers(name, rows, operator.index) for name, rows in (sparse or {}).items()}
     columns = _example_columns(len(items), ids, weights)

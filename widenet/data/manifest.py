@@ -170,7 +170,7 @@ class Manifest(_Frozen):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             stated = document.pop("sha256", None) if isinstance(document, dict) else None
-            contents, found = json.dumps(document), _sha256_of_contents(document)
+            contents, actual = json.dumps(document), _sha256_of_contents(document)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: must be JSON; {error}. Restore the file, or ingest again.") from error
         version = document.get("format_version") if isinstance(document, dict) else None
@@ -184,7 +184,7 @@ class Manifest(_Frozen):
                 f"{path}: format_version must be at most {FORMAT_VERSION}; got {version}. Update widenet, or"
                 " ingest again with this one."
             )
-        if stated != found and (stated is not None or version >= _FIRST_WITH_SHA256):
+        if stated != actual and (stated is not None or version >= _FIRST_WITH_SHA256):
             raise DataError(
                 f"{path}: is damaged: its sha256 is not that of its contents. Restore the file, or ingest"
                 " again."

@@ -36,7 +36,7 @@ class Options(IngestArguments):
         moments = {
             "since": self.since,
             "until": self.until,
-            **{f"{part}_since": given for part, given in start.items()},
+            **{f"{part}_since": value for part, value in start.items()},
         }
         return Selection(
             self.duplicates or ("max" if self.time is None else "last"),
@@ -46,12 +46,12 @@ class Options(IngestArguments):
             self.min_user_items,
             self.min_item_users,
             last,
-            {part: moment(f"{part}_since", given, 0) for part, given in start.items()},
+            {part: moment(f"{part}_since", value, 0) for part, value in start.items()},
             self.sequence,
             self.vocabulary is not None and not self.grow,
-            [option for option, given in moments.items() if is_date(given)],
+            [option for option, value in moments.items() if is_date(value)],
             self.keep_times,
-            {option: seconds for option, given in moments.items() if (seconds := ago(given)) is not None},
+            {option: seconds for option, value in moments.items() if (seconds := ago(value)) is not None},
         )
 
     @cached_property

@@ -89,10 +89,10 @@ class Selection:
             {"since": resolved.since, "until": resolved.until},
             {f"{part}_since": start.get(part) for part in ("validation", "heldout")},
         )
-        for (first, given), (second, then) in (pair.items() for pair in ordered):
-            if self.ago and given is not None and then is not None and not given < then:
+        for (first, earlier), (second, later) in (pair.items() for pair in ordered):
+            if self.ago and earlier is not None and later is not None and not earlier < later:
                 raise OptionError(
-                    f"`{first}` must be before `{second}`; got {given:.0f} and {then:.0f}, as seconds"
+                    f"`{first}` must be before `{second}`; got {earlier:.0f} and {later:.0f}, as seconds"
                     " since 1970."
                 )
         return resolved
@@ -159,85 +159,85 @@ class Selection:
         ]
 
 
-def ago(given: object) -> float | None:
+def ago(value: object) -> float | None:
     """The seconds of a duration such as "7d" or "2 weeks"; None for anything else.
 
     A duration means that long before the newest interaction.
     """
-    match = _DURATION.fullmatch(given.strip()) if isinstance(given, str) else None
+    match = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
     return None if match is None else float(match[1]) * _SECONDS[match[2][0].lower()]
 
 
-def last_or_ago(option: str, given: int | str | None) -> int | str | None:
+def last_or_ago(option: str, value: int | str | None) -> int | str | None:
     """Return a number of last items as a number, or a duration as it was given.
 
     Raises:
         OptionError: The value is neither.
     """
-    if not isinstance(given, str) or ago(given) is not None:
-        return given
+    if not isinstance(value, str) or ago(value) is not None:
+        return value
     try:
-        return int(given)
+        return int(value)
     except ValueError:
         raise OptionError(
-            f"`{option}` must be a whole number, or a duration such as 7d or '12 hours'; got {given!r}."
+            f"`{option}` must be a whole number, or a duration such as 7d or '12 hours'; got {value!r}."
         ) from None
 
 
-def is_date(given: Moment | None) -> bool:
+def is_date(value: Moment | None) -> bool:
     """Whether a moment is a date or a duration rather than a number."""
     try:
-        return given is not None and math.isnan(float(given))
+        return value is not None and math.isnan(float(value))
     except ValueError:
         return True
 
 
-def moment(option: str, given: Moment | None, absent: float) -> float:
+def moment(option: str, value: Moment | None, default: float) -> float:
     """Convert a moment to a number: numbers as they are, dates and times to seconds since 1970.
 
     A time without a time zone is UTC. A duration gives 0, which `Selection.resolved` replaces.
 
     Args:
         option: Name of the option.
-        given: The moment.
-        absent: Result if there is no moment.
+        value: The moment.
+        default: Result if there is no moment.
 
     Raises:
         OptionError: The moment is none of these.
     """
-    if given is None:
-        return absent
+    if value is None:
+        return default
     try:
-        number = float(given)
+        number = float(value)
     except ValueError:
         number = math.nan
     if math.isfinite(number):
         return number
-    if ago(given) is not None:
+    if ago(value) is not None:
         return 0.0
     try:
-        read = datetime.fromisoformat(str(given))
+        time = datetime.fromisoformat(str(value))
     except ValueError:
         raise OptionError(
             f"`{option}` must be a number, a date or time such as 2024-05-01, or a duration such as '7 days';"
-            f" got {given!r}."
+            f" got {value!r}."
         ) from None
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def check_order(first: str, given: Moment | None, second: str, then: Moment | None) -> None:
+def check_order(first: str, first_moment: Moment | None, second: str, second_moment: Moment | None) -> None:
     """Raise OptionError if two moments are given and the first is not before the second."""
-    if given is None or then is None:
+    if first_moment is None or second_moment is None:
         return
-    before, until = ago(given), ago(then)
-    if (before is None) != (until is None):
+    first_ago, second_ago = ago(first_moment), ago(second_moment)
+    if (first_ago is None) != (second_ago is None):
         return  # `Selection.resolved` compares them
     if not (
-        moment(first, given, 0) < moment(second, then, 0)
-        if before is None or until is None
-        else before > until
+        moment(first, first_moment, 0) < moment(second, second_moment, 0)
+        if first_ago is None or second_ago is None
+        else first_ago > second_ago
     ):
-        raise OptionError(f"`{first}` must be before `{second}`; got {given} and {then}.")
+        raise OptionError(f"`{first}` must be before `{second}`; got {first_moment} and {second_moment}.")
 
 
 def set_aside(
@@ -258,11 +258,11 @@ def set_aside(
     """
     last: dict[Part, int] = {}
     start: dict[Part, Moment] = {}
-    given: dict[Part, tuple[int | str | None, Moment | None]] = {
+    options: dict[Part, tuple[int | str | None, Moment | None]] = {
         "heldout": (heldout_last, heldout_since),
         "validation": (validation_last, validation_since),
     }
-    for part, (number, since) in given.items():
+    for part, (number, since) in options.items():
         number = last_or_ago(f"{part}_last", number)
         if number is not None and since is not None:
             raise OptionError(f"`{part}_last` and `{part}_since` exclude each other. Give one of them.")

@@ -51,8 +51,8 @@ class SideFields:
     def __post_init__(self) -> None:
         for name in (*self.sparse, *self.dense):
             check_field_name(name)
-        given = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
-        for option in [*(name for name, value in given.items() if value), *self.reading.given_options]:
+        options = {"`dense`": self.dense, "`weight`": self.weight, "`users_id`": self.user}
+        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.users is None:
                 raise OptionError(f"{option} needs `users`. Name the file of users.")
 
@@ -94,16 +94,16 @@ class SideFields:
             OptionError: There are such columns, but an option keeps interactions of some times out of
                 training.
         """
-        found = {
+        columns = {
             name: column
             for name, column in self.sparse.items()
             if users is None or column not in users.source.columns
         }
-        for name in found:
+        for name in columns:
             for option in selection.splits_by_time:
                 rule = f"is in the interactions, so it would reveal those that `{option}` leaves out"
                 raise OptionError(f"`sparse` {name} {rule}. Give it in a file of `users`.")
-        return list(found.values())
+        return list(columns.values())
 
 
 @dataclass(frozen=True)

@@ -226,11 +226,11 @@ class Sources:
         return num_skipped
 
 
-def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]:
+def opened(inputs: Sequence[Any], reading: Reading, folder: Path) -> list[Source]:
     """Open sources: paths, patterns of paths, "-" for standard input, and tables in memory.
 
     Args:
-        given: The sources.
+        inputs: The sources.
         reading: How to read files.
         folder: Folder for a copy of standard input.
 
@@ -240,7 +240,7 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
     """
     sources: list[Source] = []
     first_line = 1
-    for each in given:
+    for each in inputs:
         for place, name in _places(each, folder, f"`{reading.prefix[:-1]}`" if reading.prefix else "SOURCE"):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
@@ -253,11 +253,11 @@ def opened(given: Sequence[Any], reading: Reading, folder: Path) -> list[Source]
     return sources
 
 
-def opened_one(given: Any, reading: Reading, folder: Path) -> Source:
+def opened_one(value: Any, reading: Reading, folder: Path) -> Source:
     """Open a single source; raises as `opened` does."""
-    source, *others = opened([given], reading, folder)
+    source, *others = opened([value], reading, folder)
     if others:
-        raise OptionError(f"{given} must be one file; it matches {len(others) + 1:,}. Name one.")
+        raise OptionError(f"{value} must be one file; it matches {len(others) + 1:,}. Name one.")
     check_csv_options(reading, [source])
     return source
 
@@ -288,19 +288,19 @@ def _kinds(sources: Sequence[Source]) -> str:
     return f"the source is {kinds}" if len(sources) == 1 else f"the sources are {kinds}"
 
 
-def _places(given: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
+def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     """List the paths or the table of a source, each with its name in messages."""
-    if memory.is_table(given):
-        return [(given, "the table")]
-    if not isinstance(given, str | Path):
+    if memory.is_table(source):
+        return [(source, "the table")]
+    if not isinstance(source, str | Path):
         kinds = (
             "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or"
             " arrays of users and items"
         )
-        raise OptionError(f"{option} must be {kinds}; got {type(given).__name__}.")
-    if str(given) == STANDARD_INPUT:
+        raise OptionError(f"{option} must be {kinds}; got {type(source).__name__}.")
+    if str(source) == STANDARD_INPUT:
         return [(_copy_standard_input(folder), "standard input")]
-    return [(path, str(path)) for path in matching_paths(Path(given))]
+    return [(path, str(path)) for path in matching_paths(Path(source))]
 
 
 def matching_paths(path: Path) -> list[Path]:

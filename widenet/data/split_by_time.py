@@ -37,10 +37,10 @@ def selection_by_time(
             " ingest."
         )
     relative = {
-        f"{part}_since": seconds for part, given in start.items() if (seconds := ago(given)) is not None
+        f"{part}_since": seconds for part, since in start.items() if (seconds := ago(since)) is not None
     }
-    dates = [f"{part}_since" for part, given in start.items() if is_date(given)]
-    moments = {part: moment(f"{part}_since", given, 0) for part, given in start.items()}
+    dates = [f"{part}_since" for part, since in start.items() if is_date(since)]
+    moments = {part: moment(f"{part}_since", since, 0) for part, since in start.items()}
     is_sequence = field.kind == "sequence"
     selection = Selection(last=last, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
     check_new(dataset.path, field, selection.divided)

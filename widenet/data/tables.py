@@ -116,11 +116,11 @@ class Tables:
         for is_item, role in ((False, "user"), (True, "item")):
             for predicate, what in _ODD_IDS:
                 odd = f"part = '{part}' AND is_item = {is_item} AND {predicate}"
-                found = self.connection.execute(
+                row = self.connection.execute(
                     f"SELECT min(name), count(*), sum(num_rows) FROM names WHERE {odd}"
                 ).fetchone()
-                if found and found[1]:
-                    name, num_names, num_rows = found
+                if row and row[1]:
+                    name, num_names, num_rows = row
                     others = f" and {num_names - 1:,} like it" if num_names > 1 else ""
                     yield (
                         f'note: the {role} "{name}"{others}, in {num_rows:,} row{"s" * (num_rows > 1)},'
@@ -243,10 +243,10 @@ class Tables:
     def _by_id(self, table: str, column: str, length: int) -> np.ndarray:
         """A column of `users` or `items`, indexed by plain ids below `length`, uint64 [length]."""
         known = f"SELECT {plain_id('name')} AS id, {column} FROM {table}"
-        found = np.zeros(length, dtype=np.uint64)
+        values = np.zeros(length, dtype=np.uint64)
         for batch in self.stream(f"SELECT * FROM ({known}) WHERE id < {length}", ROWS_PER_STREAM):
-            found[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
-        return found
+            values[batch.column("id").to_numpy()] = batch.column(column).to_numpy()
+        return values
 
     def names_of(self, user: int, item: int) -> tuple[str, str]:
         """The names of a user and an item, given their numbers."""
@@ -291,12 +291,12 @@ class Tables:
 
     def known_items(self, num_items: int) -> np.ndarray:
         """Whether each item is a known feature, bool [items]."""
-        found = np.zeros(num_items, dtype=bool)
+        is_known = np.zeros(num_items, dtype=bool)
         for batch in self.stream(
             f"SELECT number FROM items SEMI JOIN {_KNOWN_ITEMS} USING (name)", ROWS_PER_STREAM
         ):
-            found[batch.column("number").to_numpy()] = True
-        return found
+            is_known[batch.column("number").to_numpy()] = True
+        return is_known
 
     def make_features(self, table: str, known: str, counted: str) -> int:
         """Make a table of features: known ones at their indices, then new ones by falling count.

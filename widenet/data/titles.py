@@ -18,7 +18,7 @@ class Titles:
     """A source of titles, if there is one.
 
     Attributes:
-        given: A file or a table; None if there is none.
+        titles: A file or a table; None if there is none.
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
@@ -29,16 +29,16 @@ class Titles:
         OptionError: An option needs `titles`.
     """
 
-    given: Any = None
+    titles: Any = None
     item: str | None = None
     title: str | None = None
     reading: Reading = field(default_factory=Reading)
     item_of_interactions: str | None = None
 
     def __post_init__(self) -> None:
-        given = {"`title_id`": self.item, "`title`": self.title}
-        for option in [*(name for name, value in given.items() if value), *self.reading.given_options]:
-            if self.given is None:
+        options = {"`title_id`": self.item, "`title`": self.title}
+        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
+            if self.titles is None:
                 raise OptionError(f"{option} needs `titles`. Name the file of titles.")
 
     def opened(self, folder: Path) -> "OpenedTitles | None":
@@ -50,9 +50,9 @@ class Titles:
         Raises:
             DataError: The file or a column does not exist.
         """
-        if self.given is None:
+        if self.titles is None:
             return None
-        source = opened_one(self.given, self.reading, folder)
+        source = opened_one(self.titles, self.reading, folder)
         item = self.item
         if item is None and self.item_of_interactions in source.columns and not source.roles:
             item = self.item_of_interactions

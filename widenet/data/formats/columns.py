@@ -152,7 +152,7 @@ def plain(column: str) -> str:
 
 def choose_column(
     place: str,
-    found: Sequence[str],
+    columns: Sequence[str],
     role: str,
     named: str | None,
     otherwise: str | None = None,
@@ -162,7 +162,7 @@ def choose_column(
 
     Args:
         place: Name of the source in messages.
-        found: Columns of the source.
+        columns: Columns of the source.
         role: The role; a key of `OBVIOUS`.
         named: Column that the user named; None if none.
         otherwise: Column to use if none is obvious.
@@ -173,22 +173,22 @@ def choose_column(
     """
     option = role.replace("-", "_")
     if named is not None:
-        if named not in found:
-            near = difflib.get_close_matches(named, found, n=1)
+        if named not in columns:
+            near = difflib.get_close_matches(named, columns, n=1)
             guess = f' Did you mean "{near[0]}"?' if near else ""
             raise DataError(
-                f'{place}: column "{named}" does not exist; it has {listed(found)}.{guess} Choose with'
+                f'{place}: column "{named}" does not exist; it has {listed(columns)}.{guess} Choose with'
                 f" `{option}`."
             )
         return named
-    known = {plain(column): column for column in reversed(found)}
+    known = {plain(column): column for column in reversed(columns)}
     for name in OBVIOUS[role]:
         if name in known:
             return known[name]
     if otherwise is not None:
         return otherwise
     raise DataError(
-        f"{place}: no column is obviously the {role}; it has {listed(found)}. Name one with"
+        f"{place}: no column is obviously the {role}; it has {listed(columns)}. Name one with"
         f" `{option}`{remedy}."
     )
 
@@ -309,8 +309,8 @@ def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
     ):
         return True
     read = sql.seconds("cell", decimal, time_format)
-    found = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
-    return found is not None and found[0] is not None
+    row = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
+    return row is not None and row[0] is not None
 
 
 @cache

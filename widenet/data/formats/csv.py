@@ -178,14 +178,14 @@ class Spaced(Csv):
 
 def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:
     """The columns that look like times or lists, and a description of what they look like."""
-    found = {}
+    suspects = {}
     for name, cells in zip(
         names, zip(*(row for row in rows if len(row) == len(names)), strict=True), strict=False
     ):
         kind = time_like(cells)
         if kind or holds_lists(cells):
-            found[name] = kind or LISTS
-    return found
+            suspects[name] = kind or LISTS
+    return suspects
 
 
 def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
@@ -197,7 +197,7 @@ def guessed_delimiter(lines: Sequence[str], decimal: str = ".") -> str:
     if not lines:
         return ","
     widths = {delimiter: [len(row) for row in _cells(lines, delimiter) if row] for delimiter in DELIMITERS}
-    even = [delimiter for delimiter, found in widths.items() if len(set(found)) == 1 and found[0] > 1]
+    even = [delimiter for delimiter, counts in widths.items() if len(set(counts)) == 1 and counts[0] > 1]
     if even:
         return max(
             even, key=lambda delimiter: (widths[delimiter][0], delimiter != decimal, delimiter == "::")

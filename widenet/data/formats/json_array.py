@@ -67,8 +67,8 @@ class _Reader:
     def _next(self) -> str:
         """The next character that is not white space; "" at the end."""
         while True:
-            found = _SPACE.match(self._held, self._at)
-            self._at = found.end() if found else self._at
+            spaces = _SPACE.match(self._held, self._at)
+            self._at = spaces.end() if spaces else self._at
             if self._at < len(self._held) or not self._read_more():
                 return self._held[self._at : self._at + 1]
 

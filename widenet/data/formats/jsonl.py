@@ -42,14 +42,14 @@ FORMAT = Format(opened, (".jsonl", ".ndjson", ".json"))
 
 def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = False) -> "JsonLines":
     """Make the source of a file from its first lines or objects."""
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for number, line in enumerate(sample, start=1):
         try:
-            read = json.loads(line, parse_int=str)
+            record = json.loads(line, parse_int=str)
         except (ValueError, RecursionError):
-            read = None
-        if isinstance(read, dict):
-            found = read | {key: value for key, value in found.items() if value is not None}
+            record = None
+        if isinstance(record, dict):
+            keys = record | {key: value for key, value in keys.items() if value is not None}
         elif number == 1 and is_array:
             raise DataError(
                 f"{name}: object 1: must be a JSON object with a user and an item; got {line[:60]}. Convert"
@@ -62,14 +62,14 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
             )
     if is_array and not sample:
         raise DataError(f"{name}: must be a JSON array of objects; it is empty. Check the file.")
-    lists = frozenset(key for key, value in found.items() if isinstance(value, list))
+    lists = frozenset(key for key, value in keys.items() if isinstance(value, list))
     kind = "a JSON array" if is_array else "JSON lines"
     if lists:
         kind += f" ({min(lists)} holds lists)"
     return JsonLines(
         name,
         kind,
-        list(found),
+        list(keys),
         empty_users=bool(lists),
         file=file,
         row="object" if is_array else "line",
@@ -161,7 +161,7 @@ class JsonLines(TextSource):
 
     def _rule_broken(self, line: str, columns: Columns) -> str | None:
         try:
-            found = json.loads(line, parse_int=str, object_pairs_hook=_unique)
+            record = json.loads(line, parse_int=str, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
             reason = (
                 f"{error.msg} at character {error.pos + 1}"
@@ -169,23 +169,23 @@ class JsonLines(TextSource):
                 else str(error)
             )
             return f"must be a JSON object; {reason}. Fix or remove the line."
-        if "\ufffd" in line or not _is_text(json.dumps(found, ensure_ascii=False)):
+        if "\ufffd" in line or not _is_text(json.dumps(record, ensure_ascii=False)):
             return NO_UTF8
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             return "must be a JSON object. Fix or remove the line."
         for key in _used(columns):
-            if isinstance(found.get(key), list) != (key in self.lists) and found.get(key) is not None:
+            if isinstance(record.get(key), list) != (key in self.lists) and record.get(key) is not None:
                 return (
                     f'"{key}" must be {"a list" if key in self.lists else "one value"}, as in the first'
                     " lines. Fix or remove the line."
                 )
         lists = sorted(key for key in _used(columns) if key in self.lists)
-        found |= {key: [] for key in lists if found.get(key) is None}
-        lengths = {len(found[key]) for key in lists}
+        record |= {key: [] for key in lists if record.get(key) is None}
+        lengths = {len(record[key]) for key in lists}
         if len(lengths) > 1:
             return f"the lists {', '.join(lists)} must have the same length. Fix or remove the line."
         for place in range(max(lengths, default=1)):
-            cells = {key: found[key][place] if key in lists else found.get(key) for key in _used(columns)}
+            cells = {key: record[key][place] if key in lists else record.get(key) for key in _used(columns)}
             for key, value in cells.items():
                 if isinstance(value, dict | list):
                     return (
@@ -209,11 +209,11 @@ def _plain(value: str) -> str:
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object from its keys and values; raises ValueError for a key that occurs twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" occurs twice')
-    return found
+    return record
 
 
 def _is_text(text: str) -> bool:

@@ -41,7 +41,7 @@ def is_table(value: object) -> bool:
     )
 
 
-def opened(given: Any, name: str) -> "TableInMemory":
+def opened(value: Any, name: str) -> "TableInMemory":
     """Open a table, a matrix or arrays as a source.
 
     A matrix has the columns user, item and value: row number, column number and stored value. Arrays, and the
@@ -50,19 +50,19 @@ def opened(given: Any, name: str) -> "TableInMemory":
     Raises:
         DataError: The value is none of these.
     """
-    if hasattr(given, "tocsr"):
-        csr = given.tocsr()
+    if hasattr(value, "tocsr"):
+        csr = value.tocsr()
         return of_matrix(name, csr.indptr, csr.indices, csr.data)
-    if isinstance(given, list | tuple) and _is_row(given[0]):
-        given = _of_tuples(given, name)
-    elif isinstance(given, list | tuple) and _is_record(given[0]):
-        given = {
-            key: [row.get(key) for row in given] for key in dict.fromkeys(key for row in given for key in row)
+    if isinstance(value, list | tuple) and _is_row(value[0]):
+        value = _of_tuples(value, name)
+    elif isinstance(value, list | tuple) and _is_record(value[0]):
+        value = {
+            key: [row.get(key) for row in value] for key in dict.fromkeys(key for row in value for key in row)
         }
-    if isinstance(given, np.ndarray | tuple):
-        given = _of_arrays(list(given.T) if isinstance(given, np.ndarray) else list(given), name)
+    if isinstance(value, np.ndarray | tuple):
+        value = _of_arrays(list(value.T) if isinstance(value, np.ndarray) else list(value), name)
     try:
-        table = _of_columns(given) if isinstance(given, Mapping) else pa.table(given)
+        table = _of_columns(value) if isinstance(value, Mapping) else pa.table(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"{name}: every column must be of one type that Arrow has; {error}. Convert the column."

@@ -118,8 +118,8 @@ class _Npz:
             archive.open(self._member(name)) as stream,
             _without_warnings(),
         ):
-            found: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
-            return found
+            array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)
+            return array
 
     def _array_type(self, name: str) -> np.dtype[Any]:
         with ExitStack() as stack:

@@ -86,8 +86,8 @@ def seconds(expression: str, decimal: str = ".", time_format: str | None = None)
         f" epoch(try_cast({text} AS TIMESTAMP))"
     )
     stamp = f"CASE WHEN regexp_matches({text}, '{_YEAR}') THEN CASE {zoned} {plain} END END"
-    found = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), {stamp})"
-    return f"CASE WHEN isfinite({found}) THEN {found} END"
+    value = f"coalesce(try_cast({_with_point(text, decimal)} AS DOUBLE), {stamp})"
+    return f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
 def text(expression: str, is_float: bool = False) -> str:

@@ -54,13 +54,13 @@ def opened(path: Path, reading: Reading | None = None, name: str | None = None) 
         )
     if path.stat().st_size == 0:
         raise DataError(f"{name}: must have rows; the file is empty.")
-    found = reading.format or _by_suffix(path) or _by_first_bytes(path)
-    if (found is None or FORMATS[found].is_text) and (
+    format_name = reading.format or _by_suffix(path) or _by_first_bytes(path)
+    if (format_name is None or FORMATS[format_name].is_text) and (
         foreign := foreign_kind(TextFile(path), reading.prefix)
     ):
         kind, remedy = foreign
         raise DataError(f"{name}: must be one of {', '.join(FORMATS)}; it looks like {kind}. {remedy}")
-    return FORMATS[found or _by_content(path, name, reading)].opened(path, name, reading)
+    return FORMATS[format_name or _by_content(path, name, reading)].opened(path, name, reading)
 
 
 def _by_suffix(path: Path) -> str | None:
