@@ -8,7 +8,7 @@ import netCDF4
 import numpy as np
 import pytest
 
-from widenet.dsstne.classic import least_bytes
+from widenet.dsstne.classic import min_file_bytes
 from widenet.dsstne.data import import_data
 from widenet.errors import DataError, WidenetError
 
@@ -41,7 +41,7 @@ def write(path, form, num_records=0):
 def test_a_file_must_reach_to_its_last_number(form, num_records, tmp_path):
     path = write(tmp_path / "x.nc", form, num_records)
     whole = path.read_bytes()
-    needed = least_bytes(path)
+    needed = min_file_bytes(path)
     assert len(whole) - 3 <= needed <= len(whole)
     assert import_data([path], tmp_path / "data").num_examples == 30
     for kept in (needed - 1, needed - 60, len(whole) // 2, 100, 9):

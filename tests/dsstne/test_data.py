@@ -285,7 +285,7 @@ def column(name, values, letter="u4", dimension="uniqueExamplesDim0"):
         ({"sets": [sparse_set(0, "x", ROWS, flags=["Weighted"])], **column("dataWeight", [0, 1, -1], "f4")},
          "example 2 has -1.0."),
         ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "x", ROWS)]},
-         "the names of data sets must differ; 'x' stands twice."),
+         "the names of data sets must differ; 'x' appears twice."),
         ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "y", ROWS[:2])]},
          "must have as many examples as 'x', 3; got 2."),
         ({"sets": [sparse_set(0, "x", ROWS), sparse_set(1, "x.heldout", ROWS, VALUES)]},
@@ -306,7 +306,7 @@ def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf,
     monkeypatch.setattr("widenet.dsstne.data.available_memory", lambda: 2**40)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**30))
     rule = (
-        r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk, where .* are free. Give"
+        r"data set 'items': a width of 4,294,967,295 takes 137\S* GB of disk; .* are free. Give"
         r" `features`, an index file"
     )
     with pytest.raises(CapacityError, match=rule):
@@ -325,9 +325,9 @@ def test_a_width_that_no_disk_could_hold_the_names_of_is_refused_at_once(netcdf,
     ("text", "message"),
     [
         ("a\t0\nb 1\n", "line 2: must be a name, a tab and a whole number; got 'b 1'."),
-        ("a\t0\na\t1\n", "line 2: names must differ; 'a' stands twice."),
-        ("a\t0\nb\t2\n", "indices must be 0, 1, 2 and so on, each once; got 2, though it has 2 names."),
-        ("a\t0\nb\t0\n", "each once; got 0, which stands twice."),
+        ("a\t0\na\t1\n", "line 2: names must differ; 'a' appears twice."),
+        ("a\t0\nb\t2\n", "indices must be 0, 1, 2 and so on, each once; got 2, but it has 2 names."),
+        ("a\t0\nb\t0\n", "each once; got 0, which appears twice."),
         ("", "must hold at least one name; it is empty."),
         ("".join(f"{n}\t{n}\n" for n in range(9)), "must name at most the 8 features of"),
         ("a\t0\nb\t1\n", "sparseIndex0 must lie in [0, 2); example 0 has 3."),

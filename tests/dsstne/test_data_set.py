@@ -168,7 +168,7 @@ def test_a_dense_set_may_be_as_wide_as_arrows_lists(netcdf, tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r"data set 'sound': must have at most 2,147,483,647 numbers an example; its sides are"
+            r"data set 'sound': must have at most 2,147,483,647 numbers per example; its sides are"
             r" \[4294967295\]"
         ),
     ):

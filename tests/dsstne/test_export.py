@@ -187,7 +187,7 @@ def test_one_index_file_serves_sets_of_the_same_features_alone(tmp_path):
     assert (tmp_path / "index").read_text() == "".join(f"{index}\t{index}\n" for index in range(8))
     with pytest.raises(
         OptionError,
-        match="must be FIELD=FILE for each sparse field, whose features differ; there are items, country",
+        match="for each sparse field, since their features differ; the fields are items, country",
     ):
         export_data(named(tmp_path), tmp_path / "y.nc", features=tmp_path / "z")
     for features, message in (

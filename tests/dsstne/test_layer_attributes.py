@@ -9,7 +9,7 @@ from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_mo
 from tests.dsstne.test_model import convolved, scores
 from widenet import train
 from widenet.data.lists import dataset_from_lists
-from widenet.dsstne.layer_attributes import attributes_of_both
+from widenet.dsstne.layer_attributes import merged_attributes
 from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
 from widenet.errors import FitError
@@ -145,4 +145,4 @@ def test_of_the_limits_of_both_the_smaller_is_written(taken, own, written):
         },
     ]
     spec = NetworkSpec.of({"layers": layers})
-    assert attributes_of_both(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written
+    assert merged_attributes(spec, spec.outputs[0], spec.layer("same"), (4,))["deltaNorm"] == written

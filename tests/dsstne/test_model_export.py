@@ -247,7 +247,7 @@ def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch)
     monkeypatch.setattr(
         LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given)
     )
-    monkeypatch.setattr(connections, "_NUMBERS_A_BLOCK", 5)
+    monkeypatch.setattr(connections, "_NUMBERS_PER_BLOCK", 5)
     export_model(model, tmp_path / "small.nc")
     with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
         assert set(whole) == set(small)

@@ -188,7 +188,7 @@ def broken(path, layers, change):
         (lambda file: file.delncattr("layer1_name"),
          "attribute 'layer1_name' must be a text; it is missing."),
         (lambda file: file.setncattr("layer1_name", "Input"),
-         "the names of layers must differ; 'Input' stands twice."),
+         "the names of layers must differ; 'Input' appears twice."),
         (
             lambda file: file.setncattr("layer1_dimensions", np.uint32(5)),
             "attribute 'layer1_dimensions' must be a whole number from 1 to 4; got 5.",
@@ -204,7 +204,7 @@ def broken(path, layers, change):
         (lambda file: file.setncattr("weights", np.uint32(1)),
          "must have weights from its source 'Hidden1'; they are missing."),
         (lambda file: file.setncattr("weight1_inputLayer", "None"), "must name layers; got 'None'."),
-        (ends("Input", "Hidden1"), "each of its sources, once; those of 'Input' to 'Hidden1' stand twice."),
+        (ends("Input", "Hidden1"), "each of its sources; those of 'Input' to 'Hidden1' appear twice."),
         (ends("Input", "Output"), "those of 'Input' to 'Output' belong to no source of 'Output'."),
         (lambda file: file.variables["weight1_bias"].__setitem__(3, np.nan),
          'the weights "Output bias" must be finite numbers.'),
@@ -229,13 +229,13 @@ def test_a_mistake_in_a_file_is_one_sentence_and_leaves_nothing(tmp_path, change
 
 
 def test_weights_that_no_memory_holds_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(netcdf, "_LITTLE_BYTES", 100)
+    monkeypatch.setattr(netcdf, "_SMALL_READ_BYTES", 100)
     monkeypatch.setattr(netcdf, "available_memory", lambda: 400)
     layers = autoencoder()
     write_model(tmp_path / "x.nc", layers, connected(1, layers))
     with pytest.raises(
         DataError,
-        match=r"variable 'weight0_weights' holds 60 values, for which 400 B of free memory are too few",
+        match=r"variable 'weight0_weights' holds 60 values, which do not fit in 400 B of free memory",
     ):
         import_model(tmp_path / "x.nc", tmp_path / "run")
 

@@ -33,7 +33,7 @@ def test_a_file_that_names_other_files_is_refused_and_those_are_not_read(netcdf,
         secret.unlink()  # so that whoever opens it fails otherwise
     with pytest.raises(
         DataError,
-        match=r"must hold all that it says; '(sparseData0|more)' lies in another file that it names",
+        match=r"must hold all of its data; '(sparseData0|more)' refers to another file",
     ):
         import_data([path], tmp_path / "data")
     assert not (tmp_path / "data").exists()
@@ -42,7 +42,7 @@ def test_a_file_that_names_other_files_is_refused_and_those_are_not_read(netcdf,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"hello", "must be a NetCDF file; its first bytes are of something else."),
+        (b"hello", "must be a NetCDF file; its first bytes are those of another format."),
         (None, "must be a NetCDF file; it does not exist."),
         ("half", "must be a whole NetCDF file; "),
     ],

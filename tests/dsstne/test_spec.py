@@ -277,7 +277,7 @@ MISTAKES = [
     ),
     (
         {**config(), "version": 1},
-        'config.json: the key "version" stands twice, in another case. Keep one of them.',
+        'config.json: the key "version" appears twice, in another case. Keep one of them.',
     ),
 ]
 
@@ -292,7 +292,7 @@ def test_a_mistake_gives_one_sentence_with_its_place(document, message):
 def test_what_this_project_cannot_do_is_told_in_its_words():
     with pytest.raises(
         DocumentError,
-        match=r"^config.json, in widenet's words: layers\[1\].loss \"cross_entropy\" needs the activation",
+        match=r"^config.json, translated: layers\[1\].loss \"cross_entropy\" needs the activation",
     ):
         NetworkSpec.of(config(last={"Activation": "Tanh"}), "config.json")
 

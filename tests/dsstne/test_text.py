@@ -64,8 +64,8 @@ def test_analog_entries_have_values_and_those_without_one_zero(place, hdf5):
     assert variables["sparseData0"].tolist() == [1.5, 2.0, 0.0, -3.0]
     assert variables["sparseData0"].dtype == np.float32
     assert said[:2] == [
-        "in.txt: line 1: 1 entries had more than one value, of which the first was taken; this is the first.",
-        "in.txt: line 1: 1 entries without a value have the value 0; this is the first.",
+        "in.txt: line 1: 1 entries had more than one value; the first one was used; this is the first.",
+        "in.txt: line 1: 1 entries without a value got the value 0; this is the first.",
     ]
 
 
@@ -149,7 +149,7 @@ def test_a_mistake_is_one_sentence_and_leaves_nothing(place, lines, message):
 
 def test_what_is_missing_is_named(place):
     with pytest.raises(
-        OptionError, match=r"features: the index file of the features does not exist. Give -c to begin one"
+        OptionError, match=r"features: the index file of the features does not exist. Use -c to create one"
     ):
         made(["u\ta"], new_features="merge")
     with pytest.raises(DataError, match=r"must be a file or a folder of text; it does not exist"):

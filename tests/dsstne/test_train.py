@@ -186,10 +186,10 @@ def test_a_step_is_the_one_that_dsstnes_formulas_give(hidden, function, output, 
     )
     before = snapshot(real.network)
     stored = entries_of(batch["in"])
-    stays = real.draws.kept("denoise/In", (len(stored),), NOISE, CPU).tolist()
+    stays = real.random.keep_mask("denoise/In", (len(stored),), NOISE, CPU).tolist()
     x, _ = dense([entry for entry, kept in zip(stored, stays, strict=True) if kept], 7, 23)
     t, listed = dense(entries_of(batch["out"]), 7, 37)
-    kept = real.draws.kept("dropout/H", (7, 6), DROP, CPU)
+    kept = real.random.keep_mask("dropout/H", (7, 6), DROP, CPU)
     expected = stepped(before, x / (1 - NOISE), t, listed, kept, hidden, function, output)
     real.step(batch)
     for key, after in snapshot(real.network).items():

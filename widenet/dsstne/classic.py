@@ -1,5 +1,6 @@
-"""How long a NetCDF file of a classic form must be, by its header: the library reads zeros where such a
-file ends too early.
+"""The minimum size of a classic NetCDF file, computed from its header.
+
+The netCDF4 library reads zeros where such a file is cut short, so its size is checked before it is read.
 """
 
 from dataclasses import dataclass
@@ -9,17 +10,19 @@ from typing import BinaryIO
 
 _DIMENSIONS, _VARIABLES, _ATTRIBUTES = 10, 11, 12
 _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8, 11: 8}
-"""Bytes of a value, by the code of its type."""
+"""Bytes per value, by type code."""
 
 
-def least_bytes(path: Path) -> int:
-    """Bytes up to the end of the last value that the header tells of; raises ValueError where the header
-    itself ends early, or is damaged.
+def min_file_bytes(path: Path) -> int:
+    """Return the minimum size of a classic NetCDF file: where its last value ends.
 
     Source: "The NetCDF Classic Format Specification", CDF-1, CDF-2 and CDF-5.
+
+    Raises:
+        ValueError: The header is cut short or damaged.
     """
     with path.open("rb") as file:
-        return _Header(file, path.stat().st_size).least()
+        return _Header(file, path.stat().st_size).min_file_bytes()
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class _Variable:
 
     @property
     def num_bytes(self) -> int:
-        """Of the whole variable, or of one record of it."""
+        """Size of the variable, or of one record of a record variable."""
         return self.value_bytes * prod(self.shape)
 
 
@@ -43,9 +46,9 @@ class _Header:
         records = self._bytes(self.count_bytes)
         self.num_records = (
             0 if records == b"\xff" * self.count_bytes else int.from_bytes(records, "big")
-        )  # all ones: not known
+        )  # all ones: unknown
 
-    def least(self) -> int:
+    def min_file_bytes(self) -> int:
         lengths = [self._dimension() for _ in range(self._list(_DIMENSIONS))]
         self._skip_attributes()
         variables = [self._variable(lengths) for _ in range(self._list(_VARIABLES))]
@@ -62,16 +65,14 @@ class _Header:
 
     def _variable(self, lengths: list[int]) -> _Variable:
         self._skip_name()
-        places = [self._count() for _ in range(self._within(self._count()))]
-        if any(place >= len(lengths) for place in places):
+        dimensions = [self._count() for _ in range(self._checked(self._count()))]
+        if any(dimension >= len(lengths) for dimension in dimensions):
             raise ValueError("a variable of a dimension that does not exist")
         self._skip_attributes()
         value_bytes = self._value_bytes()
-        self._count()  # the bytes of the variable, which are not those of a large one
-        shape, begin = (
-            [lengths[place] for place in places],
-            int.from_bytes(self._bytes(self.offset_bytes), "big"),
-        )
+        self._count()  # the variable's size, which the format does not state correctly for large variables
+        shape = [lengths[dimension] for dimension in dimensions]
+        begin = int.from_bytes(self._bytes(self.offset_bytes), "big")
         is_record = bool(shape) and shape[0] == 0
         return _Variable(shape[is_record:], is_record, value_bytes, begin)
 
@@ -82,11 +83,11 @@ class _Header:
             self._bytes(_padded(value_bytes * self._count()))
 
     def _list(self, kind: int) -> int:
-        """How many of a kind follow."""
-        found, count = int.from_bytes(self._bytes(4), "big"), self._count()
-        if found != kind and (found, count) != (0, 0):
+        """Return the length of the list that follows, which must be of this kind."""
+        tag, count = int.from_bytes(self._bytes(4), "big"), self._count()
+        if tag != kind and (tag, count) != (0, 0):
             raise ValueError("a header of another form")
-        return self._within(count)
+        return self._checked(count)
 
     def _skip_name(self) -> None:
         self._bytes(_padded(self._count()))
@@ -100,17 +101,17 @@ class _Header:
     def _count(self) -> int:
         return int.from_bytes(self._bytes(self.count_bytes), "big")
 
-    def _within(self, count: int) -> int:
-        """A count of things of which each takes a byte at least."""
+    def _checked(self, count: int) -> int:
+        """Return the count if the file is large enough for that many entries of at least one byte."""
         if count > self.size:
             raise ValueError("a header that ends early")
         return count
 
     def _bytes(self, count: int) -> bytes:
-        found = self.file.read(self._within(count))
-        if len(found) < count:
+        data = self.file.read(self._checked(count))
+        if len(data) < count:
             raise ValueError("a header that ends early")
-        return found
+        return data
 
 
 def _padded(count: int) -> int:

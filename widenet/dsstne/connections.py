@@ -1,5 +1,6 @@
-"""What lies between the layers of a network, as DSSTNE's files hold it: a piece of a weight at a time,
-whoever holds it.
+"""The connections between a network's layers, as DSSTNE's files store them.
+
+Weights come in pieces, whichever process holds them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +15,22 @@ from widenet.plan.layout import Link
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.spatial import ConvolutionLayer
 
-_NUMBERS_A_BLOCK = 2**22
+_NUMBERS_PER_BLOCK = 2**22
 _SIDES = ("width", "height", "length", "depth", "breadth")
 Numbers = NDArray[np.float32]
 Piece: TypeAlias = tuple[int, int, Numbers]
-"""Some rows and columns of a matrix, float32, and the first of each."""
+"""First row, first column and the float32 numbers of a piece of a matrix."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Numbers of the file, row after row. pieces: all of them, to be asked for by every process."""
+    """A matrix of the file, stored row after row.
+
+    Attributes:
+        num_rows: Number of rows.
+        num_columns: Number of columns.
+        pieces: Iterates over the whole matrix. Every process must consume all pieces.
+    """
 
     num_rows: int
     num_columns: int
@@ -31,17 +38,24 @@ class Matrix:
 
     @classmethod
     def whole(cls, numbers: Numbers) -> "Matrix":
-        """Of what every process has; a vector is a row."""
+        """Return the matrix of numbers that every process has; a vector becomes one row."""
         matrix = np.atleast_2d(numbers)
         return cls(len(matrix), matrix.shape[1], lambda: iter([(0, 0, matrix)]))
 
 
 @dataclass(frozen=True)
 class Connection:
-    """What lies between a source and a layer.
+    """The weights and the bias between a source and a layer.
 
-    weights: None if they are those of `owner`. sides: width, height, length, depth and breadth of the
-    weights, shared ones too. norm: the largest length of a unit's weights; 0 for none.
+    Attributes:
+        source: Name of the source.
+        layer: Name of the layer.
+        weights: The weights; None if the connection uses those of `owner`.
+        bias: The bias.
+        sides: Width, height, length, depth and breadth of the weights, also of shared ones.
+        norm: Largest length of a unit's weights; 0 for no limit.
+        owner: Source and layer of the connection whose weights this one uses.
+        transposed: Whether the shared weights are transposed.
     """
 
     source: str
@@ -55,39 +69,39 @@ class Connection:
 
     @property
     def matrices(self) -> dict[str, tuple[str, Matrix]]:
-        """Its variables, each with the name of its dimension."""
+        """The variables by name, each with the name of its dimension."""
         return {"bias": ("biasDim", self.bias)} | (
             {} if self.weights is None else {"weights": ("weightDim", self.weights)}
         )
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the file says of it."""
-        found = {
+        """The attributes that the file has for the connection."""
+        values = {
             "inputLayer": self.source,
             "outputLayer": self.layer,
             "bLocked": np.uint32(0),
             "norm": np.float32(self.norm),
         }
-        found |= {side: np.uint64(length) for side, length in zip(_SIDES, self.sides, strict=True)}
-        found["bShared"] = np.uint32(self.weights is None)
+        values |= {side: np.uint64(length) for side, length in zip(_SIDES, self.sides, strict=True)}
+        values["bShared"] = np.uint32(self.weights is None)
         if self.weights is None:
             assert self.owner is not None
             shared = {"sourceInputLayer": self.owner[0], "sourceOutputLayer": self.owner[1]}
-            return found | shared | {"bTransposed": np.uint32(self.transposed)}
-        return found
+            return values | shared | {"bTransposed": np.uint32(self.transposed)}
+        return values
 
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a matrix that is a variable of the file."""
+    """A piece of a matrix, and the variable of the file that it belongs to."""
 
     variable: str
     num_columns: int
     piece: Piece
 
     def write(self, file: Any) -> None:
-        """Put it where it belongs."""
+        """Write the numbers to their position in the file."""
         target, (first, column, numbers) = file.variables[self.variable], self.piece
         whole_rows = numbers.shape[1] == self.num_columns
         for row, flat in enumerate([numbers.reshape(-1)] if whole_rows else numbers, start=first):
@@ -96,7 +110,7 @@ class Block:
 
 
 def blocks_of(connections: Sequence[Connection]) -> Iterator[Block]:
-    """All numbers of the connections; every process must take all."""
+    """Yield all numbers of the connections; every process must consume all blocks."""
     for number, connection in enumerate(connections):
         for name, (_, matrix) in connection.matrices.items():
             for piece in matrix.pieces():
@@ -106,8 +120,12 @@ def blocks_of(connections: Sequence[Connection]) -> Iterator[Block]:
 def connections_of(
     network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, names: Mapping[str, str]
 ) -> Iterator[Connection]:
-    """A layer's connections; its bias stands beside the first. names: what layers are called there, where
-    otherwise than here.
+    """Yield the connections of a layer; the first one carries its bias.
+
+    Args:
+        network: The network.
+        layer: One of its layers.
+        names: The layers' names in the file, where they differ from the network document's.
     """
     sources, start, name = network.spec.sources(layer), 0, names.get(layer.name, layer.name)
     norm = layer.weight_norm or 0.0
@@ -136,8 +154,9 @@ def connections_of(
 def _sides(
     network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, source: str
 ) -> tuple[int, ...]:
-    """The sizes of a connection's weights as DSSTNE lists them, five numbers: out, in, and a kernel's
-    axes, slowest first.
+    """Return the five sizes of a connection's weights, in DSSTNE's order.
+
+    The order is outputs, inputs, and the kernel's axes, slowest first. Unused sizes are 1.
     """
     windows = network.layout.windows.get((layer.name, source))
     sides: tuple[int, ...] = (network.layout.units[layer.name], network.layout.units[source])
@@ -147,9 +166,7 @@ def _sides(
 
 
 def _owner(network: Network, link: Link) -> tuple[str, str] | None:
-    """The source and the layer between which a weight lies; None for one that lies between several sources
-    and an output.
-    """
+    """Return the source and the layer that own a weight; None if an output has several sources."""
     if link.weight in network.outputs:
         sources = network.spec.sources(network.outputs[link.weight].spec)
         return (sources[0], link.weight) if len(sources) == 1 else None
@@ -160,10 +177,10 @@ def _owner(network: Network, link: Link) -> tuple[str, str] | None:
 def _weights(
     network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, link: Link, start: int, stop: int
 ) -> Matrix:
-    """The weights [units of the source, units of the layer], of a convolution [filters, channels and places
-    of the kernel].
+    """Return the weights of a connection in the layout of DSSTNE's files.
 
-    start, stop: where an output of several sources has those of one.
+    The shape is [units of the source, units of the layer]; for a convolution it is [filters, channels times
+    positions of the kernel]. `start` and `stop` select one source of an output that has several.
     """
     if isinstance(layer, OutputLayer):
         width = network.wide[link.weight].shards.width
@@ -184,8 +201,9 @@ def _weights(
 
 
 def _bias(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer, is_zero: bool) -> Matrix:
-    """The bias of a layer, of a convolution one number a filter; zeros where it has none, or stands
-    elsewhere.
+    """Return the bias of a layer: one number per unit, or per filter of a convolution.
+
+    Returns zeros if the layer has no bias, or if another connection carries it (`is_zero`).
     """
     name, width = f"{layer.name} bias", network.layout.shapes[layer.name][0]
     if is_zero or not layer.bias:
@@ -196,16 +214,17 @@ def _bias(network: Network, layer: HiddenLayer | ConvolutionLayer | OutputLayer,
 
 
 def _rows(network: Network, name: str, start: int, stop: int) -> Iterator[tuple[int, Numbers]]:
-    """The columns [start, stop) of a wide weight, some rows at a time, each with the number of the first;
-    a bias has one column.
+    """Yield columns [start, stop) of a wide weight as blocks of rows, each with its first row's number.
+
+    A bias has one column.
     """
-    wide, together = network.wide[name], max(1, _NUMBERS_A_BLOCK // (stop - start))
+    wide, rows_per_block = network.wide[name], max(1, _NUMBERS_PER_BLOCK // (stop - start))
     for shard in range(wide.shards.count):
         size = wide.shards.size(shard)
-        for first in range(0, size, together):
-            last, part = min(first + together, size), wide.parts.get(shard)
+        for first in range(0, size, rows_per_block):
+            last, part = min(first + rows_per_block, size), wide.parts.get(shard)
             own = None if part is None else part.weight[first:last].reshape(last - first, -1)[:, start:stop]
-            found = network.exchange.fetch(
+            rows = network.exchange.fetch(
                 shard, own, (last - first, stop - start), network.device, f'weight "{name}"'
             )
-            yield wide.shards.start(shard) + first, found.detach().cpu().numpy()
+            yield wide.shards.start(shard) + first, rows.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""DSSTNE's NetCDF data, read into a dataset directory."""
+"""Import of DSSTNE's NetCDF data into a dataset directory."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +23,12 @@ from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
 
 FACTS = "dsstne"
-"""Under this name `source` of a dataset's manifest keeps what each DSSTNE data set was, by field."""
+"""Key in the `source` of a dataset's manifest that holds the facts of each DSSTNE data set, by field."""
 NUMBERS_PER_BATCH = 2**24
-_MOST_DENSE = 2**31 - 1
-"""Numbers of an example of a dense field, a list of fixed size in Arrow."""
+_MAX_DENSE_WIDTH = 2**31 - 1
+"""Maximum of numbers per example of a dense field: Arrow's limit for lists of fixed size."""
 _COUNT_BYTES, _NAME_BYTES = 8, 32
-"""What a feature takes of memory, and at least of the disk."""
+"""Bytes per feature: its count in memory, and its name on disk at least."""
 
 
 def import_data(
@@ -41,18 +41,32 @@ def import_data(
     name: str | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Publish the dataset of all data sets in some NetCDF files; each becomes a field of its own name.
+    """Import all data sets of some NetCDF files as a dataset; each becomes a field of the same name.
 
-    A sparse set becomes a sparse field, and so does a dense Boolean one, whose examples have one feature
-    each; another dense set becomes a dense field. A set FIELD.validation or FIELD.heldout beside FIELD
-    becomes its part. Numbers become float32; indices of an example ascend, and of an index that repeats the
-    values are added up. Padding of the width goes where an index file names the features.
-    features: the index file of every sparse field, or those of some by name. samples: the index file of the
-    examples.
-    targets: names of sets that outputs are asked for. Dense numbers v of 8 bits are v / 256 or v / 128 there
-    (RGB16: v / 65536); other sets are inputs, to which unsigned ones are v / 256 - 0.5. Memory holds some
-    2^24 numbers of each set, and the names. Raises DataError and CapacityError, naming file, data set, rule
-    and value.
+    Sparse data sets become sparse fields. Dense Boolean data sets do too, with one feature per example.
+    Other dense data sets become dense fields. If FIELD exists, FIELD.validation and FIELD.heldout become its
+    parts.
+
+    Numbers become float32. The indices of an example are sorted, and the values of repeated indices are
+    added up. Memory holds about 2^24 numbers of each data set, and the names.
+
+    Args:
+        sources: The NetCDF files.
+        out: The dataset directory to make.
+        features: Index file of every sparse field, or index files by field. If an index file names fewer
+            features than the data set is wide, the padding is dropped.
+        samples: Index file of the examples.
+        targets: Data sets that outputs predict. Their dense 8-bit numbers v become v / 256 or v / 128, and
+            RGB16 becomes v / 65536. In other data sets, the inputs, unsigned ones become v / 256 - 0.5.
+        name: Name of the dataset; the name of the first file if not given.
+        on_progress: Receives a line for each phase.
+
+    Returns:
+        The manifest of the new dataset.
+
+    Raises:
+        DataError: A file breaks a rule; the message names file, data set, rule and value.
+        CapacityError: The features do not fit in memory or on disk.
     """
     if not sources:
         raise OptionError("SOURCE must be at least one NetCDF file; got none.")
@@ -62,9 +76,9 @@ def import_data(
         files = [stack.enter_context(reading(path)) for path in paths]
         say(f"reading {', '.join(path.name for path in paths)} as netcdf")
         sets = [
-            DataSet.of(file, number) for file in files for number in range(file.whole("datasets", least=1))
+            DataSet.of(file, number) for file in files for number in range(file.whole("datasets", minimum=1))
         ]
-        _check_together(sets)
+        _check_sets(sets)
         fields = _fields(sets, features, targets)
         _check_room(fields, folder)
         facts: Facts = {
@@ -89,8 +103,9 @@ def import_data(
 
 
 def is_listed_only(manifest: Manifest, name: str) -> bool:
-    """Whether a field was a set with the attribute SparseIgnoreZero: in DSSTNE only the features that are
-    listed count in its loss.
+    """Return whether a field's data set had the attribute SparseIgnoreZero.
+
+    DSSTNE then counts only the listed features in the loss.
     """
     facts = manifest.source.get(FACTS)
     known = facts.get(name) if isinstance(facts, dict) else None
@@ -100,8 +115,13 @@ def is_listed_only(manifest: Manifest, name: str) -> bool:
 
 @dataclass
 class _Field:
-    """A field to be, and the set of each of its parts. names: of its features, where an index file or the
-    file itself says them.
+    """A field of the new dataset, and the data set of each of its parts.
+
+    Attributes:
+        layout: Name, width and kind of the field.
+        sets: The data set of each part.
+        names: Names of the features, if an index file or the file itself has them.
+        is_target: Whether an output predicts the field.
     """
 
     layout: FieldLayout
@@ -111,11 +131,11 @@ class _Field:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """Examples that have each feature, of those that were read."""
+        """Number of examples with each feature, among those read so far."""
         return np.zeros(self.layout.width, dtype=np.int64)
 
     def facts(self) -> Facts:
-        """What the data set was, as far as a dataset does not hold it."""
+        """Return the facts of the data set that a dataset does not store otherwise."""
         train = self.sets["train"]
         return {
             "kind": train.kind,
@@ -126,7 +146,7 @@ class _Field:
         }
 
     def columns(self, start: int, stop: int, facts: Facts) -> Iterator[tuple[str, pa.Array]]:
-        """Its columns of some examples; repeated indices are counted in the facts."""
+        """Yield the columns of some examples, and count repeated indices in the facts."""
         if self.layout.kind == "dense":
             numbers = self.sets["train"].dense_rows(start, stop, self.is_target)
             yield self.layout.name, pa.FixedSizeListArray.from_arrays(pa.array(numbers), self.layout.width)
@@ -147,20 +167,20 @@ class _Field:
             facts["repeated_indices_merged"] = merged + rows.merged
 
     def vocabulary(self) -> Iterator[pa.RecordBatch]:
-        """The names of its features; a feature without one is called by its index.
+        """Return the names and counts of the features; a feature without a name is called by its index.
 
-        To be read after all examples.
+        Call it after all examples have been read.
         """
         return vocabulary_rows(self.layout.width, self.names, counts=self.counts)
 
 
-def _check_together(sets: Sequence[DataSet]) -> None:
+def _check_sets(sets: Sequence[DataSet]) -> None:
     """Raise DataError unless the sets have different names and equally many examples."""
     first, names = sets[0], [each.name for each in sets]
     for each in sets:
         if names.count(each.name) > 1:
             raise DataError(
-                f"{each.place}: the names of data sets must differ; {each.name!r} stands twice. Leave one"
+                f"{each.place}: the names of data sets must differ; {each.name!r} appears twice. Leave one"
                 " out."
             )
         if each.num_examples != first.num_examples:
@@ -173,21 +193,19 @@ def _check_together(sets: Sequence[DataSet]) -> None:
 def _fields(
     sets: Sequence[DataSet], features: Mapping[str, Path | str] | Path | str | None, targets: Sequence[str]
 ) -> list[_Field]:
-    """The sets as fields, those of further parts beside that of the train part."""
+    """Group the data sets into fields of one or more parts."""
     by_name = {each.name: each for each in sets}
     parts_of: dict[str, dict[Part, DataSet]] = {}
     for each in sets:
         base, part = _base(each.name, by_name)
         parts_of.setdefault(base, {})[part] = each
     named = features if isinstance(features, Mapping) else dict.fromkeys(parts_of, features)
-    for wanted, option in [
-        *((name, "`targets`") for name in targets),
-        *((name, "`features`") for name in named),
+    for name, option in [
+        *((target, "`targets`") for target in targets),
+        *((field, "`features`") for field in named),
     ]:
-        if wanted not in parts_of:
-            raise OptionError(
-                f"{option} must name data sets; got {wanted!r}.{did_you_mean(wanted, parts_of)}"
-            )
+        if name not in parts_of:
+            raise OptionError(f"{option} must name data sets; got {name!r}.{did_you_mean(name, parts_of)}")
     return [
         _field(name, _checked_parts(parts), named.get(name), name in targets)
         for name, parts in parts_of.items()
@@ -195,8 +213,9 @@ def _fields(
 
 
 def _check_room(fields: Sequence[_Field], folder: Path) -> None:
-    """Raise CapacityError where the features of a field, of which a file claims any number, are too many
-    for memory or disk.
+    """Raise CapacityError if a field has more features than memory or disk can hold.
+
+    A damaged file can claim any number of features.
     """
     memory, disk = available_memory(), shutil.disk_usage(folder).free
     for each in (each for each in fields if each.layout.kind == "sparse"):
@@ -206,14 +225,14 @@ def _check_room(fields: Sequence[_Field], folder: Path) -> None:
             ("disk", _NAME_BYTES * width, disk),
         ):
             if free is not None and needed > free:
-                rule = f"a width of {width:,} takes {amount(needed)} of {kind}, where {amount(free)} are free"
+                rule = f"a width of {width:,} takes {amount(needed)} of {kind}; {amount(free)} are free"
                 raise CapacityError(
                     f"{each.sets['train'].place}: {rule}. Give `features`, an index file that names fewer."
                 )
 
 
 def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:
-    """The field that a set belongs to, and the part of it that it is."""
+    """Return the field and the part that a data set belongs to."""
     for part in PARTS[1:]:
         base = name.removesuffix(f".{part}")
         if base != name and base in by_name:
@@ -222,23 +241,23 @@ def _base(name: str, by_name: Mapping[str, DataSet]) -> tuple[str, Part]:
 
 
 def _checked_parts(parts: dict[Part, DataSet]) -> dict[Part, DataSet]:
-    """The parts in their order; raises DataError unless all have the form of the first."""
+    """Return the parts in their order; raises DataError unless all have the same form."""
     train = parts["train"]
     for each in parts.values():
-        form = [(found.is_sparse, found.has_values, found.dimensions) for found in (train, each)]
-        if form[0] != form[1] or (len(parts) > 1 and not train.is_sparse):
+        forms = [(part.is_sparse, part.has_values, part.dimensions) for part in (train, each)]
+        if forms[0] != forms[1] or (len(parts) > 1 and not train.is_sparse):
             raise DataError(
-                f"{each.place}: as a part of {train.name!r} it must be sparse, with the same dimensions and"
-                " values or none. Rename it."
+                f"{each.place}: as a part of {train.name!r} it must be sparse, and must have the same"
+                " dimensions, and values if that has values. Rename it."
             )
     return {part: parts[part] for part in PARTS if part in parts}
 
 
 def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_target: bool) -> _Field:
     train = parts["train"]
-    if not train.is_sparse and train.width > _MOST_DENSE:
+    if not train.is_sparse and train.width > _MAX_DENSE_WIDTH:
         raise DataError(
-            f"{train.place}: must have at most {_MOST_DENSE:,} numbers an example; its sides are"
+            f"{train.place}: must have at most {_MAX_DENSE_WIDTH:,} numbers per example; its sides are"
             f" {list(train.dimensions)}."
         )
     if not train.is_sparse:
@@ -248,7 +267,7 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
     if width > train.width:
         raise DataError(
             f"{index}: must name at most the {train.width:,} features of {train.place}; got {width:,}. Use"
-            " the index file it was made with."
+            " the index file that it was made with."
         )
     return _Field(
         FieldLayout(name, width, parts=tuple(parts), has_values=train.has_values), parts, names, is_target
@@ -256,15 +275,15 @@ def _field(name: str, parts: dict[Part, DataSet], index: Path | str | None, is_t
 
 
 def _feature_names(data_set: DataSet, index: Path | str | None) -> list[str] | None:
-    """The names of features, by the index file or by the variable indToFeature of the file."""
+    """Return the names of features from the index file, or from the file's variable indToFeature."""
     if index is not None:
         return read_names(Path(index))
-    within = f"indToFeature{data_set.number}"
-    return data_set.file.column(within).texts() if data_set.file.has_column(within) else None
+    variable = f"indToFeature{data_set.number}"
+    return data_set.file.column(variable).texts() if data_set.file.has_column(variable) else None
 
 
 def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
-    """The names of examples, by the index file or by the variable samples of the file."""
+    """Return the names of examples from the index file, or from the file's variable samples."""
     names, place = None, index
     if index is not None:
         names = read_names(index)
@@ -273,7 +292,7 @@ def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
     if names is not None and len(names) != data_set.num_examples:
         rule = f"must name the {data_set.num_examples:,} examples of {data_set.place}"
         raise DataError(
-            f"{place}: {rule}; got {len(names):,} names. Use the index file it was made with, or none."
+            f"{place}: {rule}; got {len(names):,} names. Use the index file that it was made with, or none."
         )
     return names
 
@@ -281,7 +300,7 @@ def _example_names(data_set: DataSet, index: Path | None) -> list[str] | None:
 def _batches(
     fields: Sequence[_Field], sets: Sequence[DataSet], names: Sequence[str] | None, facts: Facts
 ) -> Iterator[pa.RecordBatch]:
-    """The example columns, as many examples at a time as fit in memory."""
+    """Yield the example columns in record batches that fit in memory."""
     start, num_examples = 0, sets[0].num_examples
     while start < num_examples:
         stop = min(start + ROWS_PER_BATCH, num_examples)
@@ -298,12 +317,12 @@ def _batches(
 
 
 def _weights(sets: Sequence[DataSet], start: int, stop: int) -> NDArray[np.float32] | None:
-    """What each example counts, as all sets say that have weights."""
-    found = [(each, each.weights(start, stop)) for each in sets if each.attributes & Attribute.WEIGHTED]
-    if not found:
+    """Return the weight of each example; raises DataError if data sets have different weights."""
+    weighted = [(each, each.weights(start, stop)) for each in sets if each.attributes & Attribute.WEIGHTED]
+    if not weighted:
         return None
-    first, weights = found[0]
-    for each, others in found[1:]:
+    first, weights = weighted[0]
+    for each, others in weighted[1:]:
         if not np.array_equal(weights, others):  # type: ignore[arg-type]
             row = int(np.argmax(weights != others))
             rule = f"must weigh every example as {first.name!r} does, since a dataset has one weight for each"

@@ -1,4 +1,4 @@
-"""A DSSTNE data set within a NetCDF file: what its attributes say, and its rows block by block."""
+"""A DSSTNE data set in a NetCDF file: its attributes, and its rows in blocks."""
 
 from dataclasses import dataclass
 from enum import IntFlag
@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.data.manifest import MAX_WIDTH
-from widenet.dsstne.netcdf import AGAIN, Column, NetcdfFile, as_floats
+from widenet.dsstne.netcdf import REWRITE, Column, NetcdfFile, as_floats
 from widenet.errors import DataError
 
 NUMBERS_PER_BLOCK = 2**24
-"""Of one data set, as many numbers are in memory at a time, unless a single row has more."""
+"""Maximum of numbers of one data set in memory, unless a single row has more."""
 _NARROW_GAP = 512
-"""Ranges of a variable that lie so near one another are read at once."""
+"""Ranges of a variable with at most this many values between them are read together."""
 
 
 class Attribute(IntFlag):
-    """What a data set is; the codes of the files."""
+    """The attributes of a data set, with the codes of the files."""
 
     SPARSE = 1
     BOOLEAN = 2
@@ -45,30 +45,33 @@ NUMPY_TYPES = {
     "UChar": "u1",
     "Char": "i1",
 }
-"""The types of data by name, in the order of their codes, and the numbers that they are."""
+"""NumPy types by the names of DSSTNE's types, in the order of their codes."""
 TYPES = tuple(NUMPY_TYPES)
 _SCALES = {"RGB8": (256, 0.5), "RGB16": (65_536, 0.5), "UChar": (256, 0.5), "Char": (128, 0.0)}
-"""What a dense number of 8 or 16 bits is divided by, and what an input then subtracts."""
+"""Divisor of dense 8-bit and 16-bit numbers, and the shift that inputs subtract afterwards."""
 _SIDES = ("width", "height", "length")
 
 
 def stored_as(data_type: str) -> str:
-    """How files hold a type of data: as its numbers, but for Char, which DSSTNE reads as characters."""
+    """Return the type under which files store a data type; DSSTNE reads Char as characters."""
     return "S1" if data_type == "Char" else NUMPY_TYPES[data_type]
 
 
 def scale_of(data_type: str, is_target: bool) -> tuple[int, float]:
-    """A stored number v of a dense set means v / divisor - shift: divisor and shift."""
+    """Return divisor and shift: a stored number v of a dense set means v / divisor - shift."""
     divisor, shift = _SCALES.get(data_type, (1, 0.0))
     return divisor, 0.0 if is_target else shift
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some examples of a sparse set: entries of each, int64 [E]; indices uint32 [Z], ascending without
-    repeats; values float32 [Z] or None.
+    """A range of examples of a sparse set.
 
-    merged: how many repeated indices were made one.
+    Attributes:
+        counts: Entries per example, int64 [E].
+        indices: Feature indices, uint32 [Z]; each example's ascend without repeats.
+        values: float32 [Z], or None.
+        merged: Number of repeated indices that were merged.
     """
 
     counts: NDArray[np.int64]
@@ -79,9 +82,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set number `number` of a file. width: of the sparse form; at most the product of the
-    dimensions.
-    """
+    """Data set number `number` of a file."""
 
     file: NetcdfFile
     number: int
@@ -94,23 +95,23 @@ class DataSet:
 
     @classmethod
     def of(cls, file: NetcdfFile, number: int) -> "DataSet":
-        """What the attributes of a file say; raises DataError for the first that is missing or wrong."""
-        name, dimensions = file.text(f"name{number}"), file.whole(f"dimensions{number}", least=1)
+        """Read the attributes of a data set; raises DataError for the first missing or wrong one."""
+        name, dimensions = file.text(f"name{number}"), file.whole(f"dimensions{number}", minimum=1)
         data_type, kind = file.whole(f"dataType{number}"), file.whole(f"kind{number}", default=0)
         attributes, place = file.whole(f"attributes{number}"), f"{file.path}: data set {name!r}"
         if dimensions > len(_SIDES):
-            raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {AGAIN}")
+            raise DataError(f"{place}: dimensions{number} must be 1 to 3; got {dimensions}. {REWRITE}")
         if data_type >= len(TYPES):
             known = ", ".join(f"{code} {each}" for code, each in enumerate(TYPES))
-            raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {AGAIN}")
+            raise DataError(f"{place}: dataType{number} must be one of {known}; got {data_type}. {REWRITE}")
         if kind >= len(KINDS) or attributes >= 2 * max(Attribute):
-            what = (
+            rule = (
                 f"kind{number} must be 0 to 2"
                 if kind >= len(KINDS)
                 else f"attributes{number} must be below 256"
             )
-            raise DataError(f"{place}: {what}; got {kind if kind >= len(KINDS) else attributes}. {AGAIN}")
-        sides = tuple(file.whole(f"{side}{number}", least=1) for side in _SIDES[:dimensions])
+            raise DataError(f"{place}: {rule}; got {kind if kind >= len(KINDS) else attributes}. {REWRITE}")
+        sides = tuple(file.whole(f"{side}{number}", minimum=1) for side in _SIDES[:dimensions])
         if prod(sides) > MAX_WIDTH:
             raise DataError(
                 f"{place}: must have at most {MAX_WIDTH:,} features; its sides are {list(sides)}. Divide it."
@@ -119,7 +120,7 @@ class DataSet:
         if not num_examples:
             raise DataError(
                 f"{place}: examplesDim{number} must be at least 1;"
-                f" {'it is missing' if num_examples is None else 'got 0'}. {AGAIN}"
+                f" {'it is missing' if num_examples is None else 'got 0'}. {REWRITE}"
             )
         return cls(
             file, number, name, KINDS[kind], TYPES[data_type], Attribute(attributes), sides, num_examples
@@ -127,7 +128,7 @@ class DataSet:
 
     @property
     def place(self) -> str:
-        """What a message about it begins with."""
+        """The beginning of messages about the data set."""
         return f"{self.file.path}: data set {self.name!r}"
 
     @property
@@ -137,8 +138,9 @@ class DataSet:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether an example is a list of features: as it is stored, or since the file names the one that
-        is on.
+        """Whether examples are lists of features.
+
+        A dense Boolean set counts as sparse: it stores the index of each example's one feature.
         """
         return bool(self.attributes & (Attribute.SPARSE | Attribute.BOOLEAN))
 
@@ -149,7 +151,7 @@ class DataSet:
 
     @cached_property
     def _num_rows(self) -> int:
-        """Rows as they are stored; several examples of an indexed set may share one."""
+        """Number of stored rows; several examples of an indexed set may share one."""
         unique = self.file.length(f"uniqueExamplesDim{self.number}")
         return self.num_examples if unique is None or not self.attributes & Attribute.INDEXED else unique
 
@@ -171,23 +173,23 @@ class DataSet:
         return rows
 
     def _extents(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the entries of each example of a sparse set begin and end."""
+        """Return where the entries of each example of a sparse set begin and end."""
         rows = self._stored_rows(start, stop)
         starts, ends = (
             whole(self._column(name, self._num_rows), rows, rows + 1) for name in ("sparseStart", "sparseEnd")
         )
         total = len(self._column("sparseIndex"))
         rule = f"sparseStart{self.number} must be at most sparseEnd{self.number}, and that at most {total:,}"
-        right = (starts >= 0) & (starts <= ends) & (ends <= total)
-        if not right.all():
-            at = int(np.argmin(right))
+        valid = (starts >= 0) & (starts <= ends) & (ends <= total)
+        if not valid.all():
+            at = int(np.argmin(valid))
             raise DataError(
-                f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {AGAIN}"
+                f"{self.place}: {rule}; example {start + at:,} has {starts[at]:,} to {ends[at]:,}. {REWRITE}"
             )
         return starts, ends
 
     def fitting(self, start: int, stop: int) -> int:
-        """The last example up to which a block from `start` fits in memory; at least one example."""
+        """Return the end of the largest block from `start` that fits in memory; at least one example."""
         if self.attributes & Attribute.SPARSE:
             starts, ends = self._extents(start, stop)
             fitting = int(np.searchsorted(np.cumsum(ends - starts), NUMBERS_PER_BLOCK, side="right"))
@@ -196,8 +198,9 @@ class DataSet:
         return min(stop, start + max(1, fitting))
 
     def rows(self, start: int, stop: int, width: int) -> Rows:
-        """Examples of a sparse set, or of a dense Boolean one as its one feature each; every index must be
-        below `width`.
+        """Read examples of a sparse set, or of a dense Boolean set with one feature per example.
+
+        Raises DataError for an index that is not below `width`, and for values that are not finite.
         """
         if not self.attributes & Attribute.SPARSE:
             hot = self._dense(start, stop, 1)
@@ -231,16 +234,14 @@ class DataSet:
                 f"sparseData{self.number} must hold finite numbers of float32",
                 last,
             )
-        found = _in_order(counts, indices.astype(np.uint32), values)
-        if found.values is not None and found.merged:
+        rows = _sorted_rows(counts, indices.astype(np.uint32), values)
+        if rows.values is not None and rows.merged:
             rule = f"sparseData{self.number} must hold numbers whose sum is finite where an index repeats"
-            self._check(found.values, np.isfinite(found.values), start, rule, np.cumsum(found.counts))
-        return found
+            self._check(rows.values, np.isfinite(rows.values), start, rule, np.cumsum(rows.counts))
+        return rows
 
     def dense_rows(self, start: int, stop: int, is_target: bool) -> NDArray[np.float32]:
-        """Examples of a dense set, float32 [E * width], numbers of 8 or 16 bits as inputs or targets mean
-        them.
-        """
+        """Read examples of a dense set, float32 [E * width], with 8-bit and 16-bit numbers scaled."""
         stored = self._dense(start, stop, self.width)
         divisor, shift = scale_of(self.data_type, is_target)
         numbers = as_floats(stored) / np.float32(divisor) - np.float32(shift)
@@ -255,13 +256,13 @@ class DataSet:
         return numbers
 
     def weights(self, start: int, stop: int) -> NDArray[np.float32] | None:
-        """How much each example counts, float32 [E]; None where the set has no weights."""
+        """Read the weights of examples, float32 [E]; None if the set has no weights."""
         if not self.attributes & Attribute.WEIGHTED:
             return None
-        found = self._column("dataWeight", self.num_examples).numbers(start, stop)
-        weights = as_floats(found)
-        right = np.isfinite(weights) & (weights >= 0)
-        self._check(found, right, start, f"dataWeight{self.number} must hold finite numbers of at least 0")
+        stored = self._column("dataWeight", self.num_examples).numbers(start, stop)
+        weights = as_floats(stored)
+        valid = np.isfinite(weights) & (weights >= 0)
+        self._check(stored, valid, start, f"dataWeight{self.number} must hold finite numbers of at least 0")
         return weights
 
     def _dense(self, start: int, stop: int, size: int) -> NDArray[Any]:
@@ -270,27 +271,29 @@ class DataSet:
 
     def _check(
         self,
-        found: NDArray[Any],
-        right: NDArray[np.bool_],
+        numbers: NDArray[Any],
+        valid: NDArray[np.bool_],
         start: int,
         rule: str,
         ends: NDArray[np.int64] | None = None,
     ) -> None:
-        """Raise DataError for the first number that breaks a rule.
+        """Raise DataError for the first number that is not valid.
 
-        start: the first example. ends: where the numbers of each example end; None where all have equally
-        many.
+        Args:
+            numbers: The stored numbers.
+            valid: Whether each number is valid.
+            start: The first example.
+            rule: The rule for the message.
+            ends: End of each example's numbers; None if each example has one.
         """
-        if not right.all():
-            at = int(np.argmin(right))
+        if not valid.all():
+            at = int(np.argmin(valid))
             owner = start + int(np.searchsorted(ends, at, side="right")) if ends is not None else start + at
-            raise DataError(f"{self.place}: {rule}; example {owner:,} has {found[at]}. {AGAIN}")
+            raise DataError(f"{self.place}: {rule}; example {owner:,} has {numbers[at]}. {REWRITE}")
 
 
 def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[Any]:
-    """The numbers of some ranges, one range after the other; ranges that lie near one another are read at
-    once.
-    """
+    """Return the numbers of some ranges, concatenated; ranges close together are read in one go."""
     counts = ends - starts
     filled = np.flatnonzero(counts)
     if not len(filled):
@@ -307,28 +310,28 @@ def gathered(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64])
     shift[order] = np.repeat(np.r_[0, np.cumsum(high - low)[:-1]] - low, stops - begins)
     positions = np.repeat(starts + shift - np.r_[0, np.cumsum(counts)[:-1]], counts)
     positions += np.arange(len(positions))
-    found: NDArray[Any] = read[positions]
-    return found
+    numbers: NDArray[Any] = read[positions]
+    return numbers
 
 
 def whole(column: Column, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """As `gathered`; raises DataError unless the numbers are whole and below 2^63."""
-    found = gathered(column, starts, ends)
-    numbers = found.astype(np.int64)
-    if not np.array_equal(numbers, found) or (
-        found.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
+    """Return what `gathered` does as int64; raises DataError unless the numbers are whole and below 2^63."""
+    stored = gathered(column, starts, ends)
+    numbers = stored.astype(np.int64)
+    if not np.array_equal(numbers, stored) or (
+        stored.dtype.kind == "u" and len(numbers) and int(numbers.min()) < 0
     ):
         raise DataError(
             f"{column.path}: variable {column.name!r} must hold whole numbers below 2^63; it holds others."
-            f" {AGAIN}"
+            f" {REWRITE}"
         )
     return numbers
 
 
-def _in_order(
+def _sorted_rows(
     counts: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[np.float32] | None
 ) -> Rows:
-    """The rows with ascending indices; of those that repeat, the values are added up."""
+    """Return the rows with sorted indices; the values of repeated indices are added up."""
     owners = np.repeat(np.arange(len(counts), dtype=np.uint64), counts)
     keys = (owners << np.uint64(32)) | indices
     if len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()):

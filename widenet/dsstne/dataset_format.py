@@ -1,4 +1,4 @@
-"""DSSTNE's NetCDF data, as `widenet data ingest` finds it."""
+"""The dataset format of DSSTNE's NetCDF data, for `widenet data ingest`."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""DSSTNE's command `encoder`: what a command file asks for, a training or a measurement."""
+"""DSSTNE's command `encoder`, which trains, predicts or validates as a command file says."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +22,9 @@ from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
 from widenet.training.reports import Report
 
-BATCH_SIZE, MOST = 1024, 10
-_USUAL_INTERVAL = 20
-"""AlphaInterval, in epochs, of a training that gives none or 0."""
+BATCH_SIZE, MAX_K = 1024, 10
+_DEFAULT_INTERVAL = 20
+"""AlphaInterval in epochs if the command file has none, or 0."""
 _KEYS = ("Version", "Network", "Data", "RandomSeed", "Command", "TrainingParameters")
 _TRAINING_KEYS = (
     "Epochs",
@@ -42,28 +42,35 @@ _COMMANDS = {"Train": "train", "Predict": "predict", "Validate": "validate"}
 
 
 class _CommandFile(Document):
-    """Reads what stands in a command file; its fields are those of DSSTNE."""
+    """Reads a command file; its fields are DSSTNE's."""
 
     @classmethod
     def values_of(cls, text: str, where: str) -> Any:
-        """The plain values in some JSON text with comments."""
+        """Return the plain values of JSON text with comments."""
         return super().values_of(without_comments(text), where)
 
 
 def encoder(path: Path, report: Report) -> list[str]:
-    """Do what a command file says, Train, Predict or Validate; gives lines to print.
+    """Run a command file, Train, Predict or Validate, and return the lines to print.
 
-    Those of Predict are "k,precision,recall,ndcg" for k from 1 to 10; those of Validate say what it found of
-    each weight. Files are named from the working directory. Raises DocumentError, DataError, OptionError, and
-    what a training raises.
+    Args:
+        path: The command file. The paths in it are relative to the working directory.
+        report: Receives the progress of a training.
+
+    Returns:
+        For Predict, "k,precision,recall,ndcg" for k from 1 to 10. For Validate, a line for each weight.
+
+    Raises:
+        DocumentError, DataError, OptionError: A file or setting is wrong.
+        WidenetError: The training fails.
     """
-    given = Settings(_CommandFile.read_values(path), str(path), _KEYS)
+    settings = Settings(_CommandFile.read_values(path), str(path), _KEYS)
     for key in ("Network", "Data", "Command"):
-        if key not in given:
+        if key not in settings:
             raise DocumentError(f'{path}: {key} is missing. Add "{key}".')
-    command = given.choice("Command", _COMMANDS, "")
-    network, data = Path(given.text("Network")), Path(given.text("Data"))
-    seed = int(given.number("RandomSeed", SEED, 0))
+    command = settings.choice("Command", _COMMANDS, "")
+    network, data = Path(settings.text("Network")), Path(settings.text("Data"))
+    seed = int(settings.number("RandomSeed", SEED, 0))
     if command == "validate":
         return validate(network, data, seed, BATCH_SIZE)
     if command == "predict":
@@ -71,55 +78,57 @@ def encoder(path: Path, report: Report) -> list[str]:
             f"{k}," + ",".join(f"{number:6.4f}" for number in numbers)
             for k, numbers in enumerate(measure(network, data), start=1)
         ]
-    asked = given.within("TrainingParameters", _TRAINING_KEYS)
-    if "Epochs" not in asked:
+    parameters = settings.within("TrainingParameters", _TRAINING_KEYS)
+    if "Epochs" not in parameters:
         raise DocumentError(f'{path}: TrainingParameters.Epochs is missing. Add "Epochs".')
-    settings = training_of(asked) | {"seed": seed}
     train(
         network,
         [data],
-        Path(asked.text("Results", "network.nc")),
-        settings,
+        Path(parameters.text("Results", "network.nc")),
+        training_of(parameters) | {"seed": seed},
         report,
-        checkpoint=Path(asked.text("CheckpointName", "check")),
+        checkpoint=Path(parameters.text("CheckpointName", "check")),
     )
     return []
 
 
-def training_of(asked: Settings) -> dict[str, Any]:
-    """The values of a training document that a command file's training parameters stand for.
+def training_of(parameters: Settings) -> dict[str, Any]:
+    """Return the values of a training document that equal a command file's training parameters.
 
-    As in DSSTNE, a training lasts for whole AlphaIntervals, of 20 epochs if the rate stays: 10 epochs become
-    20.
+    As in DSSTNE, the number of epochs is rounded up to whole AlphaIntervals. An interval has 20 epochs if the
+    rate never changes, so 10 epochs become 20.
     """
-    kind = asked.choice("Optimizer", {"sgd": "sgd", "nesterov": "nesterov"}, "sgd")
-    optimizer: dict[str, Any] = {"kind": kind, "learning_rate": asked.number("Alpha", 0.1, 0)}
+    kind = parameters.choice("Optimizer", {"sgd": "sgd", "nesterov": "nesterov"}, "sgd")
+    optimizer: dict[str, Any] = {"kind": kind, "learning_rate": parameters.number("Alpha", 0.1, 0)}
     if kind == "nesterov":
-        optimizer["momentum"] = asked.number("mu", 0.9, 0)
-    interval = int(asked.number("AlphaInterval", 0, 0))
-    phase = interval or _USUAL_INTERVAL
-    spoken = {
-        "epochs": -(-int(asked.number("Epochs", 1, 1)) // phase) * phase,
+        optimizer["momentum"] = parameters.number("mu", 0.9, 0)
+    interval = int(parameters.number("AlphaInterval", 0, 0))
+    phase = interval or _DEFAULT_INTERVAL
+    training = {
+        "epochs": -(-int(parameters.number("Epochs", 1, 1)) // phase) * phase,
         "batch_size": BATCH_SIZE,
         "optimizer": optimizer,
-        "l2": asked.number("Lambda", 0.001, 0),
-        "checkpoints": {"every_epochs": int(asked.number("CheckpointInterval", 1, 1))},
+        "l2": parameters.number("Lambda", 0.001, 0),
+        "checkpoints": {"every_epochs": int(parameters.number("CheckpointInterval", 1, 1))},
     }
     if interval:
-        spoken["schedule"] = {
+        training["schedule"] = {
             "kind": "step",
             "every_epochs": interval,
-            "factor": asked.number("AlphaMultiplier", 0.5, 0, 1),
+            "factor": parameters.number("AlphaMultiplier", 0.5, 0, 1),
         }
-    return spoken
+    return training
 
 
 def measure(network: Path, data: Path) -> NDArray[np.float64]:
-    """Precision, recall and NDCG of a trained network's best 1 to 10 units, means over all examples of a
-    file: float64 [10, 3].
+    """Return the mean precision, recall and NDCG of a network's best 1 to 10 units, float64 [10, 3].
 
-    The file has the data sets "input" and "output". Seen features are not left out, and the ideal of NDCG has
-    all targets at the top, however many: both as in DSSTNE. An example without targets counts as 0.
+    As in DSSTNE, features of the input are not excluded, and NDCG's ideal ranking counts all targets, also
+    beyond the tenth. An example without targets counts as 0.
+
+    Args:
+        network: The trained network, NetCDF.
+        data: NetCDF file with the data sets "input" and "output".
     """
     with TemporaryDirectory() as folder, one_thread_an_operation():
         import_data([data], Path(folder) / "data", targets=["output"])
@@ -134,34 +143,37 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
             (layer.name for layer in model.run.network.outputs if layer.name == "Output"),
             model.run.network.outputs[0].name,
         )
-        found, fields = np.zeros((MOST, 3)), [layer.field for layer in model.run.network.inputs]
-        for rows in _blocks(dataset.num_examples, rows_a_block(MOST)):
+        total, fields = np.zeros((MAX_K, 3)), [layer.field for layer in model.run.network.inputs]
+        for rows in _blocks(dataset.num_examples, rows_a_block(MAX_K)):
             inputs = {name: dataset.rows(name, rows) for name in fields}
-            best_EK = top_k(model.network, inputs, output, MOST)[1].numpy()
+            best_EK = top_k(model.network, inputs, output, MAX_K)[1].numpy()
             truth = dataset.sparse("output", rows, "train")
             parts = np.split(truth.indices.numpy(), truth.indptr.numpy()[1:-1])
-            found += np.sum(
+            total += np.sum(
                 [_scores(best, targets) for best, targets in zip(best_EK, parts, strict=True)], axis=0
             )
-        return found / dataset.num_examples
+        return total / dataset.num_examples
 
 
 def _scores(best_K: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Precision, recall and NDCG of one example at every k, float64 [10, 3]."""
-    found = np.zeros((MOST, 3))
-    hits_K = np.zeros(MOST)
+    """Return precision, recall and NDCG of one example at every k, float64 [10, 3]."""
+    scores = np.zeros((MAX_K, 3))
+    hits_K = np.zeros(MAX_K)
     hits_K[: len(best_K)] = np.isin(best_K, targets)
     if len(targets):
-        gains, ideal = hits_K / np.log2(np.arange(MOST) + 2), (1 / np.log2(np.arange(len(targets)) + 2)).sum()
-        found[:] = np.stack(
+        gains, ideal = (
+            hits_K / np.log2(np.arange(MAX_K) + 2),
+            (1 / np.log2(np.arange(len(targets)) + 2)).sum(),
+        )
+        scores[:] = np.stack(
             [
-                np.cumsum(hits_K) / np.arange(1, MOST + 1),
+                np.cumsum(hits_K) / np.arange(1, MAX_K + 1),
                 np.cumsum(hits_K) / len(targets),
                 np.cumsum(gains) / ideal,
             ],
             axis=1,
         )
-    return found
+    return scores
 
 
 def _blocks(num: int, size: int) -> Iterator[NDArray[np.int64]]:

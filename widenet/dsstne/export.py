@@ -1,4 +1,4 @@
-"""A dataset directory, written as DSSTNE's NetCDF data."""
+"""Export of a dataset directory to DSSTNE's NetCDF data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from widenet.dsstne.places import check_places
 from widenet.errors import FitError, OptionError, did_you_mean
 
 _KEPT = Attribute.COMPRESSED | Attribute.RECURRENT | Attribute.MUTABLE | Attribute.SPARSE_IGNORE_ZERO
-"""Attributes that say nothing of the form of a set, and are written as they were read."""
+"""Attributes that do not affect how a set is stored; they are written as they were read."""
 _UINT32_ENTRIES = 2**32
 
 
@@ -32,18 +32,25 @@ def export_data(
     features: Mapping[str, Path] | Path | None = None,
     samples: Path | None = None,
 ) -> None:
-    """Write a dataset as one NetCDF file, a data set for each field and part; a file of that name is
-    replaced.
+    """Write a dataset as one NetCDF file with a data set for each field and part.
 
-    A set is called as its field, FIELD.validation or FIELD.heldout. What was read from NetCDF gets the kind,
-    type, dimensions and attributes back that it had; other fields are Float, sparse ones without values
-    Boolean UInt. An indexed set is written example by example, and its indices ascend.
-    targets: fields that outputs are asked for. Example weights stand beside these alone; beside the sets that
-    had them, or else beside all, if none is named: DSSTNE multiplies a sparse input by them too.
-    features, samples: index files to write, of each field's features, or of those that all sparse fields
-    have, and of the examples. Names also stand in the file itself, where they are not mere numbers. Raises
-    DataError, FitError, OptionError; then all files stay as they were. So they do after an OSError, unless a
-    file that is whole cannot take its place: index files before it have taken theirs.
+    Data sets are named FIELD, FIELD.validation and FIELD.heldout. Fields that were imported from NetCDF keep
+    their kind, type, dimensions and attributes. Other fields become Float, or Boolean UInt if they are sparse
+    without values. Indexed sets are written example by example, with sorted indices. Names that are not plain
+    numbers are also written to the NetCDF file.
+
+    Args:
+        data: The dataset.
+        out: The NetCDF file to write; an earlier file is replaced.
+        targets: Fields that outputs predict. Only these get the example weights, because DSSTNE multiplies
+            sparse inputs by them too. If none is named, the sets that had weights get them, or else all sets.
+        features: Index file to write for each field's features, or one for all sparse fields if they have the
+            same features.
+        samples: Index file to write for the examples.
+
+    Raises:
+        DataError, FitError, OptionError: All files stay as they were. They also do after an OSError, except
+            that index files may already be replaced if the NetCDF file itself cannot be.
     """
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     for name in targets:
@@ -51,34 +58,34 @@ def export_data(
             raise OptionError(
                 f"`targets` must name fields; got {name!r}.{did_you_mean(name, dataset.fields)}"
             )
-    more = (
+    feature_files = (
         {f"`features` {name}": path for name, path in features.items()}
         if isinstance(features, Mapping)
         else {"`features`": features}
     )
-    given = {**more, "`samples`": samples, "FILE": Path(out)}
-    check_places({option: path for option, path in given.items() if path is not None})
-    named = index_files(dataset, features, samples)
-    written = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
-    with writing(Path(out), named) as file:
-        file.setncattr("datasets", np.uint32(len(written)))
-        for number, each in enumerate(written):
+    outputs = {**feature_files, "`samples`": samples, "FILE": Path(out)}
+    check_places({option: path for option, path in outputs.items() if path is not None})
+    indexes = index_files(dataset, features, samples)
+    sets = [each for field in dataset.fields.values() for each in _sets(dataset, field, set(targets))]
+    with writing(Path(out), indexes) as file:
+        file.setncattr("datasets", np.uint32(len(sets)))
+        for number, each in enumerate(sets):
             each.begin(file, number, dataset.num_examples)
         start = 0
         for batch in dataset.record_batches():
-            for number, each in enumerate(written):
+            for number, each in enumerate(sets):
                 each.append(file, number, batch, start)
             start += batch.num_rows
         write_names(
             file,
             dataset,
-            {each.field.name: number for number, each in enumerate(written) if each.part == "train"},
+            {each.field.name: number for number, each in enumerate(sets) if each.part == "train"},
         )
 
 
 @dataclass
 class _Set:
-    """A data set to be written. position: how many of its entries are written."""
+    """A data set to write; `position` is the number of entries written so far."""
 
     field: Field
     part: Part
@@ -90,15 +97,15 @@ class _Set:
     position: int = 0
 
     def begin(self, file: Any, number: int, num_examples: int) -> None:
-        """Write its attributes, and make its dimensions and variables."""
+        """Write the attributes, and create the dimensions and variables."""
         file.setncattr(f"name{number}", as_characters(column(self.field.name, self.part)))
         sides = dict(zip(("width", "height", "length"), self.dimensions, strict=False))
-        whole = {
+        codes = {
             "attributes": int(self.attributes),
             "kind": KINDS.index(self.kind),
             "dataType": TYPES.index(self.data_type),
         }
-        for name, value in {**whole, "dimensions": len(sides), **sides}.items():
+        for name, value in {**codes, "dimensions": len(sides), **sides}.items():
             file.setncattr(f"{name}{number}", np.uint32(value))
         file.createDimension(f"examplesDim{number}", num_examples)
         file.createDimension(f"uniqueExamplesDim{number}", num_examples)
@@ -124,7 +131,7 @@ class _Set:
                 variable[:] = np.zeros(1, variable.dtype)
 
     def append(self, file: Any, number: int, batch: pa.RecordBatch, start: int) -> None:
-        """Write the examples of a record batch, of which the first is number `start`."""
+        """Write the examples of a record batch, numbered from `start`."""
         stop = start + batch.num_rows
         if self.attributes & Attribute.WEIGHTED:
             file.variables[f"dataWeight{number}"][start:stop] = batch.column("weight").to_numpy()
@@ -144,7 +151,7 @@ class _Set:
             file.variables[f"sparseData{number}"][first : self.position] = self._stored(values)
 
     def _stored(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """The numbers as the file holds them."""
+        """Return the numbers as the file stores them."""
         kind = np.dtype(NUMPY_TYPES[self.data_type])
         if self.field.kind == "dense":
             divisor, shift = scale_of(self.data_type, self.is_target)
@@ -153,13 +160,14 @@ class _Set:
 
 
 def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
-    """What a field is written as: a set for each of its parts; raises FitError for a sequence, which
-    DSSTNE does not have.
+    """Return the data sets of a field, one for each part.
+
+    Raises FitError for a sequence, which DSSTNE does not have.
     """
     if field.kind == "sequence":
         raise FitError(f"{dataset.path}: DSSTNE has no sequences; field {field.name!r} is one. Leave it out.")
-    known = dataset.manifest.source.get(FACTS)
-    facts = known.get(field.name) if isinstance(known, dict) else None
+    by_field = dataset.manifest.source.get(FACTS)
+    facts = by_field.get(field.name) if isinstance(by_field, dict) else None
     facts = facts if isinstance(facts, dict) else {}
     before = Attribute(0)
     for name in _texts(facts.get("attributes")):
@@ -196,8 +204,9 @@ def _sets(dataset: Dataset, field: Field, targets: set[str]) -> list[_Set]:
 
 
 def _data_type(field: Field, before: object, is_target: bool) -> str:
-    """The type that a set had, if it holds the field's values; else UInt for a sparse field without
-    values, and Float.
+    """Return the type that the set had before, if it can hold the field's values.
+
+    Otherwise return UInt for a sparse field without values, and Float for other fields.
     """
     if not field.has_values:
         return before if isinstance(before, str) and before in TYPES else "UInt"
@@ -211,7 +220,7 @@ def _data_type(field: Field, before: object, is_target: bool) -> str:
 
 
 def _has_one_each(dataset: Dataset, field: Field) -> bool:
-    """Whether every example has one entry, and the field one part."""
+    """Return whether the field has one part, and every example one entry."""
     if field.parts != ("train",) or field.num_entries["train"] != dataset.num_examples:
         return False
     return all(
@@ -220,5 +229,5 @@ def _has_one_each(dataset: Dataset, field: Field) -> bool:
     )
 
 
-def _texts(found: object) -> list[str]:
-    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+def _texts(values: object) -> list[str]:
+    return [text for text in values if isinstance(text, str)] if isinstance(values, list) else []

@@ -1,4 +1,4 @@
-"""What DSSTNE's commands are in the list of commands."""
+"""The entry of DSSTNE's commands in the list of commands."""
 
 from widenet.extensions import Command
 

@@ -1,4 +1,4 @@
-"""DSSTNE's index files: a line for each name, `name<TAB>index`, in any order."""
+"""DSSTNE's index files, with a line `name<TAB>index` for each name, in any order."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,8 +8,10 @@ from widenet.regular_files import bounded_lines, check_regular
 
 
 def read_index(path: Path) -> dict[str, int]:
-    """The index of each name, in the order of the file; raises DataError for a line that is malformed, or
-    repeats a name.
+    """Read the index of each name, in the order of the file.
+
+    Raises:
+        DataError: A line is malformed or repeats a name.
     """
     check_regular(path)
     if not path.is_file():
@@ -34,21 +36,25 @@ def read_index(path: Path) -> dict[str, int]:
                 )
             if name in index_of:
                 raise DataError(
-                    f"{path}: line {number}: names must differ; {name!r} stands twice. Remove one."
+                    f"{path}: line {number}: names must differ; {name!r} appears twice. Remove one."
                 )
             index_of[name] = int(index)
     return index_of
 
 
 def read_names(path: Path) -> list[str]:
-    """The names in the order of their indices, which must be 0, 1, 2 and so on; raises DataError."""
+    """Read the names in the order of their indices.
+
+    Raises:
+        DataError: The indices are not 0, 1, 2 and so on, or a line is wrong.
+    """
     index_of = read_index(path)
     names: list[str | None] = [None] * len(index_of)
     for name, index in index_of.items():
         if index >= len(names) or names[index] is not None:
-            why = "which stands twice" if index < len(names) else f"though it has {len(names):,} names"
+            reason = "which appears twice" if index < len(names) else f"but it has {len(names):,} names"
             raise DataError(
-                f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {why}. Correct the"
+                f"{path}: indices must be 0, 1, 2 and so on, each once; got {index:,}, {reason}. Correct the"
                 " file."
             )
         names[index] = name
@@ -58,6 +64,6 @@ def read_names(path: Path) -> list[str]:
 
 
 def write_index(path: Path, names: Iterable[str]) -> None:
-    """Write a new index file, a line for each name, in order."""
+    """Write a new index file with a line for each name, in order."""
     with path.open("xb") as file:
         file.writelines(f"{name}\t{index}\n".encode() for index, name in enumerate(names))

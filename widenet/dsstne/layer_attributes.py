@@ -1,4 +1,4 @@
-"""Layers of a network document as DSSTNE's model files describe them."""
+"""The attributes of layers in DSSTNE's model files, from those of a network document."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ _ACTIVATIONS = {
     "selu": "ScaledExponentialLinear",
     "leaky_relu": "LeakyRectifiedLinear",
 }
-"""The activations that DSSTNE computes as they are defined."""
+"""The activations that DSSTNE computes by their usual definition."""
 _FUNCTIONS = {
     "max": "Max",
     "average": "Average",
@@ -51,14 +51,12 @@ _FUNCTIONS = {
     "cosine": "Cosine",
 }
 _SELU = {"ELUAlpha": 1.6732632423543772, "SELULambda": 1.0507009873554805}
-_MOST_SOURCES = 4
-_OF_OUTPUT = ("name", "kind", "dataSet", "activation", "RELUSlope", "ELUAlpha", "SELULambda")
-"""What an output says of itself where it takes the units of another layer, with which it is one layer
-there.
-"""
+_MAX_SOURCES = 4
+_OUTPUT_ATTRIBUTES = ("name", "kind", "dataSet", "activation", "RELUSlope", "ELUAlpha", "SELULambda")
+"""Attributes that an output keeps when it is merged with the layer that computes its units."""
 _EPSILON = 1e-5
-"""What cuDNN adds to a variance."""
-_USUAL_FLOATS = {
+"""The number that cuDNN adds to a variance."""
+_DEFAULT_FLOATS = {
     "pDropout": 0.0,
     "biasInit": 0.0,
     "weightNorm": 0.0,
@@ -70,51 +68,54 @@ _USUAL_FLOATS = {
     "ELUAlpha": 1.0,
     "SELULambda": 1.050701,
 }
-_USUAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
-"""Settings of layers that change a prediction, and the value under which DSSTNE predicts alike."""
+_NEUTRAL = {"scale": "none", "popularity_damping": 0.0, "cosine": None}
+"""Settings of layers that change a prediction, with the value under which DSSTNE predicts the same."""
 
 
 def problems_of(spec: NetworkSpec, layer: Layer) -> list[str]:
-    """What DSSTNE would compute otherwise of a layer, or not at all."""
+    """Return the settings of a layer that DSSTNE would compute differently, or not at all."""
     name = f'of layer "{layer.name}"'
-    found = [f'"{key}" {name}' for key, usual in _USUAL.items() if getattr(layer, key, usual) != usual]
+    problems = [
+        f'"{key}" {name}' for key, neutral in _NEUTRAL.items() if getattr(layer, key, neutral) != neutral
+    ]
     if isinstance(layer, InputLayer):
-        return [*found, *[f'"values": "ignore" {name}'] * (layer.values == "ignore")]
-    if len(spec.sources(layer)) > _MOST_SOURCES and not isinstance(layer, PoolingLayer):
-        found.append(f"more than {_MOST_SOURCES} sources {name}")
+        return [*problems, *[f'"values": "ignore" {name}'] * (layer.values == "ignore")]
+    if len(spec.sources(layer)) > _MAX_SOURCES and not isinstance(layer, PoolingLayer):
+        problems.append(f"more than {_MAX_SOURCES} sources {name}")
     if not spec.sources(layer):
-        found.append(f'an empty "source" {name}')
+        problems.append(f'an empty "source" {name}')
     if isinstance(layer, OutputLayer) and layer.loss.kind not in LOSSES:
-        found.append(f'"loss": "{layer.loss.kind}" {name}')
+        problems.append(f'"loss": "{layer.loss.kind}" {name}')
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
         if layer.activation.kind not in _ACTIVATIONS:
-            found.append(f'"activation": "{layer.activation.kind}" {name}')
+            problems.append(f'"activation": "{layer.activation.kind}" {name}')
     elif not isinstance(layer, PoolingLayer):
-        found.append(f'"kind": "{layer.kind}" {name}')
+        problems.append(f'"kind": "{layer.kind}" {name}')
     normalization = getattr(layer, "batch_normalization", None)
     if normalization is not None and normalization.epsilon != _EPSILON:
-        found.append(f'an "epsilon" other than {_EPSILON:g} {name}')
-    return found
+        problems.append(f'an "epsilon" other than {_EPSILON:g} {name}')
+    return problems
 
 
-def taken_by(spec: NetworkSpec) -> dict[str, Layer]:
-    """By weightless output the layer whose units it takes, where DSSTNE has both as one: nobody else takes
-    them, and they are bare.
+def merged_sources(spec: NetworkSpec) -> dict[str, Layer]:
+    """Return the layers that DSSTNE merges with a weightless output, by the output's name.
+
+    DSSTNE has both as one layer if no other layer uses the units, and they have no activation of their own.
     """
-    found: dict[str, Layer] = {}
+    merged: dict[str, Layer] = {}
     for output in (output for output in spec.outputs if output.weightless):
         source = spec.layer(spec.sources(output)[0])
         others = (other for other in spec.layers if not isinstance(other, InputLayer))
         uses = sum(
             source.name in (*spec.sources(other), *(getattr(other, "skip", None) or ())) for other in others
         )
-        if uses == 1 and _is_bare(source, output):
-            found[output.name] = source
-    return found
+        if uses == 1 and _can_merge(source, output):
+            merged[output.name] = source
+    return merged
 
 
-def _is_bare(source: Layer, output: OutputLayer) -> bool:
-    """Whether a layer gives sums or what it pools, to which DSSTNE's output can apply the activation."""
+def _can_merge(source: Layer, output: OutputLayer) -> bool:
+    """Return whether DSSTNE's output can apply its activation directly to the units of a layer."""
     if isinstance(source, PoolingLayer):
         return bool(output.activation.kind == "linear")
     if not isinstance(source, HiddenLayer | ConvolutionLayer):
@@ -128,17 +129,16 @@ def _is_bare(source: Layer, output: OutputLayer) -> bool:
 
 
 def is_placed(layer: Layer) -> bool:
-    """Whether a layer looks at channels and places of its sources, as convolutions and most functions of
-    pooling do.
-    """
+    """Return whether a layer reads channels and positions, as convolutions and most poolings do."""
     return isinstance(layer, ConvolutionLayer) or (
         isinstance(layer, PoolingLayer) and layer.function.kind in (*WINDOWED, "lrn")
     )
 
 
 def padding_problems(layer: Layer, windows: Windows) -> list[str]:
-    """What cuDNN would compute otherwise of a layer's windows: it pads both ends of an axis alike, and
-    goes as far as that lets it.
+    """Return whether cuDNN would compute a layer's windows differently, as a list of problems.
+
+    cuDNN pads both ends of an axis by the same amount, and places as many windows as fit.
     """
     assert isinstance(layer, ConvolutionLayer | PoolingLayer)
     even = [
@@ -152,18 +152,25 @@ def padding_problems(layer: Layer, windows: Windows) -> list[str]:
     )
 
 
-def attributes_of_both(
-    spec: NetworkSpec, output: OutputLayer, taken: Layer, shape: Shape, windows: Windows | None = None
+def merged_attributes(
+    spec: NetworkSpec, output: OutputLayer, source: Layer, shape: Shape, windows: Windows | None = None
 ) -> dict[str, Any]:
-    """The attributes of an output that is one layer with what it takes, by name, with the smaller of their
-    limits.
+    """Return the attributes of an output that is merged with its source, by name.
 
-    shape, windows: of the latter.
+    The smaller of their two gradient limits counts.
+
+    Args:
+        spec: The network.
+        output: The weightless output.
+        source: The layer whose units it takes.
+        shape: Shape of the source.
+        windows: Windows of the source, if it is a convolution or a pooling.
     """
     own = attributes_of(spec, output, shape)
-    found = attributes_of(spec, taken, shape, windows=windows) | {name: own[name] for name in _OF_OUTPUT}
-    limits = [limit for limit in (own["deltaNorm"], found["deltaNorm"]) if limit]  # 0 is none
-    return found | ({"deltaNorm": min(limits)} if limits else {})
+    merged = attributes_of(spec, source, shape, windows=windows)
+    merged |= {name: own[name] for name in _OUTPUT_ATTRIBUTES}
+    limits = [limit for limit in (own["deltaNorm"], merged["deltaNorm"]) if limit]  # 0 means no limit
+    return merged | ({"deltaNorm": min(limits)} if limits else {})
 
 
 def attributes_of(
@@ -180,13 +187,13 @@ def attributes_of(
     Args:
         spec: The network.
         layer: One of its layers.
-        shape: Channels first, then axes, slowest first; (units,) of a flat layer.
-        windows: How a convolution or a pooling moves.
+        shape: Channels first, then axes, slowest first; (units,) for a flat layer.
+        windows: Windows of a convolution or a pooling.
         is_sparse: Whether an input's data are sparse.
-        has_places: Whether windows move over an input; DSSTNE gives axes to Convolutional ones.
+        has_places: Whether windows move over an input; DSSTNE gives axes only to Convolutional inputs.
     """
-    whole = _usual_numbers([*shape[:0:-1], shape[0]] if len(shape) > 1 or not has_places else [*shape, 1])
-    floats = _USUAL_FLOATS | {"pDropout": getattr(layer, "dropout", 0.0)}
+    whole = _default_numbers([*shape[:0:-1], shape[0]] if len(shape) > 1 or not has_places else [*shape, 1])
+    floats = _DEFAULT_FLOATS | {"pDropout": getattr(layer, "dropout", 0.0)}
     texts = {
         "name": layer.name,
         "dataSet": layer.field if isinstance(layer, InputLayer | OutputLayer) else "",
@@ -202,7 +209,7 @@ def attributes_of(
     if isinstance(layer, ConvolutionLayer | PoolingLayer):
         whole |= _window(layer, windows)
     if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer):
-        _add_learnt(layer, whole, floats)
+        _add_weight_settings(layer, whole, floats)
     return (
         texts
         | {name: np.uint32(value) for name, value in whole.items()}
@@ -210,11 +217,11 @@ def attributes_of(
     )
 
 
-def _usual_numbers(sides: Sequence[int]) -> dict[str, int]:
-    """The whole numbers of a layer without windows, sources and weights.
+def _default_numbers(sides: Sequence[int]) -> dict[str, int]:
+    """Return the whole numbers of a layer without windows, sources and weights.
 
     Args:
-        sides: Axes, fastest first, and channels.
+        sides: Axes, fastest first, then channels.
     """
     whole = {
         "kind": 0,
@@ -242,26 +249,26 @@ def _kind(layer: Layer) -> int:
 
 
 def _window(layer: ConvolutionLayer | PoolingLayer, windows: Windows | None) -> dict[str, int]:
-    """Type, function, kernel, strides and padding, x first."""
+    """Return type, function, kernel, strides and padding, x first."""
     is_pooling = isinstance(layer, PoolingLayer)
-    found = {"type": TYPES.index("Pooling" if is_pooling else "Convolutional")}
+    numbers = {"type": TYPES.index("Pooling" if is_pooling else "Convolutional")}
     if isinstance(layer, PoolingLayer):
-        found["poolingfunction"] = FUNCTIONS.index(_FUNCTIONS[layer.function.kind])
+        numbers["poolingfunction"] = FUNCTIONS.index(_FUNCTIONS[layer.function.kind])
     if windows is not None:
-        found["kernelDimensions"] = len(windows.axes)
+        numbers["kernelDimensions"] = len(windows.axes)
         for name, axis in zip("XYZ", windows.axes[::-1], strict=False):
-            found |= {
+            numbers |= {
                 f"kernel{name}": axis.kernel,
                 f"kernelStride{name}": axis.stride,
                 f"kernelPadding{name}": axis.before,
             }
-    return found
+    return numbers
 
 
-def _add_learnt(
+def _add_weight_settings(
     layer: HiddenLayer | ConvolutionLayer | OutputLayer, whole: dict[str, int], floats: dict[str, float]
 ) -> None:
-    """What belongs to weights: activation, first weights, limits, penalties."""
+    """Add the settings of a layer with weights: activation, initial weights, limits, penalties."""
     activation = layer.activation
     scheme, scale = _scheme(layer.initializer)
     name = (
@@ -283,7 +290,10 @@ def _add_learnt(
 
 
 def _scheme(initializer: Any) -> tuple[str, float]:
-    """DSSTNE's scheme and scale; its own Xavier where it has none like it, for the weights are there."""
+    """Return DSSTNE's scheme and scale of an initializer.
+
+    Initializers that DSSTNE lacks become Xavier, since the file has trained weights anyway.
+    """
     match initializer.kind:
         case "xavier":
             return "Xavier", 2 * initializer.scale

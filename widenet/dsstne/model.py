@@ -1,4 +1,4 @@
-"""DSSTNE's trained networks, made into runs that predict at once."""
+"""Import of DSSTNE's trained networks as runs."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ _TRAINING = {
     "optimizer": {"kind": "sgd", "learning_rate": 0.025},
     "l2": 0.0001,
 }
-"""What DSSTNE's `train` does unless it is told."""
+"""Defaults of DSSTNE's command `train`."""
 
 
 def import_model(
@@ -38,84 +38,92 @@ def import_model(
     fields: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Model:
-    """The run of a network that DSSTNE trained: it predicts at once, and trainings may begin with its
-    weights.
+    """Import a network that DSSTNE trained as a run, which can predict and start further trainings.
 
-    A data set of the network is a field of its name. Padding of layers stays, and is never recommended where
-    names are fewer.
-    data: a dataset with these fields, whose features the network knows. features: or else the index file of
-    every sparse field, or those of some by name. Without either a feature is named by its index. fields:
-    other names for the network's, by its own.
-    say: told of what was left out, or is not what it seems. The documents keep DSSTNE's meaning.
-    Weights that a layer shares where this project cannot share them are copied, so that a further
-    training moves each by itself. Raises DataError, DocumentError, FitError, CheckpointError, OptionError;
-    nothing is then left.
+    Each data set of the network becomes a field of the same name. Padding units of a layer stay in the
+    network; if an index file names fewer features, widenet never recommends the padding. The documents of the
+    run keep DSSTNE's arithmetic. Shared weights that a network document cannot express are copied, and a
+    further training then changes each copy by itself.
+
+    Args:
+        source: The trained network, NetCDF.
+        out: The run directory to make.
+        data: Dataset with these fields, whose features the network knows. Excludes `features`.
+        features: Index file of every sparse field, or index files by field. Without `data` and `features`, a
+            feature is named by its index.
+        fields: New names of fields, by the network's names.
+        say: Receives a sentence for each setting that was left out or works differently.
+
+    Returns:
+        The model of the new run.
+
+    Raises:
+        DataError, DocumentError, FitError, CheckpointError, OptionError: No files are left behind.
     """
     if data is not None and features is not None:
         raise OptionError(
             "`data` and `features` cannot go together: the dataset names its features. Leave one out."
         )
-    tell = say or ignore_message
+    report = say or ignore_message
     file = read_model(Path(source))
     copied = {
         key
         for key, connection in file.connections.items()
         if connection.shared is not None and not _is_sharable(file, *key)
     }
-    _say_shared(file, copied)
-    found = translation(file.network, str(source))
-    layers = found.network.pop("layers")
-    _pad(file, layers)
-    for note in found.notes:
-        tell(note)
+    _add_shared_weights(file, copied)
+    document = translation(file.network, str(source))
+    layers = document.network.pop("layers")
+    _set_padding(file, layers)
+    for note in document.notes:
+        report(note)
     imported = Imported(
         name=str(source),
         layers=layers,
         fields=_fields(file, layers),
         weights=_weights(file, layers),
-        training=TrainingSpec.of(_TRAINING | found.training, str(source)),
-        settings=found.network,
+        training=TrainingSpec.of(_TRAINING | document.training, str(source)),
+        settings=document.network,
     ).with_fields(fields or {})
     with TemporaryDirectory() as folder:
         if data is None:
-            dataset = _described(Path(folder) / "data", imported.fields, features)
+            dataset = _empty_dataset(Path(folder) / "data", imported.fields, features)
         else:
             dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-        known = {
+        imported.fields = {
             name: Width(dataset.fields[name].width, facts.kind) if name in dataset.fields else facts
             for name, facts in imported.fields.items()
         }
-        imported.fields = known
         return write_run(imported, Path(out), dataset)
 
 
-def _pad(file: ModelFile, layers: list[dict[str, Any]]) -> None:
-    """Give every convolution and pooling layer the padding that the file has for it."""
-    own = _of_file(file, layers)
+def _set_padding(file: ModelFile, layers: list[dict[str, Any]]) -> None:
+    """Give every convolution and pooling layer its padding from the file."""
+    names = _names_in_file(file, layers)
     for layer in layers:
         if "kernel" in layer:
-            padding = file.paddings.get(own[layer["name"]])
+            padding = file.paddings.get(names[layer["name"]])
             layer["padding"] = "dsstne" if padding is None else list(padding[::-1])
 
 
-def _of_file(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, str]:
-    """What the layers of a document are in the file: an output and what it takes may be one layer there."""
-    takers = {_named(layer["source"])[0]: layer["name"] for layer in layers if layer.get("weightless")}
-    found = {layer["name"]: layer["name"] for layer in layers}
-    for source, taker in takers.items():
-        if taker in file.sides:
-            found[source] = taker
+def _names_in_file(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the file's name of each layer; an output and its source may be one layer of the file."""
+    outputs = {_as_list(layer["source"])[0]: layer["name"] for layer in layers if layer.get("weightless")}
+    names = {layer["name"]: layer["name"] for layer in layers}
+    for source, output in outputs.items():
+        if output in file.sides:
+            names[source] = output
         else:
-            found[taker] = source
-    return found
+            names[output] = source
+    return names
 
 
-def _named(source: str | list[str]) -> list[str]:
+def _as_list(source: str | list[str]) -> list[str]:
     return source if isinstance(source, list) else [source]
 
 
 def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
-    """Whether a network document can say that a layer shares the weights of a connection."""
+    """Return whether a network document can express that a connection shares its weights."""
     connection = file.connections[source, name]
     assert connection.shared is not None
     borrows = any(
@@ -126,8 +134,8 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
         for end in (name, connection.shared[1])
         if file.layer(end)["Kind"] == "Output"
     ]
-    parted = any(_is_parted(file, file.layer(end)) for end in (name, connection.shared[1]))
-    if borrows or parted or not _is_used(file, connection.shared[1]) or any(count > 1 for count in sources):
+    is_split = any(_is_split(file, file.layer(end)) for end in (name, connection.shared[1]))
+    if borrows or is_split or not _is_used(file, connection.shared[1]) or any(count > 1 for count in sources):
         return False
     ends = [_is_wide(file, source, name), _is_wide(file, *connection.shared)]
     kinds = [file.layer(end)["Kind"] == "Output" for end in (name, connection.shared[1])]
@@ -136,7 +144,7 @@ def _is_sharable(file: ModelFile, source: str, name: str) -> bool:
 
 
 def _is_used(file: ModelFile, name: str) -> bool:
-    """Whether a layer feeds an output, or is one."""
+    """Return whether a layer feeds an output, or is one."""
     used = {layer["Name"] for layer in file.network["Layers"] if layer["Kind"] == "Output"}
     before = 0
     while len(used) > before:
@@ -151,8 +159,8 @@ def _is_used(file: ModelFile, name: str) -> bool:
     return name in used
 
 
-def _is_parted(file: ModelFile, layer: Mapping[str, Any]) -> bool:
-    """Whether a layer of the file is an output that takes, as it is, what another gives here."""
+def _is_split(file: ModelFile, layer: Mapping[str, Any]) -> bool:
+    """Return whether a layer of the file becomes two: a layer with weights and a weightless output."""
     feeds = any(
         layer["Name"] in (*other.get("Source", []), *other.get("Skip", []))
         for other in file.network["Layers"]
@@ -161,13 +169,13 @@ def _is_parted(file: ModelFile, layer: Mapping[str, Any]) -> bool:
 
 
 def _is_wide(file: ModelFile, source: str, name: str) -> bool:
-    """Whether this project cuts the weights of a connection into shards."""
+    """Return whether widenet cuts the weights of a connection into shards."""
     start, end = file.layer(source), file.layer(name)
     return bool(end["Kind"] == "Output" or (start["Kind"] == "Input" and start["Sparse"]))
 
 
-def _say_shared(file: ModelFile, copied: set[tuple[str, str]]) -> None:
-    """Say of the layers whose weights they share, as the JSON does, but for connections that are copied."""
+def _add_shared_weights(file: ModelFile, copied: set[tuple[str, str]]) -> None:
+    """Add SharedWeights to the layers, as DSSTNE's JSON has them, except for copied connections."""
     for (source, name), connection in file.connections.items():
         if connection.shared is not None and (source, name) not in copied:
             ends = {
@@ -181,39 +189,41 @@ def _say_shared(file: ModelFile, copied: set[tuple[str, str]]) -> None:
 
 
 def _fields(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Width]:
-    """What the inputs and outputs are: an input's data is as sparse as its layer says, an output's counts
-    as sparse.
+    """Return width and kind of each field.
+
+    The field of an input is sparse if its layer is; a field of outputs only is always sparse.
     """
-    found: dict[str, Width] = {}
-    own = _of_file(file, layers)
+    fields: dict[str, Width] = {}
+    names = _names_in_file(file, layers)
     for layer in layers:
         if layer.get("kind") not in ("input", "output"):
             continue
-        source = file.layer(own[layer["name"]])
+        source = file.layer(names[layer["name"]])
         is_sparse = layer["kind"] == "output" or source["Sparse"]
         facts = Width(file.units(source["Name"]), "sparse" if is_sparse else "dense")
-        other = found.setdefault(layer["field"], facts)
+        other = fields.setdefault(layer["field"], facts)
         if other.width != facts.width:
             widths = f"{other.width:,} and {facts.width:,}"
             raise DataError(
-                f"{file.path}: layers of one data set must have as many units; those of {layer['field']!r}"
-                f" have {widths}."
+                f"{file.path}: layers of one data set must have the same number of units; those of"
+                f" {layer['field']!r} have {widths}."
             )
         if layer["kind"] == "input":
-            found[layer["field"]] = facts
-    return found
+            fields[layer["field"]] = facts
+    return fields
 
 
 def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers]:
-    """Every weight by its name in a network of this project: matrices [units, inputs]; biases of several
-    sources are added up.
+    """Return every weight by its name in widenet's network, matrices as [units, inputs].
+
+    The biases of several sources are added up.
     """
-    found: dict[str, Numbers] = {}
-    names = _of_file(file, layers)
+    weights: dict[str, Numbers] = {}
+    names = _names_in_file(file, layers)
     for layer in layers:
         name, kind = layer["name"], layer.get("kind", "hidden")
         if layer.get("weightless"):
-            found[name] = np.zeros((file.units(names[name]), 0), np.float32)
+            weights[name] = np.zeros((file.units(names[name]), 0), np.float32)
             continue
         if kind in ("input", "pooling") or layer.get("source") == []:
             continue
@@ -224,24 +234,24 @@ def _weights(file: ModelFile, layers: list[dict[str, Any]]) -> dict[str, Numbers
                 f"{file.path}: layer {own!r} must have a source; it has none. Write the file again."
             )
         biases = [file.connections[source, own].bias for source in sources]
-        found[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
+        weights[f"{name} bias"] = np.asarray(np.sum(biases, axis=0, dtype=np.float64), np.float32)
         for part, numbers in file.normalizations.get(name, {}).items():
-            found[f"{name} normalization {part}"] = numbers
+            weights[f"{name} normalization {part}"] = numbers
         if kind == "output":
-            found[name] = np.concatenate([file.matrix(source, own) for source in sources], axis=1)
+            weights[name] = np.concatenate([file.matrix(source, own) for source in sources], axis=1)
             continue
-        for source, called in zip(sources, _named(layer["source"]), strict=True):
+        for source, called in zip(sources, _as_list(layer["source"]), strict=True):
             is_full = kind == "hidden"
-            found[f"{name}/{called}"] = (
+            weights[f"{name}/{called}"] = (
                 file.matrix(source, own) if is_full else file.filters(source, own, layer["filters"])
             )
-    return found
+    return weights
 
 
-def _described(
+def _empty_dataset(
     path: Path, fields: Mapping[str, Width], features: Mapping[str, Path | str] | Path | str | None
 ) -> Dataset:
-    """A dataset without examples, whose features have the names of index files, or their indices."""
+    """Write a dataset without examples, with feature names from index files, or else indices as names."""
     named = (
         features
         if isinstance(features, Mapping)

@@ -1,4 +1,4 @@
-"""Runs, written as DSSTNE's trained networks."""
+"""Export of runs to DSSTNE's trained networks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,11 +10,11 @@ from widenet.dsstne.connections import Block, Connection, blocks_of, connections
 from widenet.dsstne.layer_attributes import (
     LOSSES,
     attributes_of,
-    attributes_of_both,
     is_placed,
+    merged_attributes,
+    merged_sources,
     padding_problems,
     problems_of,
-    taken_by,
 )
 from widenet.dsstne.model_file import ERRORS, NORMALIZATION
 from widenet.dsstne.netcdf import as_characters, writing
@@ -35,16 +35,23 @@ _MARGINS = {
     "oneTarget": ("one_target", 0.9),
     "zeroTarget": ("zero_target", 0.1),
 }
-"""Settings of the scaled marginal cross-entropy, and DSSTNE's defaults."""
-_CHECKPOINTS = "checkpoint"
-"""DSSTNE's default for the name of its checkpoints, of which it writes none at the interval 0."""
+"""Settings of the scaled marginal cross-entropy, with DSSTNE's defaults."""
+_CHECKPOINT_NAME = "checkpoint"
+"""DSSTNE's default name for checkpoints; it writes none because the interval is 0."""
 
 
 def export_model(run: Model | Path | str, out: Path | str) -> None:
-    """Write a run as a network that DSSTNE predicts with; a file of that name is replaced.
+    """Write a run as a trained network for DSSTNE.
 
-    Layers, activations, weights and biases are those of the run, and so is what guides a training as far as
-    DSSTNE knows it. Raises FitError naming everything that DSSTNE would compute in another way.
+    The file has the run's layers, activations, weights and biases, and its training settings if DSSTNE has
+    them.
+
+    Args:
+        run: The run.
+        out: The NetCDF file to write; an earlier file is replaced.
+
+    Raises:
+        FitError: DSSTNE would compute the network differently; the message lists every difference.
     """
     model = run if isinstance(run, Model) else Model.load(run, "cpu")
     kinds = {name: record.kind for name, record in model.run.fields.items()}
@@ -54,45 +61,55 @@ def export_model(run: Model | Path | str, out: Path | str) -> None:
 def write_network(
     network: Network, training: TrainingSpec, kinds: Mapping[str, str], out: Path, where: str
 ) -> None:
-    """Write a network as `export_model` does, some 2^22 numbers of a weight at a time.
+    """Write a network as `export_model` does, about 2^22 numbers of a weight at a time.
 
-    Every process that holds shards of it must call it; the one that leads writes, and raises DataError in all
-    where it cannot.
-    kinds: of its fields, "sparse" or "dense". where: what an error begins with.
+    Every process that holds shards must call it; the leader writes.
+
+    Args:
+        network: The network.
+        training: Its training document.
+        kinds: Kinds of its fields, "sparse" or "dense".
+        out: The NetCDF file to write; an earlier file is replaced.
+        where: Beginning of error messages.
+
+    Raises:
+        FitError: DSSTNE would compute the network differently.
+        DataError: The leader cannot write the file; raised in every process.
     """
     spec = network.spec
-    taken = taken_by(spec)
+    merged = merged_sources(spec)
     problems = _problems(network)
     if problems:
         raise FitError(
-            f"{where}: the network must be made of what DSSTNE computes alike; it has {'; '.join(problems)}."
+            f"{where}: the network must have only parts that DSSTNE computes in the same way; it has"
+            f" {'; '.join(problems)}."
         )
-    learnt = [
+    weighted = [
         layer for layer in spec.layers if isinstance(layer, HiddenLayer | ConvolutionLayer | OutputLayer)
     ]
-    names = {layer.name: output for output, layer in taken.items()}
+    names = {layer.name: output for output, layer in merged.items()}
     connections = [
-        found
-        for layer in learnt
-        if layer.name not in taken
-        for found in connections_of(network, layer, names)
+        connection
+        for layer in weighted
+        if layer.name not in merged
+        for connection in connections_of(network, layer, names)
     ]
     blocks = blocks_of(connections)
 
-    def work() -> None:
+    def write() -> None:
         try:
             if network.exchange.leads:
                 _write(network, training, kinds, out, connections, blocks)
         finally:
-            for _ in blocks:  # that others send, or wait for
+            for _ in blocks:  # other processes send these blocks, or wait for them
                 pass
 
-    by_all(network.exchange, work, "network")
+    by_all(network.exchange, write, "network")
 
 
 def _problems(network: Network) -> list[str]:
-    """What DSSTNE would compute otherwise of a network, or not at all."""
-    spec, taken = network.spec, taken_by(network.spec)
+    """Return everything in a network that DSSTNE would compute differently, or not at all."""
+    spec, merged = network.spec, merged_sources(network.spec)
     problems = [problem for layer in spec.layers for problem in problems_of(spec, layer)]
     problems += [
         problem
@@ -105,7 +122,7 @@ def _problems(network: Network) -> list[str]:
     problems += [
         f'"weightless" of layer "{output.name}"'
         for output in spec.outputs
-        if output.weightless and output.name not in taken
+        if output.weightless and output.name not in merged
     ]
     losses = {output.loss.kind for output in spec.outputs}
     if len(losses) > 1:
@@ -121,18 +138,18 @@ def _write(
     connections: Sequence[Connection],
     blocks: Iterator[Block],
 ) -> None:
-    """Write attributes and room, then the numbers as they come."""
-    spec, taken = network.spec, taken_by(network.spec)
-    layers = [layer for layer in spec.layers if layer not in taken.values()]
+    """Write attributes and empty variables, then each block of numbers as it arrives."""
+    spec, merged = network.spec, merged_sources(network.spec)
+    layers = [layer for layer in spec.layers if layer not in merged.values()]
     placed = {source for each in spec.layers if is_placed(each) for source in spec.sources(each)}
     windows_by_layer = {name: windows for (name, _), windows in network.layout.windows.items()}
     with writing(out) as file:
         _write_network(file, spec, training, len(layers), len(connections))
         for number, layer in enumerate(layers):
-            if isinstance(layer, OutputLayer) and layer.name in taken:
-                before = taken[layer.name]
-                shape, windows = network.layout.shapes[before.name], windows_by_layer.get(before.name)
-                _set(file, f"layer{number}_", attributes_of_both(spec, layer, before, shape, windows))
+            if isinstance(layer, OutputLayer) and layer.name in merged:
+                source = merged[layer.name]
+                shape, windows = network.layout.shapes[source.name], windows_by_layer.get(source.name)
+                _set(file, f"layer{number}_", merged_attributes(spec, layer, source, shape, windows))
                 continue
             shape, windows = network.layout.shapes[layer.name], windows_by_layer.get(layer.name)
             is_sparse = isinstance(layer, InputLayer) and kinds[layer.field] == "sparse"
@@ -155,7 +172,7 @@ def _write(
 def _write_network(
     file: Any, spec: NetworkSpec, training: TrainingSpec, num_layers: int, num_connections: int
 ) -> None:
-    """The attributes of the whole network."""
+    """Write the attributes of the whole network."""
     denoising, loss, boost = (
         max(layer.denoise for layer in spec.inputs),
         spec.outputs[0].loss,
@@ -171,7 +188,7 @@ def _write_network(
     )
     pooling = (layer.function for layer in spec.hidden if isinstance(layer, PoolingLayer))
     lrn = next(
-        (found for found in pooling if isinstance(found, LocalResponseNormalization)),
+        (function for function in pooling if isinstance(function, LocalResponseNormalization)),
         LocalResponseNormalization(kind="lrn"),
     )
     floats = {
@@ -189,7 +206,7 @@ def _write_network(
         "deltaBoost_one": boost.target if boost else 1.0,
         "deltaBoost_zero": boost.other if boost else 1.0,
     }
-    floats |= {f"SMCE_{key}": getattr(loss, name, usual) for key, (name, usual) in _MARGINS.items()}
+    floats |= {f"SMCE_{key}": getattr(loss, name, default) for key, (name, default) in _MARGINS.items()}
     floats["decay"] = training.schedule.decay if isinstance(training.schedule, InverseSchedule) else 0.0
     flags = {
         "kind": 0,
@@ -203,7 +220,7 @@ def _write_network(
         "weights": num_connections,
     }
     whole = {"maxout_k": 2, "LRN_n": lrn.n, "checkpoint_interval": 0, "checkpoint_epochs": 0}
-    _set(file, "", {"name": spec.name, "checkpoint_name": _CHECKPOINTS})
+    _set(file, "", {"name": spec.name, "checkpoint_name": _CHECKPOINT_NAME})
     _set(file, "", {name: np.float32(value) for name, value in floats.items()})
     _set(file, "", {name: np.uint32(value) for name, value in flags.items()})
     _set(file, "", {name: np.int32(value) for name, value in whole.items()})

@@ -1,4 +1,4 @@
-"""A trained network in DSSTNE's NetCDF form: read as what its JSON would say, and the weights."""
+"""Reader of DSSTNE's trained networks: the document in DSSTNE's JSON form, and the weights."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.dsstne.netcdf import AGAIN, NetcdfFile, reading
+from widenet.dsstne.netcdf import REWRITE, NetcdfFile, reading
 from widenet.errors import DataError
 from widenet.plan.windows import axis_of
 
@@ -44,10 +44,8 @@ ACTIVATIONS = (
     "LeakyRectifiedLinear",
     "ScaledExponentialLinear",
 )
-_NAMELESS = "ParametricRectifiedLinear"
-"""The activation that no document of DSSTNE can name; its engine computes nothing for it, so that units
-are their sums.
-"""
+_UNNAMED_ACTIVATION = "ParametricRectifiedLinear"
+"""An activation without a name in DSSTNE's JSON; DSSTNE computes it as linear."""
 ERRORS = (
     "L1",
     "L2",
@@ -58,7 +56,7 @@ ERRORS = (
     "L2Hinge",
 )
 SPARSE, DENOISING, BATCH_NORMALIZATION = 1, 2, 4
-"""Attributes of a layer."""
+"""Bits of a layer's attributes."""
 SIDES = ("Nx", "Ny", "Nz", "Nw")
 NORMALIZATION = {
     "scale": "scaleBN",
@@ -66,14 +64,21 @@ NORMALIZATION = {
     "mean": "runningMeanBN",
     "variance": "runningVarianceBN",
 }
-"""What a batch normalization holds, and the variables of the file."""
+"""Variables of the file by the tensors of a batch normalization."""
 
 Numbers = NDArray[np.float32]
 
 
 @dataclass
 class Connection:
-    """What lies between a source and a layer. weights: flat, None where they are those of `shared`."""
+    """The weights and the bias between a source and a layer.
+
+    Attributes:
+        weights: Flat weights; None if the connection uses those of `shared`.
+        bias: The bias.
+        shared: Source and layer of the connection that has the weights.
+        transposed: Whether the shared weights are transposed.
+    """
 
     weights: Numbers | None
     bias: Numbers
@@ -83,12 +88,15 @@ class Connection:
 
 @dataclass
 class ModelFile:
-    """A network and its weights.
+    """A trained network as read from a file.
 
-    network: as DSSTNE's JSON says it. sides: the dimensions of each layer, x first. connections: by source
-    and layer.
-    normalizations: by layer and the names of NORMALIZATION. paddings: of the layers whose windows the file
-    pads in its own way, x first.
+    Attributes:
+        path: The file.
+        network: The network in the form of DSSTNE's JSON.
+        sides: Dimensions of each layer, x first.
+        connections: Connections by source and layer.
+        normalizations: Batch normalizations by layer and the names of NORMALIZATION.
+        paddings: Paddings of the layers that differ from DSSTNE's default, x first.
     """
 
     path: Path
@@ -99,17 +107,15 @@ class ModelFile:
     paddings: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def units(self, layer: str) -> int:
-        """How many units a layer has."""
+        """Return the number of units of a layer."""
         return prod(self.sides[layer])
 
     def layer(self, name: str) -> dict[str, Any]:
-        """What the JSON says of a layer."""
-        return next(found for found in self.network["Layers"] if found["Name"] == name)
+        """Return a layer in the form of DSSTNE's JSON."""
+        return next(layer for layer in self.network["Layers"] if layer["Name"] == name)
 
     def matrix(self, source: str, layer: str) -> Numbers:
-        """The weights [units of the layer, units of the source] of a full connection, its own or shared
-        ones.
-        """
+        """Return the weights of a full connection, own or shared, [layer units, source units]."""
         connection = self.connections[source, layer]
         if connection.weights is not None:
             return connection.weights.reshape(self.units(source), self.units(layer)).T
@@ -118,26 +124,25 @@ class ModelFile:
         return owner.T if connection.transposed else owner
 
     def filters(self, source: str, layer: str, count: int) -> Numbers:
-        """The weights [filters, channels and places of the kernel] of a convolution, its own or shared
-        ones.
-        """
+        """Return the weights of a convolution, own or shared, [filters, channels * kernel positions]."""
         connection = self.connections[source, layer]
         if connection.weights is None:
             assert connection.shared is not None
             return self.filters(*connection.shared, count)
         if len(connection.weights) % count:
-            found = f"{len(connection.weights):,} for {count:,}"
+            sizes = f"{len(connection.weights):,} for {count:,}"
             raise DataError(
                 f"{self.path}: the weights of {source!r} to {layer!r} must be equally many for each filter;"
-                f" got {found}. {AGAIN}"
+                f" got {sizes}. {REWRITE}"
             )
         return connection.weights.reshape(count, -1)
 
 
 def read_model(path: Path) -> ModelFile:
-    """The network in a file; settings that older versions did not write have their defaults.
+    """Read a trained network; settings that older versions did not write get their defaults.
 
-    Raises DataError naming the file, the attribute or variable, and the rule.
+    Raises:
+        DataError: The message names the file, the attribute or variable, and the rule.
     """
     with reading(path) as file:
         windowed: dict[str, str] = {}
@@ -147,11 +152,11 @@ def read_model(path: Path) -> ModelFile:
                 " ingest`."
             )
         model = ModelFile(path, _network(file))
-        for number in range(file.whole("layers", least=1)):
+        for number in range(file.whole("layers", minimum=1)):
             layer, sides = _layer(file, f"layer{number}_")
             if layer["Name"] in model.sides:
                 raise DataError(
-                    f"{path}: the names of layers must differ; {layer['Name']!r} stands twice. {AGAIN}"
+                    f"{path}: the names of layers must differ; {layer['Name']!r} appears twice. {REWRITE}"
                 )
             model.network["Layers"].append(layer)
             model.sides[layer["Name"]] = sides
@@ -168,7 +173,7 @@ def read_model(path: Path) -> ModelFile:
 
 
 def _network(file: NetcdfFile) -> dict[str, Any]:
-    """The settings of the whole network."""
+    """Read the settings of the whole network."""
     network: dict[str, Any] = {
         "Version": file.number("version", 0.9),
         "Name": file.text("name", ""),
@@ -203,15 +208,15 @@ def _network(file: NetcdfFile) -> dict[str, Any]:
 
 
 def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """What a layer says, and its sides."""
+    """Read a layer and its sides."""
     kind, form = (
         file.choice(f"{prefix}kind", LAYER_KINDS),
         file.choice(f"{prefix}type", TYPES, "FullyConnected"),
     )
     attributes = file.whole(f"{prefix}attributes", default=0)
-    sides = tuple(file.whole(f"{prefix}{side}", least=1, default=1) for side in SIDES)
-    told = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
-    sides = sides[: file.whole(f"{prefix}dimensions", least=1, default=told, most=len(SIDES))]
+    sides = tuple(file.whole(f"{prefix}{side}", minimum=1, default=1) for side in SIDES)
+    default = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
+    sides = sides[: file.whole(f"{prefix}dimensions", minimum=1, default=default, maximum=len(SIDES))]
     layer: dict[str, Any] = {
         "Name": file.text(f"{prefix}name"),
         "Kind": kind,
@@ -229,9 +234,11 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
             for number in range(file.whole(f"{prefix}{name}s", default=0))
         ]
     if form != "FullyConnected":
-        axes = file.whole(f"{prefix}kernelDimensions", least=1, default=1, most=3)
-        layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", least=1) for axis in "XYZ"[:axes]]
-        layer["KernelStride"] = [file.whole(f"{prefix}kernelStride{axis}", least=1) for axis in "XYZ"[:axes]]
+        axes = file.whole(f"{prefix}kernelDimensions", minimum=1, default=1, maximum=3)
+        layer["Kernel"] = [file.whole(f"{prefix}kernel{axis}", minimum=1) for axis in "XYZ"[:axes]]
+        layer["KernelStride"] = [
+            file.whole(f"{prefix}kernelStride{axis}", minimum=1) for axis in "XYZ"[:axes]
+        ]
     if form == "Pooling":
         return layer | {"Function": file.choice(f"{prefix}poolingfunction", FUNCTIONS)}, sides
     layer["N"] = list(sides) if form == "FullyConnected" else sides[-1]
@@ -247,7 +254,7 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
         file.number(f"{prefix}deltaNorm", 0.0),
     )
     activation = file.choice(f"{prefix}activation", ACTIVATIONS, "Sigmoid")
-    layer["Activation"] = "Linear" if activation == _NAMELESS else activation
+    layer["Activation"] = "Linear" if activation == _UNNAMED_ACTIVATION else activation
     for key, default in (("RELUSlope", 1.0), ("ELUAlpha", 1.0), ("SELULambda", 1.050701)):
         layer[key] = file.number(f"{prefix}{key}", default)
     return layer, sides
@@ -259,40 +266,46 @@ def _normalization(file: NetcdfFile, prefix: str) -> dict[str, Numbers]:
 
 
 def _read_padding(file: NetcdfFile, prefix: str, model: ModelFile, name: str) -> None:
-    """Note the padding of a layer's windows if it is not DSSTNE's usual one; raises DataError if they do
-    not give the layer's sides.
+    """Store the padding of a layer's windows if it differs from DSSTNE's default.
+
+    Raises DataError if the windows do not give the layer's sides.
     """
     layer, axes = model.layer(name), len(model.layer(name)["Kernel"])
     source = model.sides.get(layer["Source"][0], ()) if layer["Source"] else ()
-    told = [f"{prefix}kernelPadding{axis}" for axis in "XYZ"[:axes]]
-    if not all(file.has(key) for key in told) or len(source) < axes:
+    keys = [f"{prefix}kernelPadding{axis}" for axis in "XYZ"[:axes]]
+    if not all(file.has(key) for key in keys) or len(source) < axes:
         return
-    padding, sides = tuple(file.whole(key) for key in told), model.sides[name][:axes]
+    padding, sides = tuple(file.whole(key) for key in keys), model.sides[name][:axes]
     moves = list(zip(source, layer["Kernel"], layer["KernelStride"], strict=False))
-    usual = [axis_of(*move, "dsstne") for move in moves]
-    if tuple(axis.before for axis in usual) == padding and tuple(axis.positions for axis in usual) == sides:
+    default = [axis_of(*move, "dsstne") for move in moves]
+    if (
+        tuple(axis.before for axis in default) == padding
+        and tuple(axis.positions for axis in default) == sides
+    ):
         return
     positions = tuple(axis_of(*move, room).positions for move, room in zip(moves, padding, strict=True))
     if positions != sides:
         rule = f"must have as many places as its kernel has positions, {list(positions)}"
-        raise DataError(f"{model.path}: layer {name!r} {rule}; got {list(sides)}. {AGAIN}")
+        raise DataError(f"{model.path}: layer {name!r} {rule}; got {list(sides)}. {REWRITE}")
     model.paddings[name] = padding
 
 
 def _add_connection(file: NetcdfFile, prefix: str, model: ModelFile) -> None:
-    """Read a connection; raises DataError where its ends do not exist, or its weights have another number."""
+    """Read a connection; raises DataError if its layers do not exist or its weights have another size."""
     source, name = file.text(f"{prefix}inputLayer"), file.text(f"{prefix}outputLayer")
     for end in (source, name):
         if end not in model.sides:
             raise DataError(
                 f"{file.path}: {prefix}inputLayer and {prefix}outputLayer must name layers; got {end!r}."
-                f" {AGAIN}"
+                f" {REWRITE}"
             )
     if (source, name) in model.connections or source not in model.layer(name).get("Source", []):
-        what = "stand twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
+        problem = (
+            "appear twice" if (source, name) in model.connections else f"belong to no source of {name!r}"
+        )
         raise DataError(
-            f"{file.path}: weights must lie between a layer and each of its sources, once; those of"
-            f" {source!r} to {name!r} {what}. {AGAIN}"
+            f"{file.path}: a layer must have weights once for each of its sources; those of {source!r} to"
+            f" {name!r} {problem}. {REWRITE}"
         )
     is_full = model.layer(name)["Type"] == "FullyConnected"
     bias = _numbers(file, f"{prefix}bias", model.units(name) if is_full else model.sides[name][-1])
@@ -312,29 +325,29 @@ def _numbers(file: NetcdfFile, name: str, length: int | None) -> Numbers:
 
 
 def _check_connections(model: ModelFile) -> None:
-    """Raise DataError unless every source has its connection, and whoever shares weights finds some of the
-    same shape.
-    """
+    """Raise DataError unless every source has weights, and shared weights have the right shape."""
     for layer in model.network["Layers"]:
         for source in layer.get("Source", []):
             if layer["Type"] != "Pooling" and (source, layer["Name"]) not in model.connections:
                 raise DataError(
                     f"{model.path}: layer {layer['Name']!r} must have weights from its source {source!r};"
-                    f" they are missing. {AGAIN}"
+                    f" they are missing. {REWRITE}"
                 )
     for (source, name), connection in model.connections.items():
         if connection.shared is None:
             continue
         owner = model.connections.get(connection.shared)
         if owner is None or owner.weights is None:
-            what = f"must be those of a connection that has its own; got {' to '.join(connection.shared)}"
-            raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {what}. {AGAIN}")
+            rule = f"must be those of a connection that has its own; got {' to '.join(connection.shared)}"
+            raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {rule}. {REWRITE}")
         if model.layer(name)["Type"] == "FullyConnected":
             shape = (model.units(name), model.units(source))
-            found = model.matrix(source, name).shape
-            if found != shape:
-                what = (
+            shared_shape = model.matrix(source, name).shape
+            if shared_shape != shape:
+                rule = (
                     f"must have the shape {list(shape)}; those of {' to '.join(connection.shared)} have"
-                    f" {list(found)}"
+                    f" {list(shared_shape)}"
                 )
-                raise DataError(f"{model.path}: the shared weights of {source!r} to {name!r} {what}. {AGAIN}")
+                raise DataError(
+                    f"{model.path}: the shared weights of {source!r} to {name!r} {rule}. {REWRITE}"
+                )

@@ -1,6 +1,4 @@
-"""The names of a dataset's features and examples, written for DSSTNE: as index files, and beside the
-numbers.
-"""
+"""Export of the names of features and examples to DSSTNE's index files and NetCDF data."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -14,28 +12,34 @@ from widenet.data.dataset import Dataset
 from widenet.errors import DataError, OptionError, did_you_mean
 
 _BLOCK = 65_536
-_BREAKS = ("\t", "\n", "\r")
-"""What ends a name in an index file."""
+_SEPARATORS = ("\t", "\n", "\r")
+"""Characters that end a name in an index file."""
 
 
 def feature_names(dataset: Dataset, field: str) -> Iterator[str]:
-    """The ids of a field's features, in order."""
+    """Yield the ids of a field's features, in order."""
     vocabulary = dataset.vocabulary(field)
     return _blockwise(len(vocabulary), lambda start, stop: vocabulary.ids(range(start, stop)))
 
 
 def example_names(dataset: Dataset) -> Iterator[str]:
-    """The ids of the examples, in order."""
+    """Yield the ids of the examples, in order."""
     return _blockwise(dataset.num_examples, lambda start, stop: dataset.ids(slice(start, stop)))
 
 
 def index_files(
     dataset: Dataset, features: Mapping[str, Path] | Path | None, samples: Path | None
 ) -> dict[Path, Iterator[str]]:
-    """The index files to write, and their names. features: by field, or one file for all sparse fields, if
-    all have the same features.
+    """Return the names to write to each index file.
 
-    Raises OptionError for a field that has no names, DataError for a name that no index file can hold.
+    Args:
+        dataset: The dataset.
+        features: Index files by field, or one file for all sparse fields if they have the same features.
+        samples: Index file of the examples.
+
+    Raises:
+        OptionError: A field has no names.
+        DataError: An index file cannot hold a name.
     """
     sparse = [name for name, field in dataset.fields.items() if field.kind == "sparse"]
     if isinstance(features, Path):
@@ -46,16 +50,19 @@ def index_files(
             raise OptionError(
                 f"`features` must name sparse fields; got {name!r}.{did_you_mean(name, sparse)}"
             )
-    found = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
-    return found if samples is None else found | {samples: _checked(dataset, example_names(dataset))}
+    names = {path: _checked(dataset, feature_names(dataset, name)) for name, path in (features or {}).items()}
+    return names if samples is None else names | {samples: _checked(dataset, example_names(dataset))}
 
 
 def write_names(file: Any, dataset: Dataset, number_of: Mapping[str, int]) -> None:
-    """Write what features and examples are called into a NetCDF file, but for those that are called by their
-    numbers alone.
+    """Write the names of features and examples to a NetCDF file, except names that are plain numbers.
 
-    number_of: the number of each field's data set. Features of set N are in `indToFeatureN`, examples in
-    `samples`.
+    The variable `indToFeatureN` names the features of data set N, and `samples` names the examples.
+
+    Args:
+        file: The NetCDF file.
+        dataset: The dataset.
+        number_of: Number of each field's data set.
     """
     _write(file, ("samples", "samplesDim"), dataset.num_examples, lambda: example_names(dataset))
     for name, number in number_of.items():
@@ -69,11 +76,11 @@ def write_names(file: Any, dataset: Dataset, number_of: Mapping[str, int]) -> No
             )
 
 
-def _write(file: Any, called: tuple[str, str], count: int, names: Callable[[], Iterator[str]]) -> None:
-    """Write a variable and its dimension, whose names are given."""
+def _write(file: Any, keys: tuple[str, str], count: int, names: Callable[[], Iterator[str]]) -> None:
+    """Write names to a variable of a dimension (`keys`) unless they equal their indices."""
     if all(name == str(index) for index, name in enumerate(names())):
         return
-    variable, dimension = called
+    variable, dimension = keys
     file.createDimension(dimension, count)
     target, pending = file.createVariable(variable, str, (dimension,)), names()
     for start in range(0, count, _BLOCK):
@@ -82,20 +89,20 @@ def _write(file: Any, called: tuple[str, str], count: int, names: Callable[[], I
 
 
 def _check_same(dataset: Dataset, fields: list[str]) -> None:
-    """Raise OptionError unless there is a sparse field, and all have the same features."""
+    """Raise OptionError unless there are sparse fields, and all have the same features."""
     ids = [dataset.vocabulary(name).all_ids() for name in fields]
     if not ids or any(not other.equals(ids[0]) for other in ids[1:]):
         names = ", ".join(fields) or "none"
         raise OptionError(
-            f"`features` must be FIELD=FILE for each sparse field, whose features differ; there are {names}."
-            " Name them."
+            f"`features` must be FIELD=FILE for each sparse field, since their features differ; the fields"
+            f" are {names}. Name them."
         )
 
 
 def _checked(dataset: Dataset, names: Iterator[str]) -> Iterator[str]:
-    """The same names; raises DataError for one that would break its line."""
+    """Yield the names; raises DataError for one that an index file cannot hold."""
     for name in names:
-        if not name or any(letter in name for letter in _BREAKS):
+        if not name or any(letter in name for letter in _SEPARATORS):
             raise DataError(
                 f"{dataset.path}: an index file cannot hold the name {name!r}. Rename it, or leave that file"
                 " out."

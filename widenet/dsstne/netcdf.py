@@ -1,4 +1,7 @@
-"""NetCDF files: opened and read with one sentence for whatever is wrong, written whole or not at all."""
+"""Reading and writing of NetCDF files.
+
+Every mistake in a file becomes a DataError of one sentence. A written file appears complete or not at all.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -8,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.dsstne.classic import least_bytes
+from widenet.dsstne.classic import min_file_bytes
 from widenet.dsstne.index_file import write_index
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.durable import appearing_together
@@ -24,30 +27,31 @@ with optional("h5py", "dsstne"):
 
     from widenet.interop.hdf5 import check_heaps, outside
 
-AGAIN = "Write the file again."
+REWRITE = "Write the file again."
 _DAMAGE = (AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
-"""What the library raises of a damaged file; ValueError of names that are no UTF-8."""
-_LITTLE_BYTES = 2**28
-"""So many are read without a look at the memory that is free."""
+"""Errors that the library raises for a damaged file; ValueError for names that are not UTF-8."""
+_SMALL_READ_BYTES = 2**28
+"""Reads up to this size skip the check of free memory."""
 _FIRST_BYTES = 4096
-"""More than NetCDF writes when it makes a file."""
+"""More than NetCDF writes when it creates a file."""
 
 
 def as_floats(numbers: NDArray[Any]) -> NDArray[np.float32]:
-    """Numbers as float32; those that are too large become infinite."""
+    """Convert numbers to float32; numbers that are too large become infinite."""
     with np.errstate(over="ignore"):
         return numbers.astype(np.float32)
 
 
 def as_characters(text: str) -> Any:
-    """A text as an attribute of characters, which DSSTNE reads: the library would write one that is not
-    ASCII as a string.
+    """Return a text in a form that the library writes as characters, which DSSTNE can read.
+
+    Without this, the library would write text that is not ASCII as a string.
     """
     return text if text.isascii() else np.array(text.encode())
 
 
 class NetcdfFile:
-    """An open file; every mistake in it becomes a DataError that names the file and the place."""
+    """An open file; every mistake becomes a DataError that names the file and the attribute or variable."""
 
     def __init__(self, path: Path, source: Any) -> None:
         self.path = path
@@ -55,92 +59,100 @@ class NetcdfFile:
         self._attributes = set(source.ncattrs())
 
     def has(self, name: str) -> bool:
-        """Whether the file has an attribute of that name."""
+        """Return whether the file has an attribute of that name."""
         return name in self._attributes
 
     def _attribute(self, name: str, rule: str) -> Any:
         if not self.has(name):
-            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {AGAIN}")
+            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; it is missing. {REWRITE}")
         try:
             return self._source.getncattr(name)
         except _DAMAGE as error:
             raise DataError(
-                f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {AGAIN}"
+                f"{self.path}: attribute {name!r} must be {rule}; it cannot be read: {error}. {REWRITE}"
             ) from error
 
-    def whole(self, name: str, least: int = 0, default: int | None = None, most: float = np.inf) -> int:
-        """A whole number of at least `least` and at most `most`; the default where it is missing, if there
-        is one.
-        """
+    def whole(self, name: str, minimum: int = 0, default: int | None = None, maximum: float = np.inf) -> int:
+        """Read a whole number in [minimum, maximum]; a missing one gives the default, if there is one."""
         if default is not None and not self.has(name):
             return default
         rule = (
-            f"a whole number of at least {least}"
-            if most == np.inf
-            else f"a whole number from {least} to {most}"
+            f"a whole number of at least {minimum}"
+            if maximum == np.inf
+            else f"a whole number from {minimum} to {maximum}"
         )
-        found = self._attribute(name, rule)
+        value = self._attribute(name, rule)
         if (
-            np.ndim(found)
-            or isinstance(found, str)
-            or not np.isfinite(found)
-            or int(found) != found
-            or not least <= found <= most
+            np.ndim(value)
+            or isinstance(value, str)
+            or not np.isfinite(value)
+            or int(value) != value
+            or not minimum <= value <= maximum
         ):
-            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {found}. {AGAIN}")
-        return int(found)
+            raise DataError(f"{self.path}: attribute {name!r} must be {rule}; got {value}. {REWRITE}")
+        return int(value)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number, that of a float32 as its shortest decimal form says it; the default where it is
-        missing, if there is one.
+        """Read a finite number; a missing one gives the default, if there is one.
+
+        A float32 becomes its shortest decimal form: 0.1 rather than 0.10000000149.
         """
         if default is not None and not self.has(name):
             return default
-        found = self._attribute(name, "a finite number")
-        if np.ndim(found) or isinstance(found, str) or not np.isfinite(found):
-            raise DataError(f"{self.path}: attribute {name!r} must be a finite number; got {found}. {AGAIN}")
-        return float(str(found))
+        value = self._attribute(name, "a finite number")
+        if np.ndim(value) or isinstance(value, str) or not np.isfinite(value):
+            raise DataError(
+                f"{self.path}: attribute {name!r} must be a finite number; got {value}. {REWRITE}"
+            )
+        return float(str(value))
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; the default where it is missing, if there is one."""
+        """Read a text; a missing one gives the default, if there is one."""
         if default is not None and not self.has(name):
             return default
-        found = self._attribute(name, "a text")
-        if not isinstance(found, str):
-            raise DataError(f"{self.path}: attribute {name!r} must be a text; got {found}. {AGAIN}")
-        return found
+        value = self._attribute(name, "a text")
+        if not isinstance(value, str):
+            raise DataError(f"{self.path}: attribute {name!r} must be a text; got {value}. {REWRITE}")
+        return value
 
     def choice(self, name: str, names: Sequence[str], default: str | None = None) -> str:
-        """What a code stands for; the default where it is missing, if there is one."""
+        """Read a code and return its name; a missing one gives the default, if there is one."""
         code = self.whole(name, default=None if default is None else names.index(default))
         if code >= len(names):
             raise DataError(
-                f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {AGAIN}"
+                f"{self.path}: attribute {name!r} must be a code below {len(names)}; got {code}. {REWRITE}"
             )
         return names[code]
 
     def length(self, name: str) -> int | None:
-        """The length of a dimension; None where there is none of that name."""
-        found = self._source.dimensions.get(name)
-        return None if found is None else len(found)
+        """Return the length of a dimension; None if it does not exist."""
+        dimension = self._source.dimensions.get(name)
+        return None if dimension is None else len(dimension)
 
     def has_column(self, name: str) -> bool:
-        """Whether the file has a variable of that name."""
+        """Return whether the file has a variable of that name."""
         return name in self._source.variables
 
     def column(self, name: str, length: int | None = None, *, takes_characters: bool = False) -> "Column":
-        """A variable of one dimension, of this length if one is given. takes_characters: characters are
-        signed numbers of 8 bits.
+        """Return a variable of one dimension.
+
+        Args:
+            name: Its name.
+            length: Its length; any length if not given.
+            takes_characters: Whether characters are read as signed 8-bit numbers.
+
+        Raises:
+            DataError: The variable is missing or has another shape.
         """
-        found = self._source.variables.get(name)
+        variable = self._source.variables.get(name)
         rule = "must have one dimension" if length is None else f"must hold {length:,} numbers"
-        if found is None:
-            raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {AGAIN}")
-        if len(found.shape) != 1 or length not in (None, found.shape[0]):
+        if variable is None:
+            raise DataError(f"{self.path}: variable {name!r} {rule}; it is missing. {REWRITE}")
+        if len(variable.shape) != 1 or length not in (None, variable.shape[0]):
             raise DataError(
-                f"{self.path}: variable {name!r} {rule}; its shape is {list(found.shape)}. {AGAIN}"
+                f"{self.path}: variable {name!r} {rule}; its shape is {list(variable.shape)}. {REWRITE}"
             )
-        return Column(self.path, name, found, takes_characters)
+        return Column(self.path, name, variable, takes_characters)
 
 
 class Column:
@@ -154,37 +166,37 @@ class Column:
         return int(self._variable.shape[0])
 
     def texts(self) -> list[str]:
-        """All of it, which must be texts."""
-        found = self._read(slice(None))
-        if found.dtype != object:
+        """Read the whole variable as texts."""
+        texts = self._read(slice(None))
+        if texts.dtype != object:
             raise DataError(
-                f"{self.path}: variable {self.name!r} must hold texts; it holds {found.dtype}. {AGAIN}"
+                f"{self.path}: variable {self.name!r} must hold texts; it holds {texts.dtype}. {REWRITE}"
             )
-        return [str(text) for text in found]
+        return [str(text) for text in texts]
 
     def numbers(self, start: int, stop: int) -> NDArray[Any]:
-        """The numbers from `start` to `stop`, as they are stored."""
-        found = self._read(slice(start, stop))
-        if self._takes_characters and found.dtype == "S1":
-            return found.view(np.int8)
-        if found.dtype.kind not in "iuf":
+        """Read the numbers from `start` to `stop` in their stored type."""
+        numbers = self._read(slice(start, stop))
+        if self._takes_characters and numbers.dtype == "S1":
+            return numbers.view(np.int8)
+        if numbers.dtype.kind not in "iuf":
             raise DataError(
-                f"{self.path}: variable {self.name!r} must hold numbers; it holds {found.dtype}. {AGAIN}"
+                f"{self.path}: variable {self.name!r} must hold numbers; it holds {numbers.dtype}. {REWRITE}"
             )
-        return found
+        return numbers
 
     def floats(self, start: int, stop: int) -> NDArray[np.float32]:
-        """The numbers from `start` to `stop` as float32; those that are too large become infinite."""
+        """Read the numbers from `start` to `stop` as float32; numbers that are too large become infinite."""
         return as_floats(self.numbers(start, stop))
 
-    def _read(self, wanted: slice) -> NDArray[Any]:
-        least = 8 * len(range(*wanted.indices(len(self))))
-        free = available_memory() if least > _LITTLE_BYTES else None
-        if free is not None and least > free:
-            what = f"holds {len(self):,} values, for which {amount(free)} of free memory are too few"
-            raise DataError(f"{self.path}: variable {self.name!r} {what}. {AGAIN}")
+    def _read(self, extent: slice) -> NDArray[Any]:
+        num_bytes = 8 * len(range(*extent.indices(len(self))))
+        free = available_memory() if num_bytes > _SMALL_READ_BYTES else None
+        if free is not None and num_bytes > free:
+            problem = f"holds {len(self):,} values, which do not fit in {amount(free)} of free memory"
+            raise DataError(f"{self.path}: variable {self.name!r} {problem}. {REWRITE}")
         try:
-            return np.asarray(self._variable[wanted])
+            return np.asarray(self._variable[extent])
         except _DAMAGE as error:
             raise DataError(
                 f"{self.path}: variable {self.name!r} cannot be read: {error}. Copy or write the file again."
@@ -193,13 +205,17 @@ class Column:
 
 @contextmanager
 def reading(path: Path) -> Iterator[NetcdfFile]:
-    """A NetCDF file, open within; raises DataError where it is none, or is damaged."""
+    """Open a NetCDF file for reading.
+
+    Raises:
+        DataError: The file is missing, of another format, or damaged.
+    """
     if not path.is_file():
-        what = "is a directory" if path.is_dir() else "does not exist"
-        raise DataError(f"{path}: must be a NetCDF file; it {what}. Check the path.")
+        problem = "is a directory" if path.is_dir() else "does not exist"
+        raise DataError(f"{path}: must be a NetCDF file; it {problem}. Check the path.")
     if not begins_as_netcdf(path):
         raise DataError(
-            f"{path}: must be a NetCDF file; its first bytes are of something else. Check the path."
+            f"{path}: must be a NetCDF file; its first bytes are those of another format. Check the path."
         )
     if begins_as_hdf5(path):
         _check_hdf5(path)
@@ -209,32 +225,35 @@ def reading(path: Path) -> Iterator[NetcdfFile]:
         try:
             source = stack.enter_context(netCDF4.Dataset(path, "r"))
             source.set_auto_maskandscale(False)
-            found = NetcdfFile(path, source)
+            opened = NetcdfFile(path, source)
         except _DAMAGE as error:
             reason = getattr(error, "strerror", None) or error
             raise DataError(
                 f"{path}: must be a whole NetCDF file; {reason}. Copy or write it again."
             ) from error
-        yield found
+        yield opened
 
 
 def _check_length(path: Path) -> None:
-    """Raise DataError where a classic file is cut short."""
+    """Raise DataError if a classic file is cut short."""
     try:
-        needed = least_bytes(path)
+        min_bytes = min_file_bytes(path)
     except ValueError as error:
         raise DataError(
             f"{path}: must be a whole NetCDF file; it has {error}. Copy or write it again."
         ) from error
-    if path.stat().st_size < needed:
+    if path.stat().st_size < min_bytes:
         raise DataError(
-            f"{path}: must have at least {needed:,} bytes; it has {path.stat().st_size:,}. Copy or write it"
-            " again."
+            f"{path}: must have at least {min_bytes:,} bytes; it has {path.stat().st_size:,}. Copy or write"
+            " it again."
         )
 
 
 def _check_hdf5(path: Path) -> None:
-    """Raise DataError if HDF5 would open paths that a file names, or read it without end."""
+    """Raise DataError if HDF5 cannot read a file safely.
+
+    A damaged or malicious file could make HDF5 read in an endless loop, or open other files by path.
+    """
     try:
         with path.open("rb") as raw:
             check_heaps(raw)
@@ -245,14 +264,13 @@ def _check_hdf5(path: Path) -> None:
             f"{path}: must be a whole NetCDF file; HDF5 cannot read it. Copy or write it again."
         ) from error
     if name is not None:
-        raise DataError(
-            f"{path}: must hold all that it says; {name!r} lies in another file that it names. {AGAIN}"
-        )
+        raise DataError(f"{path}: must hold all of its data; {name!r} refers to another file. {REWRITE}")
 
 
 def _check_room(beside: Path, path: Path) -> None:
-    """Make a file, where that is refused with the reason: NetCDF says that permission is denied, also of a
-    disk that is full.
+    """Create a file, and raise DataError with the reason if that fails.
+
+    The NetCDF library would report a full disk as "permission denied".
     """
     try:
         with beside.open("xb") as file:
@@ -265,11 +283,15 @@ def _check_room(beside: Path, path: Path) -> None:
 
 @contextmanager
 def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> Iterator[Any]:
-    """A new `netCDF4.Dataset` beside `path` that takes its place when the block ends, and vanishes when it
-    fails.
+    """Open a new `netCDF4.Dataset` that replaces `path` when the block ends, and is removed if it fails.
 
-    indexes: names of index files that are written when the block ends, and appear right before it, once all
-    are whole and on disk.
+    Args:
+        path: The NetCDF file.
+        indexes: Names for index files. They are written when the block ends, and appear together with the
+            NetCDF file once all files are complete and on disk.
+
+    Raises:
+        DataError: A file cannot be written.
     """
     indexes = indexes or {}
     if not path.parent.is_dir():

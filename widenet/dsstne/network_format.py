@@ -1,4 +1,4 @@
-"""The format of DSSTNE's trained networks, NetCDF, as `widenet import` finds it."""
+"""The network format of DSSTNE's trained networks, for `widenet import`."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where several files are to be written at once."""
+"""Checks of the paths of several files that are written together."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -8,8 +8,10 @@ from widenet.errors import OptionError
 
 
 def check_places(places: Mapping[str, Path]) -> None:
-    """Raise OptionError unless the files to be written, by option, are different ones in folders that
-    exist: all appear, or none.
+    """Raise OptionError unless the files to write are distinct and in existing folders.
+
+    Args:
+        places: Paths of the files by the option that names them.
     """
     for option, path in places.items():
         if not path.parent.is_dir():

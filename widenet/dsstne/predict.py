@@ -1,4 +1,4 @@
-"""DSSTNE's command `predict`: samples as text in, the best features of each out."""
+"""DSSTNE's command `predict`, which reads samples as text and writes the best features of each."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +23,8 @@ from widenet.runs import Model
 from widenet.sparse import SparseBatch
 
 Entries = dict[str, float]
-_VALUES_A_BLOCK = 2**21
-"""Values of a layer's units that are in memory at a time, unless those of a hidden layer for one sample
-are more.
-"""
+_VALUES_PER_BLOCK = 2**21
+"""Maximum of unit values in memory, unless a hidden layer has more for a single sample."""
 
 
 def predict(
@@ -75,14 +73,14 @@ def predict(
         if layer is not None:
             _check_layer(network, layer)
         samples = _rows(rows, _places(read_names(features[0])))
-        wanted = {} if layer is not None else _filters(filters, _places(items))
-        task = _Task(network, field, output.name, items, k, f"%{score_format}")
+        factors = {} if layer is not None else _filters(filters, _places(items))
+        predictor = _Predictor(network, field, output.name, items, k, f"%{score_format}")
         if say is not None and exchange.leads:
             say(f"{len(samples):,} samples over {len(items):,} features.")
         lines = (
-            task.best(samples, batch_size, wanted)
+            predictor.best(samples, batch_size, factors)
             if layer is None
-            else task.values(samples, batch_size, layer)
+            else predictor.values(samples, batch_size, layer)
         )
         if exchange.leads:
             with appearing(out) as file:
@@ -94,22 +92,22 @@ def predict(
 
 
 def _input_field(model: Model, data_set: str) -> str:
-    """The field of a network's only input, after -d is checked against its data set."""
+    """Return the field of a network's only input; raises OptionError unless it is that of -d."""
     names = [layer.field for layer in model.run.network.inputs]
     if names != [f"{data_set}_input"]:
         raise OptionError(
-            f"-d must begin the name of the data set of the only input, NAME_input; got {data_set!r} for"
-            f" {', '.join(names)}."
+            "-d must be NAME where the network has one input, with the data set NAME_input; got"
+            f" {data_set!r} for {', '.join(names)}."
         )
     return names[0]
 
 
 def _items(model: Model, path: Path, output: str) -> list[str]:
-    """The names of an output's units."""
-    items, room = read_names(path), model.network.layout.units[output]
-    if len(items) > room:
+    """Read the names of an output's units."""
+    items, num_units = read_names(path), model.network.layout.units[output]
+    if len(items) > num_units:
         raise DataError(
-            f"{path}: must name at most the {room:,} units of {output!r}; got {len(items):,}."
+            f"{path}: must name at most the {num_units:,} units of {output!r}; got {len(items):,}."
             " Use its own file."
         )
     return items
@@ -128,8 +126,8 @@ def _places(names: Sequence[str]) -> dict[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
-class _Task:
-    """What every batch is asked for."""
+class _Predictor:
+    """Turns batches of samples into lines of text."""
 
     def __init__(
         self, model: Model, field: str, output: str, items: Sequence[str], k: int, score_format: str
@@ -139,32 +137,38 @@ class _Task:
         self.allowed = Filter().within(len(items), self.network.outputs[output])
 
     def best(
-        self, samples: Mapping[str, "array[int]"], batch_size: int, wanted: Mapping[str, dict[int, float]]
+        self, samples: Mapping[str, "array[int]"], batch_size: int, factors: Mapping[str, dict[int, float]]
     ) -> Iterator[str]:
-        """A line of the best features of each sample."""
-        has_factors = any(factor > 0 for row in wanted.values() for factor in row.values())
+        """Yield a line with the best features of each sample.
+
+        Args:
+            samples: Features of each sample.
+            batch_size: Samples at a time.
+            factors: Factors of scores by sample and unit; 0 leaves the unit out.
+        """
+        has_factors = any(factor > 0 for row in factors.values() for factor in row.values())
         for names, batch in self._batches(samples, min(batch_size, rows_a_block(self.k))):
-            rows = [sorted(wanted.get(name, {}).items()) for name in names]
+            rows = [sorted(factors.get(name, {}).items()) for name in names]
             hidden = SparseBatch.from_lists(
                 [[unit for unit, factor in row if not factor] for row in rows]
             ).to(self.network.device)
-            factors = _factors(rows).to(self.network.device) if has_factors else None
+            multipliers = _multipliers(rows).to(self.network.device) if has_factors else None
             fields = {self.field: batch}
             scores_EK, units_EK = top_k(
-                self.network, fields, self.output, self.k, hidden, self.allowed, factors=factors
+                self.network, fields, self.output, self.k, hidden, self.allowed, factors=multipliers
             )
             for name, scores, units in zip(names, scores_EK.tolist(), units_EK.tolist(), strict=True):
-                shown = (
+                entries = (
                     f"{self.items[unit]},{self.score_format % score}:"
                     for score, unit in zip(scores, units, strict=True)
                     if unit >= 0
                 )
-                yield f"{name}\t{''.join(shown)}\n"
+                yield f"{name}\t{''.join(entries)}\n"
 
     def values(self, samples: Mapping[str, "array[int]"], batch_size: int, layer: str) -> Iterator[str]:
-        """The values of a layer's units for each sample, a line in pieces."""
-        together = max(1, min(batch_size, _VALUES_A_BLOCK // self.network.layout.units[layer]))
-        for names, batch in self._batches(samples, together):
+        """Yield the values of a layer's units for each sample, as pieces of its line."""
+        block_size = max(1, min(batch_size, _VALUES_PER_BLOCK // self.network.layout.units[layer]))
+        for names, batch in self._batches(samples, block_size):
             pieces: Iterable[Tensor] = layer_values(self.network, {self.field: batch}, layer)
             if len(names) > 1:
                 pieces = [torch.cat(list(pieces), dim=1)]
@@ -178,13 +182,13 @@ class _Task:
         self, samples: Mapping[str, "array[int]"], size: int
     ) -> Iterator[tuple[list[str], SparseBatch]]:
         pending = iter(samples.items())
-        while some := list(islice(pending, size)):
-            batch = SparseBatch.from_lists([sorted(set(row)) for _, row in some])
-            yield [name for name, _ in some], batch.to(self.network.device)
+        while block := list(islice(pending, size)):
+            batch = SparseBatch.from_lists([sorted(set(row)) for _, row in block])
+            yield [name for name, _ in block], batch.to(self.network.device)
 
 
-def _factors(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:
-    """By what the scores of units are multiplied, example by example."""
+def _multipliers(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:
+    """Return the factors other than 0 of units' scores as a batch."""
     kept = [[(unit, factor) for unit, factor in row if factor] for row in rows]
     return SparseBatch.from_lists(
         [[unit for unit, _ in row] for row in kept], [[factor for _, factor in row] for row in kept]
@@ -192,22 +196,23 @@ def _factors(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:
 
 
 def _rows(path: Path, index_of: Mapping[str, int]) -> dict[str, "array[int]"]:
-    """The known features of every sample, in the order of the text; of a repeated sample those of its last
-    line.
+    """Read the known features of every sample, in the order of the text.
+
+    If a sample is repeated, its last line counts.
     """
-    found = {
+    rows = {
         sample: array("I", (index_of[name] for name in entries if name in index_of))
         for sample, entries in _lines(path)
     }
-    if not found:
+    if not rows:
         raise DataError(
             f"{path}: must hold at least one sample, `name<TAB>feature:feature`; it holds none. Check -r."
         )
-    return found
+    return rows
 
 
 def _filters(path: Path, index_of: Mapping[str, int]) -> dict[str, dict[int, float]]:
-    """Of every sample the factors of its listed features; 0: left out."""
+    """Read the factors of each sample's listed features; 0 leaves a feature out."""
     return {
         sample: {index_of[name]: factor for name, factor in entries.items() if name in index_of}
         for sample, entries in _lines(path)
@@ -215,9 +220,7 @@ def _filters(path: Path, index_of: Mapping[str, int]) -> dict[str, dict[int, flo
 
 
 def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
-    """Sample, and by feature the factor that its value stands for, of every line of a file or of all files
-    in a folder.
-    """
+    """Yield sample and factors by feature of every line of a file, or of all files in a folder."""
     check_regular(source)
     if not source.exists():
         raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check the path.")
@@ -241,8 +244,9 @@ def _lines(source: Path) -> Iterator[tuple[str, Entries]]:
 
 
 def _factor(text: str) -> float:
-    """What a filter's value multiplies a score by; 0 of what can be no such factor but a rating, a count
-    or a time.
+    """Return the factor in a filter's value: a number between 0 and 1, exclusive.
+
+    Any other value, such as a rating, a count or a time, gives 0.
     """
     try:
         factor = float(text.partition(",")[0] or 0)

@@ -1,4 +1,4 @@
-"""A folder that several processes work in."""
+"""A temporary folder that several processes share."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ from widenet.spec.training import TrainingSpec
 
 
 def joined() -> Exchange:
-    """The exchange of this process, its group joined as a launcher announced it."""
+    """Join the process group that a launcher announced, and return this process's exchange."""
     device = device_for(None)
     join(device)
     return exchange_for(TrainingSpec().shards, device)
@@ -20,11 +20,15 @@ def joined() -> Exchange:
 
 @contextmanager
 def shared_folder(exchange: Exchange, out: Path, flag: str) -> Iterator[Path]:
-    """One temporary folder for all processes, beside a file to be written; the process that leads makes and
-    removes it.
+    """Share one temporary folder between all processes; the leader creates and removes it.
 
-    Raises OptionError, which names the flag, where the file's folder does not exist, or the file is a folder
-    itself.
+    Args:
+        exchange: The exchange of this process.
+        out: A file to write; the folder is created beside it.
+        flag: The command-line flag of the file.
+
+    Raises:
+        OptionError: The file is a directory, or its folder does not exist; the message names the flag.
     """
     if out.is_dir():
         raise OptionError(f"{flag} must be a file to write; {out} is a directory. Name a file in it.")

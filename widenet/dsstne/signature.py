@@ -1,24 +1,24 @@
-"""How a NetCDF file is known, without the library that reads it."""
+"""Recognition of NetCDF files without the NetCDF library."""
 
 from pathlib import Path
 
 SIGNATURES = (b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05")
-"""How a NetCDF file begins: as HDF5 (NetCDF-4), or in one of the classic forms."""
+"""First bytes of NetCDF files: HDF5 (NetCDF-4) and the classic forms."""
 SUFFIXES = (".nc", ".cdf", ".netcdf")
 
 
 def is_netcdf(path: Path) -> bool:
-    """Whether a file has the suffix of a NetCDF file, or begins as one."""
+    """Return whether a file has the suffix or the first bytes of a NetCDF file."""
     return path.name.lower().endswith(SUFFIXES) or begins_as_netcdf(path)
 
 
 def begins_as_netcdf(path: Path) -> bool:
-    """Whether a file begins as NetCDF files do."""
+    """Return whether a file has the first bytes of a NetCDF file."""
     return _head(path).startswith(SIGNATURES)
 
 
 def begins_as_hdf5(path: Path) -> bool:
-    """Whether a file begins as HDF5 files do, NetCDF-4 among them."""
+    """Return whether a file has the first bytes of an HDF5 file, as NetCDF-4 files do."""
     return _head(path).startswith(SIGNATURES[0])
 
 

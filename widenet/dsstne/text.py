@@ -1,5 +1,6 @@
-"""DSSTNE's text, a sample a line, `name<TAB>feature,value:feature,value`, made into NetCDF data with index
-files.
+"""DSSTNE's command `generateNetCDF`, which turns text into NetCDF data and index files.
+
+The text has a sample on each line: `name<TAB>feature,value:feature,value`.
 """
 
 from array import array
@@ -21,11 +22,12 @@ from widenet.errors import DataError, OptionError
 from widenet.regular_files import bounded_lines
 
 WIDTH_STEP = 128
-"""Widths are rounded up to a multiple of this, as DSSTNE's layers were."""
+"""Widths are rounded up to a multiple of this, as in DSSTNE."""
 _LARGEST = float(np.finfo(np.float32).max)
 _ENTRIES_PER_WRITE = 2**22
 _UINT32_ENTRIES = 2**32
-_LONGEST_SHOWN = 60
+_MAX_SHOWN = 60
+"""Characters of a wrong value in a message."""
 
 
 def generate(
@@ -39,26 +41,33 @@ def generate(
     analog: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> None:
-    """Write the NetCDF file of one sparse data set from text, and the index files of its features and
-    samples.
+    """Turn text into a NetCDF file with one sparse data set, and write its index files.
 
-    source: a file, or a folder of which every file is read, by name. out: the NetCDF file; an earlier one is
-    replaced.
-    features: their index file. Features that it lacks are dropped, or added with "merge"; "create" begins a
-    new one.
-    samples: their index file, begun where there is none, and extended by new samples. Its order is that of
-    the examples; a sample that the text lacks has an empty row, so that files of one index file go together.
-    A sample that the text repeats has its last row.
-    analog: keep values; an entry without one has 0. say: told of lines that were skipped, and what was
-    written. Memory holds the names, and 4 bytes an entry (8 with `analog`). Raises DataError, OptionError;
-    nothing is then written.
+    Memory holds the names and 4 bytes per entry (8 with `analog`).
+
+    Args:
+        name: Name of the data set.
+        source: A file, or a folder whose files are all read, in the order of their names.
+        out: The NetCDF file to write; an earlier file is replaced.
+        features: Index file of the features.
+        samples: Index file of the samples, in the order of the examples. It is created if it does not exist,
+            and new samples are appended. A sample of the index file that the text lacks gets an empty row, so
+            that data sets with the same index file fit together. If the text repeats a sample, its last line
+            counts.
+        new_features: Handling of features that are not in the index file: "drop" them, add them with "merge",
+            or "create" a new index file.
+        analog: Keep values; an entry without a value gets 0.
+        say: Receives sentences on skipped lines and on the written data set.
+
+    Raises:
+        DataError, OptionError: No file is written.
     """
     out, features, samples = Path(out), Path(features), Path(samples)
-    tell = say or ignore_message
+    report = say or ignore_message
     check_places({"-f": features, "-o": out, "-s": samples})
     if new_features != "create" and not features.is_file():
         raise OptionError(
-            f"{features}: the index file of the features does not exist. Give -c to begin one, or correct -f."
+            f"{features}: the index file of the features does not exist. Use -c to create one, or correct -f."
         )
     text = _Text(
         index_of={} if new_features == "create" else _numbered(read_names(features)),
@@ -80,18 +89,27 @@ def generate(
         width = -(-max(1, len(text.index_of)) // WIDTH_STEP) * WIDTH_STEP
         num_entries = _write(file, name, width, text)
     for warning in text.warnings():
-        tell(warning)
+        report(warning)
     counts = (
         f"{len(text.row_of):,} examples, {len(text.index_of):,} features in a width of {width:,},"
         f" {num_entries:,} entries"
     )
-    tell(f"{out}: data set {name!r}: {counts}.")
+    report(f"{out}: data set {name!r}: {counts}.")
 
 
 @dataclass
 class _Text:
-    """What was read so far. extents: where the entries of each row begin and end; index_of and row_of
-    grow.
+    """The samples read so far.
+
+    Attributes:
+        index_of: Index of each feature; new features are added if `may_add`.
+        row_of: Row of each sample; new samples are added.
+        may_add: Whether new features are added.
+        analog: Whether values are kept.
+        indices: Indices of all entries.
+        values: Values of all entries.
+        extents: Start and end of each row's entries.
+        skipped: Number and first place of each kind of skipped content.
     """
 
     index_of: dict[str, int]
@@ -139,7 +157,7 @@ class _Text:
                     continue
                 index = self.index_of[feature] = len(self.index_of)
             if len(values) > 1:
-                self._skip("entries had more than one value, of which the first was taken", place)
+                self._skip("entries had more than one value; the first one was used", place)
             self.indices.append(index)
             if self.analog:
                 self.values.append(self._value(values[0] if values else "", place))
@@ -147,7 +165,7 @@ class _Text:
 
     def _value(self, text: str, place: str) -> float:
         if not text:
-            self._skip("entries without a value have the value 0", place)
+            self._skip("entries without a value got the value 0", place)
             return 0.0
         try:
             value = float(text)
@@ -155,7 +173,7 @@ class _Text:
             value = float("nan")
         if not isfinite(value) or abs(value) > _LARGEST:
             raise DataError(
-                f"{place}: a value must be a finite number of float32; got {text[:_LONGEST_SHOWN]!r}. Correct"
+                f"{place}: a value must be a finite number of float32; got {text[:_MAX_SHOWN]!r}. Correct"
                 " the line."
             )
         return value
@@ -165,19 +183,19 @@ class _Text:
         self.skipped[what] = count + 1, first
 
     def warnings(self) -> Iterator[str]:
-        """A sentence for each thing that was passed over."""
+        """Yield a sentence for each kind of skipped content."""
         for what, (count, first) in self.skipped.items():
             yield f"{first}: {count:,} {what}; this is the first."
 
     def positions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the entries of every row begin and end; those of an absent sample are none."""
+        """Return start and end of every row's entries; both are 0 for a sample that the text lacks."""
         extents = np.zeros((len(self.row_of), 2), dtype=np.int64)
         extents[list(self.extents)] = list(self.extents.values())
         return extents[:, 0], extents[:, 1]
 
 
 def _write(file: Any, name: str, width: int, text: _Text) -> int:
-    """The one data set, its rows one after the other; gives the number of entries."""
+    """Write the data set row by row, and return the number of entries."""
     attributes = Attribute.SPARSE if text.analog else Attribute.SPARSE | Attribute.BOOLEAN
     numbers = {
         "attributes0": attributes,
@@ -214,7 +232,7 @@ def _write(file: Any, name: str, width: int, text: _Text) -> int:
 
 
 def _pieces(stops: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of about equally many entries."""
+    """Yield ranges of rows with up to `_ENTRIES_PER_WRITE` entries."""
     first, written = 0, 0
     while first < len(stops):
         last = max(first + 1, int(np.searchsorted(stops, written + _ENTRIES_PER_WRITE, side="right")))
@@ -223,12 +241,12 @@ def _pieces(stops: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def _files(source: Path) -> list[Path]:
-    """The file, or every file of a folder in the order of names."""
+    """Return the file itself, or all files of a folder, sorted by name."""
     if source.is_dir():
-        found = sorted(path for path in source.iterdir() if path.is_file())
-        if not found:
+        paths = sorted(path for path in source.iterdir() if path.is_file())
+        if not paths:
             raise DataError(f"{source}: must hold files of text; it is empty. Check -i.")
-        return found
+        return paths
     if not source.is_file():
         raise DataError(f"{source}: must be a file or a folder of text; it does not exist. Check -i.")
     return [source]

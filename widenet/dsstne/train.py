@@ -1,4 +1,4 @@
-"""DSSTNE's command `train`: its network and data sets in, a run and its trained network out."""
+"""DSSTNE's command `train`, which makes a run and a trained network from a document and data sets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ from widenet.training.check import check_training
 from widenet.training.reports import Report
 
 SEED = 12134
-"""DSSTNE's own, which no flag changes."""
+"""DSSTNE's seed; no flag changes it."""
 
 
 def train(
@@ -39,8 +39,8 @@ def train(
 ) -> Model:
     """Train DSSTNE's network on its data sets, and write the trained network as DSSTNE would.
 
-    Every process that a launcher has started must call this. The run stays in `out`.run; a training that was
-    cut short is resumed from there.
+    Every process that a launcher has started must call this. The run is kept in `out`.run, and an interrupted
+    training resumes from it.
 
     Args:
         config: The network document.
@@ -48,16 +48,17 @@ def train(
         out: The NetCDF file to write; must be new.
         settings: Values of a training document.
         report: Receives the progress.
-        initial: A file to write the network to before the first step; replaced.
-        checkpoint: Beginning of the names of the files to which the network is written whenever the training
-            saves: NAME10.nc after ten epochs. Earlier files are replaced. Unset: `out`.
+        initial: A file to write the network to before the first step; an earlier file is replaced.
+        checkpoint: Prefix of the files that get the network at every checkpoint: NAME10.nc after ten epochs.
+            Earlier files are replaced. The default is `out`.
 
     Raises:
-        DocumentError, DataError, OptionError: And what a training raises.
+        DocumentError, DataError, OptionError: A file or option is wrong.
+        WidenetError: The training fails.
     """
     if out.exists():
         raise OptionError(f"-n must be a new file; {out} exists. Name another, or move it away.")
-    begins = out if checkpoint is None else checkpoint
+    prefix = out if checkpoint is None else checkpoint
     if checkpoint is not None and not checkpoint.parent.is_dir():
         raise OptionError(
             f"{checkpoint}: checkpoints must be in a folder that exists. Make {checkpoint.parent} first."
@@ -65,74 +66,91 @@ def train(
     values = NetworkSpec.read_values(config)
     targets = outputs_of(values, config)
     run, exchange = out.with_name(f"{out.name}.run"), joined()
-    teller = report if exchange.leads else Silence()
+    leader_report = report if exchange.leads else Silence()
     with shared_folder(exchange, out, "-n") as folder:
         by_leader(
             exchange, lambda: import_data(list(dict.fromkeys(data)), folder / "data", targets=targets), "data"
         )
         dataset = Dataset.open(folder / "data")
-        network, found = network_of(values, config, dataset.manifest)
-        for note in found.notes:
-            teller.say(note)
+        network, document = network_of(values, config, dataset.manifest)
+        for note in document.notes:
+            leader_report.say(note)
         training = TrainingSpec.of(
-            {"seed": SEED, "brake": True, "checkpoints": {"every_epochs": 10}, **found.training, **settings},
+            {
+                "seed": SEED,
+                "brake": True,
+                "checkpoints": {"every_epochs": 10},
+                **document.training,
+                **settings,
+            },
             str(config),
         )
-        goes_on = exchange.collect(run.exists(), "run")[0]
-        if goes_on:
-            teller.say(f"{run} holds a training that {_state(run, out)}.")
+        resumes = exchange.collect(run.exists(), "run")[0]
+        if resumes:
+            leader_report.say(_resume_note(run, out))
         elif initial is not None:
             write_initial(check_training(network, training, dataset), dataset, initial)
         kinds = {name: field.kind for name, field in dataset.fields.items()}
 
         def write_checkpoint(net: Network, epoch: int) -> None:
             if epoch % training.checkpoints.every_epochs == 0:
-                write_network(net, training, kinds, begins.parent / f"{begins.name}{epoch}.nc", str(run))
+                write_network(net, training, kinds, prefix.parent / f"{prefix.name}{epoch}.nc", str(run))
 
         model = train_run(
-            network, training, dataset, run, resume=goes_on, report=report, after_epoch=write_checkpoint
+            network, training, dataset, run, resume=resumes, report=report, after_epoch=write_checkpoint
         )
         write_network(model.network, training, kinds, out, str(run))
     return model
 
 
-def _state(run: Path, out: Path) -> str:
-    """What became of the training of a run, for the sentence that resumes it."""
+def _resume_note(run: Path, out: Path) -> str:
+    """Return the message about a run that already exists."""
     if (run / "model").exists():
-        return f"has ended; {out} is written again"
-    return "was cut short; going on"
+        return f"{run} has finished training; writing {out} again."
+    return f"{run} was interrupted; resuming."
 
 
 def outputs_of(values: dict[str, Any], config: Path) -> list[str]:
-    """The data sets of the outputs of a DSSTNE network; raises DocumentError for another document."""
+    """Return the data sets of a DSSTNE network's outputs.
+
+    Raises:
+        DocumentError: The document is not a DSSTNE network.
+    """
     if not is_dsstne(values):
         raise DocumentError(
-            f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; use `widenet train` for'
-            " others."
+            f'{config} must be a DSSTNE network: at least one layer needs a "DataSet". Use `widenet train`'
+            " for other documents."
         )
-    found = translation(_with_dimensions(values, {}, unknown=1), str(config))
-    return [layer["field"] for layer in found.network["layers"] if layer.get("kind") == "output"]
+    document = translation(_with_dimensions(values, {}, unknown=1), str(config))
+    return [layer["field"] for layer in document.network["layers"] if layer.get("kind") == "output"]
 
 
 def network_of(values: dict[str, Any], config: Path, manifest: Manifest) -> tuple[NetworkSpec, Translation]:
-    """A DSSTNE network over its data sets, and what its translation says besides; raises DocumentError."""
-    known: Any = manifest.source.get(FACTS) or {}
+    """Translate a DSSTNE network for its data sets.
+
+    Returns:
+        The network, and the translation with its training settings and notes.
+
+    Raises:
+        DocumentError: The document breaks a rule.
+    """
+    by_field: Any = manifest.source.get(FACTS) or {}
     dense = {
         name: facts
-        for name, facts in known.items()
+        for name, facts in by_field.items()
         if name in manifest.fields and manifest.fields[name].kind == "dense"
     }
-    found = translation(_with_dimensions(values, dense), str(config))
-    for layer in found.network["layers"]:
+    document = translation(_with_dimensions(values, dense), str(config))
+    for layer in document.network["layers"]:
         if layer.get("kind") == "output" and is_listed_only(manifest, layer["field"]):
             layer["others"] = "ignore"
-    return NetworkSpec.of(found.network, f"{config}, in widenet's words"), found
+    return NetworkSpec.of(document.network, f"{config}, translated"), document
 
 
 def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:
-    """Write the network that a training begins with, for DSSTNE; raises FitError as `export_model` does.
+    """Write the network before its first step, for DSSTNE; raises FitError as `export_model` does.
 
-    Every process that a launcher has started must call it, and builds its own shards alone.
+    Every process that a launcher has started must call it, and builds only its own shards.
     """
     device, kinds = device_for(None), {name: field.kind for name, field in dataset.fields.items()}
     counts = {field: dataset.counts(field) for field in layout.network.counted_fields}
@@ -143,24 +161,26 @@ def write_initial(layout: Layout, dataset: Dataset, out: Path) -> None:
 def _with_dimensions(
     values: dict[str, Any], sets: Mapping[str, Any], unknown: int | None = None
 ) -> dict[str, Any]:
-    """The same network, its dense inputs, and outputs that convolve, given the dimensions of their data sets
-    where those have several.
+    """Copy a network, and set N of dense inputs and of convolutional outputs to their data set's dimensions.
 
-    sets: what is known of the dense ones. unknown: filters of the outputs that convolve over another set.
+    Args:
+        values: The network document.
+        sets: Facts of the dense data sets.
+        unknown: Filters of convolutional outputs whose data set is not among `sets`.
     """
-    found = lowered(values, "network")
-    layers = found["layers"] if isinstance(found["layers"], list) else [found["layers"]]
-    spelled = []
+    network = lowered(values, "network")
+    layers = network["layers"] if isinstance(network["layers"], list) else [network["layers"]]
+    resized = []
     for position, layer in enumerate(layers):
-        given = lowered(layer, "layer")
-        dimensions = sets.get(str(given.get("dataset")), {}).get("dimensions", [])
-        kind = str(given.get("kind", "Hidden" if position else "Input")).lower()
+        settings = lowered(layer, "layer")
+        dimensions = sets.get(str(settings.get("dataset")), {}).get("dimensions", [])
+        kind = str(settings.get("kind", "Hidden" if position else "Input")).lower()
         convolves = (
-            str(given.get("type")).lower() == "convolutional" and str(given.get("n")).lower() == "auto"
+            str(settings.get("type")).lower() == "convolutional" and str(settings.get("n")).lower() == "auto"
         )
         if len(dimensions) > 1 and (kind == "input" or convolves):
-            given["n"] = dimensions
+            settings["n"] = dimensions
         elif convolves and unknown is not None:
-            given["n"] = unknown
-        spelled.append(given)
-    return {**found, "layers": spelled}
+            settings["n"] = unknown
+        resized.append(settings)
+    return {**network, "layers": resized}

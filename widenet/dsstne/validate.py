@@ -1,4 +1,4 @@
-"""DSSTNE's command `encoder` with Validate: a network's gradients, held against quotients of differences."""
+"""The command Validate of DSSTNE's `encoder`, which checks gradients against finite differences."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,9 @@ from widenet.dsstne.data import import_data
 from widenet.dsstne.train import network_of, outputs_of
 from widenet.errors import NumericsError
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.layout import Layout
@@ -27,20 +27,24 @@ from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 
 DELTA, THRESHOLD = 0.001, 0.02
-"""How far each weight is moved to both sides, and how far its gradient may be from the quotient; both are
-DSSTNE's.
-"""
+"""Step of the central differences, and the largest error of a gradient; both are DSSTNE's."""
 _SHOWN = 3
 _PLAIN = {"kind": "momentum", "momentum": 0.0, "learning_rate": 1.0}
-"""One step of it is the gradient, and no output trains without its logits."""
+"""With this optimizer a step equals the gradient, and every output computes its logits."""
 
 
 def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
-    """A line for every weight of the network: how many numbers were checked, and the largest difference.
+    """Check the gradients of a network on the first batch of a file.
 
-    The batch is the first of the file; the loss is that of training, with its dropout and denoising and
-    without penalties on weights. Every number of every weight takes two forward passes. Raises NumericsError
-    for gradients that differ by more than THRESHOLD, and what a training raises.
+    The loss is that of training with dropout and denoising, without penalties on weights. Each number of each
+    weight takes two forward passes.
+
+    Returns:
+        A line for each weight, with the number of checked numbers and the largest difference.
+
+    Raises:
+        NumericsError: A gradient differs by more than THRESHOLD.
+        WidenetError: The training cannot start.
     """
     with TemporaryDirectory() as folder, one_thread_an_operation():
         values = NetworkSpec.read_values(config)
@@ -52,7 +56,7 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
             str(config),
         )
         layout = check_training(network, training, dataset)
-        checks = _Checks(layout, dataset)
+        checks = _GradientChecks(layout, dataset)
         lines, failed = [], []
         for name, (quotients, gradients) in checks.all():
             differences = (quotients - gradients).abs()
@@ -67,14 +71,14 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
         if failed:
             more = f" and {len(failed) - _SHOWN:,} more" if len(failed) > _SHOWN else ""
             raise NumericsError(
-                f"{config}: gradients must be within {THRESHOLD} of the quotient of differences;"
+                f"{config}: gradients must be within {THRESHOLD} of the finite differences;"
                 f" {'; '.join(failed[:_SHOWN])}{more}."
             )
         return lines
 
 
-class _Checks:
-    """A network as it begins, and its first batch."""
+class _GradientChecks:
+    """An untrained network, and its first batch."""
 
     def __init__(self, layout: Layout, dataset: Dataset) -> None:
         spec, training = layout.network, layout.training
@@ -87,13 +91,11 @@ class _Checks:
         for trunk in self.network.trunk.values():
             trunk.norm_limit = None
         stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
-        self.batch, self.draws = stream.batch(0, 0, self.network.device), Draws(training.seed, 0, 0)
+        self.batch, self.random = stream.batch(0, 0, self.network.device), StepRandom(training.seed, 0, 0)
         self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Of every weight that has numbers the quotients and the gradients, float64 and flat; shards one
-        after the other.
-        """
+        """Yield finite differences and gradients of every weight that is not empty, flat float64 tensors."""
         wide = {
             name: weight
             for name, weight in self.network.wide.items()
@@ -119,28 +121,30 @@ class _Checks:
 
     def _quotients(self, tensor: Tensor) -> Tensor:
         numbers = tensor.detach().view(-1)
-        found = torch.empty(len(numbers), dtype=torch.float64)
+        quotients = torch.empty(len(numbers), dtype=torch.float64)
         for place, number in enumerate(numbers.tolist()):
-            losses, places = [], []
+            losses, values = [], []
             for moved in (number + DELTA, number - DELTA):
                 numbers[place] = moved
-                places.append(float(numbers[place]))
+                values.append(float(numbers[place]))
                 losses.append(self._loss())
             numbers[place] = number
-            found[place] = (losses[0] - losses[1]) / (places[0] - places[1])
-        return found
+            quotients[place] = (losses[0] - losses[1]) / (values[0] - values[1])
+        return quotients
 
     def _loss(self, makes_step: bool = False) -> float:
         with torch.no_grad():
-            prepared = self.network.prepare(self.batch.fields, self.draws)
-        judge = None if makes_step else _stays
+            prepared = self.network.prepare(self.batch.fields, self.random)
+        on_loss = None if makes_step else _skip_update
         return train_step(
-            self.network, self.rule, Step(prepared, self.batch.weights, self.draws, self.numbers, judge=judge)
+            self.network,
+            self.rule,
+            Step(prepared, self.batch.weights, self.random, self.numbers, on_loss=on_loss),
         )
 
 
-def _stays(loss: float, numbers: StepNumbers) -> None:
-    """Leave every step out."""
+def _skip_update(loss: float, numbers: StepNumbers) -> None:
+    """Skip the update of every step."""
     del loss, numbers
 
 

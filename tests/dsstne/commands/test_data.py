@@ -32,7 +32,7 @@ def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):
     assert Dataset.open("a").digest == Dataset.open("b").digest == Dataset.open("whole").digest
     assert command("data", "ingest", "x", "--out", "c", "--min-value", "3") == 2
     assert (
-        "--min-value is for files of interactions; a NetCDF file says by itself what it holds."
+        "--min-value is for files of interactions; a NetCDF file describes its own content."
         in capsys.readouterr().err
     )
 

@@ -164,7 +164,7 @@ def test_validate_tells_of_a_gradient_that_is_no_derivative(project):
     ]
     Path("config.json").write_text(json.dumps({"Layers": layers}), "utf-8")
     ended = project(Network="config.json", Data="data.nc", Command="Validate")
-    rule = "config.json: gradients must be within 0.02 of the quotient of differences; number "
+    rule = "config.json: gradients must be within 0.02 of the finite differences; number "
     assert (ended.status, rule in ended.err, "more." in ended.err) == (2, True, True)
 
 

@@ -74,7 +74,7 @@ def test_two_processes_train_and_predict_what_one_does(how, place):
 
 @pytest.mark.usefixtures("place")
 def test_memory_holds_no_batch_of_a_whole_output(widenet, monkeypatch):
-    monkeypatch.setattr(predict, "_VALUES_A_BLOCK", 1)
+    monkeypatch.setattr(predict, "_VALUES_PER_BLOCK", 1)
     monkeypatch.setitem(SEARCHED_CELLS, "cpu", 1)
     monkeypatch.setattr(rows, "_RECOMMENDATIONS_A_BLOCK", 1)
     met = []

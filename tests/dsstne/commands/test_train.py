@@ -80,7 +80,7 @@ def test_a_training_ends_with_a_network_that_predicts_what_its_run_does(project)
     assert [line.split(",")[0] for line in ended.out.splitlines()] == [
         f"NNNetwork::Train: Epoch {epoch}" for epoch in (1, 2, 3)
     ]
-    assert "-mu has no effect, in DSSTNE as here." in ended.err
+    assert "-mu has no effect, as in DSSTNE." in ended.err
     assert all(
         "average regularization error 0.000000, elapsed time" in line for line in ended.out.splitlines()
     )
@@ -160,13 +160,13 @@ def test_a_finished_network_is_not_overwritten_and_a_training_cut_short_goes_on(
     resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
     assert (
         resumed.status,
-        "gl.nc.run holds a training that has ended; gl.nc is written again." in resumed.err,
+        "gl.nc.run has finished training; writing gl.nc again." in resumed.err,
     ) == (0, True)
     assert len(Path("gl.nc").read_bytes()) == len(whole)
     Path("gl.nc").unlink()
     shutil.rmtree("gl.nc.run/model")
     resumed = project("dsstne", "train", *TRAIN, "-b", 20, "-e", 2)
-    assert (resumed.status, "gl.nc.run holds a training that was cut short; going on." in resumed.err) == (
+    assert (resumed.status, "gl.nc.run was interrupted; resuming." in resumed.err) == (
         0,
         True,
     )
@@ -215,9 +215,10 @@ def test_the_values_of_a_layer_can_be_asked_for(project):
     [
         (
             ["-d", "other"],
-            "-d must begin the name of the data set of the only input, NAME_input; got 'other' for gl_input.",
+            "-d must be NAME where the network has one input, with the data set NAME_input; got 'other' for"
+            " gl_input.",
         ),
-        (["-p", "s"], '-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "s".'),
+        (["-p", "s"], '-p must be a width, a point and digits, and one of e, f, g, such as 4.3f; got "s".'),
         (["-r", "absent"], "absent: must be a file or a folder of text; it does not exist."),
         (["-r", "config.json"], "config.json: must hold at least one sample"),
         (["-n", "in.nc"], "in.nc"),

@@ -13,7 +13,7 @@ def test_it_prints_the_document_and_tells_what_belongs_to_training(widenet, tmp_
     ended = widenet("dsstne", "translate", str(tmp_path / "config.json"))
     assert ended.status == 0
     assert NetworkSpec.parse(ended.out).layers[1].activation.kind == "linear"
-    assert "Activation SoftPlus is linear in DSSTNE, and so here." in ended.err
+    assert "Activation SoftPlus is linear, as in DSSTNE." in ended.err
     assert 'For training.json: {"shuffle": true, "schedule": {"kind": "inverse", "decay": 0.5}}' in ended.err
 
 
@@ -39,4 +39,4 @@ def test_another_document_is_refused(widenet, tmp_path):
     )
     ended = widenet("dsstne", "translate", str(tmp_path / "config.json"))
     assert ended.status == 2
-    assert 'must be a DSSTNE network, of which a layer has a "DataSet"' in ended.err
+    assert 'must be a DSSTNE network: at least one layer needs a "DataSet"' in ended.err

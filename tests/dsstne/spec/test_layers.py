@@ -118,7 +118,7 @@ def test_dropout_of_an_output_is_left_out_and_said(last):
     ]
     found = translation({"Layers": layers}, "config.json")
     assert all("dropout" not in layer for layer in found.network["layers"])
-    assert [note for note in found.notes if "Layers[2].pDropout is of an output" in note]
+    assert [note for note in found.notes if "Layers[2].pDropout belongs to an output" in note]
 
 
 def test_weights_of_an_output_that_skips_are_shared_by_the_layer_that_has_them():

@@ -27,7 +27,7 @@ def test_layers_that_feed_no_output_are_left_out_and_said():
     )
     assert [layer.name for layer in spec.layers] == ["In", "H", "Out"]
     assert notes == tuple(
-        f'The layer "{name}" feeds no output: left out.' for name in ("Other", "Spare", "Further")
+        f'The layer "{name}" feeds no output; it was left out.' for name in ("Other", "Spare", "Further")
     )
 
 
@@ -103,7 +103,7 @@ def test_shares_follow_an_output_that_feeds_layers():
         ),
         (
             [INPUT, {**OUTPUT, "N": "auto"}, {**OUTPUT, "Name": "Second"}],
-            'Layers: the output "Out" feeds other layers, so that its N must say',
+            'Layers: the output "Out" feeds other layers, so its N must be the number of units',
         ),
         (
             [INPUT, {**HIDDEN, "N": 1e300}, OUTPUT],

@@ -1,1 +1,1 @@
-"""Amazon DSSTNE's commands, with its flags, and commands for its files."""
+"""Amazon DSSTNE's commands with their own flags, and commands for its files."""

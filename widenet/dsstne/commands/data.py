@@ -23,9 +23,7 @@ def import_data(
     samples: Annotated[Path | None, typer.Option(help="Index file that names the examples.")] = None,
     targets: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Data set that an output is asked for; its dense numbers of 8 bits are v/256 or v/128."
-        ),
+        typer.Option(help="Data set that an output predicts; its dense 8-bit numbers become v/256 or v/128."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the dataset; that of the first file if not given.")
@@ -39,7 +37,7 @@ def import_data(
     show(
         out,
         run(
-            sources, out, features=named, samples=samples, targets=targets or [], name=name, on_progress=_tell
+            sources, out, features=named, samples=samples, targets=targets or [], name=name, on_progress=_echo
         ),
     )
 
@@ -51,20 +49,18 @@ def export_data(
     ],
     targets: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Field that an output is asked for; example weights are written beside these alone."
-        ),
+        typer.Option(help="Field that an output predicts; only these fields get the example weights."),
     ] = None,
     features: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[FIELD=]FILE",
-            help="Index file of features to write: of all sparse fields, or FIELD=FILE of one.",
+            help="Index file of features to write: for all sparse fields, or FIELD=FILE for one.",
         ),
     ] = None,
     samples: Annotated[Path | None, typer.Option(help="Index file of the examples to write.")] = None,
 ) -> None:
-    """Write a dataset as DSSTNE's NetCDF data, a data set for each field and part; and its index files."""
+    """Write a dataset as DSSTNE's NetCDF data and index files, with a data set for each field and part."""
     from widenet.dsstne.export import export_data as run
 
     named = index_files(features or [])
@@ -73,22 +69,24 @@ def export_data(
 
 
 def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.Context) -> "Manifest":
-    """The dataset of `widenet data ingest FILE.nc`; raises OptionError for an option that says something
-    of interactions.
+    """Import the NetCDF files of `widenet data ingest FILE.nc`.
+
+    Raises:
+        OptionError: An option applies to files of interactions only.
     """
     from widenet.dsstne.data import import_data as run
 
-    given = [
+    options = [
         parameter
         for parameter in context.command.params
         if str(context.get_parameter_source(str(parameter.name))).endswith("COMMANDLINE")
     ]
-    others = [parameter.opts[0] for parameter in given if parameter.name not in ("sources", "out", "name")]
+    others = [parameter.opts[0] for parameter in options if parameter.name not in ("sources", "out", "name")]
     if others:
-        rule = "is for files of interactions; a NetCDF file says by itself what it holds"
+        rule = "is for files of interactions; a NetCDF file describes its own content"
         raise OptionError(f"{others[0]} {rule}. Leave it out, or see `widenet dsstne import-data --help`.")
-    return run(sources, out, name=name, on_progress=_tell)
+    return run(sources, out, name=name, on_progress=_echo)
 
 
-def _tell(phase: str) -> None:
+def _echo(phase: str) -> None:
     typer.echo(f"{phase} ...", err=True)

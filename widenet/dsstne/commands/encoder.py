@@ -12,11 +12,10 @@ def encoder(
         typer.Argument(metavar="FILE", help="The command file: Network, Data, Command, TrainingParameters."),
     ],
 ) -> None:
-    """Do what a DSSTNE command file says: train; print k, precision, recall and NDCG of a trained network for
-    k from 1 to 10; or validate.
+    """Run a DSSTNE command file: Train, Predict or Validate.
 
-    Validate holds the gradient of every weight against a quotient of differences, and ends with status 2
-    where one is wrong.
+    Predict prints k, precision, recall and NDCG of a trained network for k from 1 to 10. Validate checks the
+    gradient of every weight against finite differences, and exits with status 2 if one is wrong.
     """
     from widenet.dsstne.commands.train import Report
     from widenet.dsstne.encoder import encoder as run

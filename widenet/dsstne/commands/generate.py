@@ -25,17 +25,17 @@ def generate(
     ],
     out: Annotated[Path, typer.Option("-o", help="The NetCDF file to write; an earlier one is replaced.")],
     features: Annotated[Path, typer.Option("-f", help="Index file of the features.")],
-    samples: Annotated[Path, typer.Option("-s", help="Index file of the samples; begun or extended.")],
-    create: Annotated[bool, typer.Option("-c", help="Begin a new index of features.")] = False,
+    samples: Annotated[Path, typer.Option("-s", help="Index file of the samples; created or extended.")],
+    create: Annotated[bool, typer.Option("-c", help="Create a new index of features.")] = False,
     merge: Annotated[
         bool,
         typer.Option("-m", help="Add features that the index lacks; without -c and -m they are dropped."),
     ] = False,
     kind: Annotated[
-        _Type, typer.Option("-t", help="indicator: features are just there; analog: with values.")
+        _Type, typer.Option("-t", help="indicator: features without values; analog: features with values.")
     ] = _Type.indicator,
 ) -> None:
-    """Make NetCDF data from text, as DSSTNE's command of that name does, with the same flags."""
+    """Make NetCDF data from text, with the flags of DSSTNE's command of the same name."""
     from widenet.dsstne.text import generate as run
 
     if create and merge:

@@ -22,46 +22,46 @@ class SeveralFiles(TyperCommand):
     """Takes several files after one option, as DSSTNE does: --data-files a b c."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The words that click knows: the option before each file."""
-        found: list[str] = []
+        """Repeat the option before each file, as click expects it."""
+        words: list[str] = []
         option = ""
         for word in args:
             if word.startswith("--"):
                 option = word
-            elif option in _SEVERAL and found[-1] != option:
-                found.append(option)
-            found.append(word)
-        return super().parse_args(ctx, found)
+            elif option in _SEVERAL and words[-1] != option:
+                words.append(option)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def knn_search(
     context: typer.Context,
     data_files: Annotated[
-        list[Path], typer.Option(help="Files of the vectors to search: key, tab, numbers; several.")
+        list[Path], typer.Option(help="One or more files of vectors to search: key, tab, numbers.")
     ],
-    input_files: Annotated[list[Path], typer.Option(help="Files of the vectors to search for; several.")],
+    input_files: Annotated[list[Path], typer.Option(help="One or more files of vectors to search for.")],
     output_file: Annotated[
         Path | None, typer.Option(help="File to write; standard output if not given.")
     ] = None,
     k: Annotated[int, typer.Option(help="Neighbours of each vector.", min=1)] = 100,
-    batch_size: Annotated[int, typer.Option(help="Vectors that are searched for at once.", min=1)] = 128,
-    data_type: Annotated[_Stored, typer.Option(help="How the vectors to search are kept.")] = _Stored.fp32,
+    batch_size: Annotated[int, typer.Option(help="Vectors to search for at a time.", min=1)] = 128,
+    data_type: Annotated[
+        _Stored, typer.Option(help="Number type of the vectors to search, in memory.")
+    ] = _Stored.fp32,
     key_val_delim: Annotated[
-        str, typer.Option(help="What stands after a key. A tab if not given.", show_default=False)
+        str, typer.Option(help="Separator after a key. A tab if not given.", show_default=False)
     ] = "\t",
     vec_delim: Annotated[
-        str, typer.Option(help="What stands between numbers. A space if not given.", show_default=False)
+        str, typer.Option(help="Separator between numbers. A space if not given.", show_default=False)
     ] = " ",
-    id_score_sep: Annotated[str, typer.Option(help="What is written between a key and its score.")] = ":",
+    id_score_sep: Annotated[str, typer.Option(help="Separator between a key and its score.")] = ":",
     score_precision: Annotated[int, typer.Option(help="Decimals of a score.", min=0)] = 3,
     output_keys_only: Annotated[bool, typer.Option("--output-keys-only", help="Write no scores.")] = False,
-    report_interval: Annotated[
-        int, typer.Option(help="Batches after which the speed is told.", min=1)
-    ] = 1000,
+    report_interval: Annotated[int, typer.Option(help="Batches between reports of the speed.", min=1)] = 1000,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
-    """Find the nearest vectors by product: key, tab, key:score key:score ..., best first."""
+    """Find the nearest vectors by dot product: key, tab, key:score key:score ..., best first."""
     from time import perf_counter
 
     from widenet.cli.lines import lines_to
@@ -79,7 +79,7 @@ def knn_search(
     def neighbour(key: str, score: float) -> str:
         return key if output_keys_only else f"{key}{id_score_sep}{score:.{score_precision}f}"
 
-    begun = perf_counter()
+    start = perf_counter()
     if not is_leader():
         for _ in collection.search_all(queries, k, batch_size):
             pass
@@ -89,8 +89,8 @@ def knn_search(
             collection.search_all(queries, k, batch_size), start=1
         ):
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
-                found = vec_delim.join(neighbour(*each) for each in zip(own, own_scores, strict=True))
-                write(f"{key}{key_val_delim}{found}\n")
+                nearest = vec_delim.join(neighbour(*each) for each in zip(own, own_scores, strict=True))
+                write(f"{key}{key_val_delim}{nearest}\n")
             if number % report_interval == 0:
-                rate = min(number * batch_size, len(queries)) / (perf_counter() - begun)
+                rate = min(number * batch_size, len(queries)) / (perf_counter() - start)
                 typer.echo(f"{number:,} batches; {rate:,.0f} queries a second.", err=True)

@@ -1,4 +1,4 @@
-"""`widenet dsstne export-model`: runs to DSSTNE's trained networks."""
+"""`widenet dsstne export-model`, which writes a run as a trained network for DSSTNE."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ def export_model(
         Path, typer.Argument(metavar="FILE", help="The NetCDF file to write; an earlier one is replaced.")
     ],
 ) -> None:
-    """Write a run as a network that DSSTNE predicts with; `widenet import` reads such networks."""
+    """Write a run as a trained network for DSSTNE; `widenet import` reads such networks."""
     from widenet.dsstne.model_export import export_model as run
 
     run(source, out)

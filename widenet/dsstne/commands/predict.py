@@ -18,7 +18,7 @@ def predict(
     features_in: Annotated[Path, typer.Option("-i", help="Index file of the input's features.")],
     features_out: Annotated[Path, typer.Option("-o", help="Index file of the output's features.")],
     rows: Annotated[
-        Path, typer.Option("-r", help="Samples as text, `name<TAB>feature:feature`; values are passed over.")
+        Path, typer.Option("-r", help="Samples as text, `name<TAB>feature:feature`; values are ignored.")
     ],
     filters: Annotated[
         Path,
@@ -30,22 +30,20 @@ def predict(
     k: Annotated[int, typer.Option("-k", help="Features for each sample, up to all.", min=1)] = 100,
     batch_size: Annotated[int, typer.Option("-b", help="Samples in a batch.", min=1)] = 1024,
     precision: Annotated[
-        str, typer.Option("-p", help="How scores are printed, as printf has it after %.")
+        str, typer.Option("-p", help="Format of scores: a printf format without the %.")
     ] = "4.3f",
     layer: Annotated[
         str | None, typer.Option("-l", help="Write the values of all units of this layer instead.")
     ] = None,
     processes: Processes = None,
 ) -> None:
-    """Write the best features for every sample, as DSSTNE's command of that name does, with the same
-    flags.
-    """
+    """Write the best features for every sample, with the flags of DSSTNE's command of the same name."""
     from widenet.dsstne.predict import predict as run
     from widenet.parallel.group import is_leader
 
     if not re.fullmatch(r"[0-9]{0,3}(\.[0-9]{1,3})?[efg]", precision):
         raise OptionError(
-            f'-p must be a width, a point and digits, and one of e, f, g, as 4.3f; got "{precision}".'
+            f'-p must be a width, a point and digits, and one of e, f, g, such as 4.3f; got "{precision}".'
         )
     run_in_processes(context, processes, None)
     count = run(

@@ -11,10 +11,10 @@ from widenet.training.reports import Silence
 
 
 class Report(Silence):
-    """Tells of a training in DSSTNE's words."""
+    """Prints the progress of a training in DSSTNE's format."""
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """A line an epoch."""
+        """Print a line for an epoch."""
         error, weights = record["loss"], record.get("regularization", 0.0)
         figures = (
             f"average error {error + weights:f}, average training error {error:f}, average regularization"
@@ -25,7 +25,7 @@ class Report(Silence):
         )
 
     def say(self, text: str) -> None:
-        """Something happened."""
+        """Print a sentence."""
         say(text)
 
 
@@ -40,26 +40,26 @@ def train(
             "-n", help="The trained network to write, a new file; the run stays beside it in FILE.run."
         ),
     ],
-    data_set: Annotated[str | None, typer.Option("-d", help="Without effect, as in DSSTNE.")] = None,
+    data_set: Annotated[str | None, typer.Option("-d", help="No effect, as in DSSTNE.")] = None,
     batch_size: Annotated[int, typer.Option("-b", help="Examples in a batch.")] = 1024,
     epochs: Annotated[int, typer.Option("-e", help="Passes over the examples.")] = 40,
     alpha: Annotated[float, typer.Option("-alpha", help="Learning rate.")] = 0.025,
     l2: Annotated[float, typer.Option("-lambda", help="Weight of half the squared weights.")] = 0.0001,
     l1: Annotated[float, typer.Option("-lambda1", help="Weight of the weights' magnitudes.")] = 0.0,
     mu: Annotated[
-        float | None, typer.Option("-mu", help="Without effect on plain gradient descent, as in DSSTNE.")
+        float | None, typer.Option("-mu", help="No effect on plain gradient descent, as in DSSTNE.")
     ] = None,
     mu1: Annotated[
-        float | None, typer.Option("-mu1", help="Without effect on plain gradient descent, as in DSSTNE.")
+        float | None, typer.Option("-mu1", help="No effect on plain gradient descent, as in DSSTNE.")
     ] = None,
     processes: Processes = None,
 ) -> None:
-    """Train a network as DSSTNE's command of that name does, with the same flags.
+    """Train a network with the flags of DSSTNE's command of the same name.
 
-    Given again it goes on with what was cut short.
+    Run the command again to resume an interrupted training.
 
-    The network as it begins is left in initial_network.nc, and after every ten epochs in FILE10.nc, FILE20.nc
-    and so on.
+    The untrained network is written to initial_network.nc. Every ten epochs the network is written to
+    FILE10.nc, FILE20.nc and so on.
     """
     from widenet.dsstne.train import train as run
     from widenet.parallel.group import is_leader
@@ -67,7 +67,7 @@ def train(
     run_in_processes(context, processes, None)
     for flag, value in (("-d", data_set), ("-mu", mu), ("-mu1", mu1)):
         if value is not None and is_leader():
-            typer.echo(f"{flag} has no effect, in DSSTNE as here.", err=True)
+            typer.echo(f"{flag} has no effect, as in DSSTNE.", err=True)
     optimizer = {"kind": "sgd", "learning_rate": alpha}
     settings = {"batch_size": batch_size, "epochs": epochs, "optimizer": optimizer, "l2": l2, "l1": l1}
     run(config, [inputs, outputs], model, settings, Report(), initial=Path("initial_network.nc"))

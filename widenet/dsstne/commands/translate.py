@@ -20,13 +20,15 @@ def translate(
     out: Annotated[Path | None, typer.Option(help="The network.json to write. Printed if not given.")] = None,
     dialect: Annotated[
         _Dialect,
-        typer.Option(help="dsstne does what DSSTNE's code does; widenet takes its names by what they say."),
+        typer.Option(
+            help="Meaning of names: dsstne, as its code computes them; widenet, as usually defined."
+        ),
     ] = _Dialect.dsstne,
 ) -> None:
-    """Say a DSSTNE network document in widenet's words; what belongs in training.json is told on standard
-    error.
+    """Translate a DSSTNE network document to a network.json, and print its settings for training.json.
 
-    A document has no weights: `widenet import` reads networks that DSSTNE trained.
+    The settings go to standard error. A document has no weights: use `widenet import` for networks that
+    DSSTNE trained.
     """
     from widenet.dsstne.spec.network import is_dsstne, translation
     from widenet.errors import DocumentError
@@ -35,15 +37,15 @@ def translate(
     values = NetworkSpec.read_values(config)
     if not is_dsstne(values):
         raise DocumentError(
-            f'{config} must be a DSSTNE network, of which a layer has a "DataSet"; got another document. Use'
-            " it as it is."
+            f'{config} must be a DSSTNE network: at least one layer needs a "DataSet". Use other documents as'
+            " they are."
         )
-    found = translation(values, str(config), dialect.value)
-    document = NetworkSpec.of(found.network, f"{config}, in widenet's words")
-    text = json.dumps(found.network, indent=2, ensure_ascii=False)
-    for note in found.notes:
+    translated = translation(values, str(config), dialect.value)
+    document = NetworkSpec.of(translated.network, f"{config}, translated")
+    text = json.dumps(translated.network, indent=2, ensure_ascii=False)
+    for note in translated.notes:
         typer.echo(note, err=True)
-    typer.echo(f"For training.json: {json.dumps(found.training)}", err=True)
+    typer.echo(f"For training.json: {json.dumps(translated.training)}", err=True)
     if out is None:
         typer.echo(text)
         return

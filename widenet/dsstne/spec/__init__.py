@@ -1,1 +1,1 @@
-"""DSSTNE's network documents, said in this project's words: plain values in, plain values out."""
+"""Translation of DSSTNE's network documents to widenet's, from plain values to plain values."""

@@ -1,4 +1,4 @@
-"""The form of DSSTNE's documents, and that of earlier versions of widenet, which named a dialect."""
+"""The document form of DSSTNE's networks, and of earlier widenet documents that name a dialect."""
 
 import json
 from typing import Any
@@ -25,14 +25,14 @@ def translated(values: dict[str, Any], where: str) -> Translated:
         if not is_dsstne(values):
             return Translated(values, is_reworded=False)
     document = translation(values, where)
-    return Translated(document.network, (*document.notes, *_left_to_training(document.training)))
+    return Translated(document.network, (*document.notes, *_training_notes(document.training)))
 
 
-def _left_to_training(settings: dict[str, Any]) -> list[str]:
-    """What a DSSTNE network says of its training, and training.json has to say here."""
-    usual = {"shuffle": True}
+def _training_notes(settings: dict[str, Any]) -> list[str]:
+    """Return a note for each setting of a DSSTNE network that belongs in training.json."""
+    defaults = {"shuffle": True}
     return [
         f"training.json decides on {key}; DSSTNE's document has {json.dumps({key: value})}."
         for key, value in settings.items()
-        if value != usual.get(key)
+        if value != defaults.get(key)
     ]

@@ -1,4 +1,4 @@
-"""Layers of a DSSTNE document."""
+"""Translation of the layers of a DSSTNE document."""
 
 from dataclasses import dataclass, field
 from math import prod
@@ -8,9 +8,9 @@ from widenet.dsstne.spec.settings import Settings
 
 Dialect = Literal["widenet", "dsstne"]
 
-_ANY = ("Kind", "Type", "Name", "N", "Sparse", "pDropout")
-_BEHIND = (*_ANY, "Source", "Kernel", "KernelStride")
-_LEARNT = (
+_COMMON_KEYS = ("Kind", "Type", "Name", "N", "Sparse", "pDropout")
+_SOURCED_KEYS = (*_COMMON_KEYS, "Source", "Kernel", "KernelStride")
+_WEIGHT_KEYS = (
     "Skip",
     "Activation",
     "RELUSlope",
@@ -23,11 +23,11 @@ _LEARNT = (
     "SharedWeights",
 )
 KEYS = {
-    "input": (*_ANY, "DataSet"),
-    "hidden": (*_BEHIND, *_LEARNT, "BatchNormalization", "SparsenessPenalty", "Function"),
-    "output": (*_BEHIND, *_LEARNT, "DataSet", "Function"),
+    "input": (*_COMMON_KEYS, "DataSet"),
+    "hidden": (*_SOURCED_KEYS, *_WEIGHT_KEYS, "BatchNormalization", "SparsenessPenalty", "Function"),
+    "output": (*_SOURCED_KEYS, *_WEIGHT_KEYS, "DataSet", "Function"),
 }
-"""What DSSTNE takes of a layer, by its kind."""
+"""Keys that DSSTNE accepts in a layer, by its kind."""
 
 KINDS = {"Input": "input", "Hidden": "hidden", "Output": "output", "Target": "target"}
 TYPES = {"FullyConnected": "full", "Convolutional": "convolution", "Pooling": "pooling"}
@@ -58,7 +58,7 @@ ACTIVATIONS = {
     "SELU": "selu",
     "ScaledExponentialLinear": "selu",
 }
-_WITHOUT_KERNEL = ("softplus", "softsign", "relu_max", "linear_max")
+_COMPUTED_AS_LINEAR = ("softplus", "softsign", "relu_max", "linear_max")
 """Activations that DSSTNE accepts and computes as linear."""
 SCHEMES = {
     "Xavier": "xavier",
@@ -73,9 +73,7 @@ SCHEMES = {
 
 @dataclass
 class Whole:
-    """What the network as a whole says to its layers. notes: what a person should know, gathered on the
-    way.
-    """
+    """Settings of the whole network that layers use, and the notes collected during the translation."""
 
     dialect: Dialect
     slope: float
@@ -89,254 +87,283 @@ class Whole:
 
 
 def layer(values: Any, index: int, count: int, place: str, whole: Whole) -> list[dict[str, Any]]:
-    """A layer in this project's words; two of an output that pools, convolves or skips: what gives its units,
-    and what is asked for them.
+    """Translate a layer.
 
-    index: its place among `count`; place: where it stands.
+    An output that pools, convolves or has a skip becomes two layers: one that computes its units, and a
+    weightless output.
+
+    Args:
+        values: Plain values of the layer.
+        index: Position of the layer.
+        count: Number of layers.
+        place: Beginning of error messages.
+        whole: Settings of the network; receives notes.
     """
     every = tuple(dict.fromkeys(key for keys in KEYS.values() for key in keys))
     first = Settings(values, place, every)
-    usual = "Input" if index == 0 else "Output" if index == count - 1 else "Hidden"
-    kind = first.choice("Kind", KINDS, usual)
+    default = "Input" if index == 0 else "Output" if index == count - 1 else "Hidden"
+    kind = first.choice("Kind", KINDS, default)
     if kind == "target":
-        raise first.wrong("Kind", "must be Input, Hidden or Output: DSSTNE does nothing with a target layer")
+        raise first.wrong("Kind", "must be Input, Hidden or Output; DSSTNE ignores target layers")
     form = first.choice("Type", TYPES, "FullyConnected")
-    found = Settings(values, place, KEYS[kind])
-    spoken: dict[str, Any] = {"name": found.text("Name", f"{kind.capitalize()}{index}")}
+    settings = Settings(values, place, KEYS[kind])
+    translated: dict[str, Any] = {"name": settings.text("Name", f"{kind.capitalize()}{index}")}
     if kind == "input":
-        return [spoken | _input(found, spoken["name"], whole)]
-    sources = found.names("Source")
+        return [translated | _input(settings, translated["name"], whole)]
+    sources = settings.names("Source")
     if sources:
-        spoken["source"] = sources if len(sources) > 1 else sources[0]
-    if kind == "output" and form != "pooling" and _dropout(found):
+        translated["source"] = sources if len(sources) > 1 else sources[0]
+    if kind == "output" and form != "pooling" and _dropout(settings):
         whole.notes.append(
-            f"{found.place}.pDropout is of an output, whose units DSSTNE silences before it compares them:"
+            f"{settings.place}.pDropout belongs to an output; DSSTNE drops its units before the loss. It was"
             " left out."
         )
-    if kind == "output" and (form != "full" or found.names("Skip")):
-        return _output_in_two(found, form, spoken, whole)
+    if kind == "output" and (form != "full" or settings.names("Skip")):
+        return _split_output(settings, form, translated, whole)
     if form == "pooling":
-        return [spoken | _pooling(found, whole)]
+        return [translated | _pooling(settings, whole)]
     if form == "convolution":
-        return [spoken | _convolution(found) | _hidden(found, whole) | _sparseness(found, whole)]
-    units = _units(found)
+        return [translated | _convolution(settings) | _hidden(settings, whole) | _sparseness(settings, whole)]
+    units = _units(settings)
     if kind == "output":
-        return [spoken | _output(found, spoken["name"], units, whole)]
+        return [translated | _output(settings, translated["name"], units, whole)]
     if units == "auto":
-        raise found.wrong("N", "of a hidden layer must be a number")
+        raise settings.wrong("N", "of a hidden layer must be a number")
     return [
-        spoken | {"units": units} | _normalized(found) | _hidden(found, whole) | _sparseness(found, whole)
+        translated
+        | {"units": units}
+        | _normalized(settings)
+        | _hidden(settings, whole)
+        | _sparseness(settings, whole)
     ]
 
 
-def _input(found: Settings, name: str, whole: Whole) -> dict[str, Any]:
-    spoken: dict[str, Any] = {"kind": "input", "field": found.text("DataSet") or name, "units": _units(found)}
-    sizes = [] if spoken["units"] == "auto" else found.sizes("N", 4)
+def _input(settings: Settings, name: str, whole: Whole) -> dict[str, Any]:
+    translated: dict[str, Any] = {
+        "kind": "input",
+        "field": settings.text("DataSet") or name,
+        "units": _units(settings),
+    }
+    sizes = [] if translated["units"] == "auto" else settings.sizes("N", 4)
     if len(sizes) > 1:
-        spoken["shape"] = sizes[::-1]
-    sparse, dropout = found.switch("Sparse", False), _dropout(found)
+        translated["shape"] = sizes[::-1]
+    sparse, dropout = settings.switch("Sparse", False), _dropout(settings)
     if sparse and whole.denoising:
-        spoken |= {"denoise": whole.denoising, "denoise_rescale": True}
+        translated |= {"denoise": whole.denoising, "denoise_rescale": True}
     if dropout and sparse:
         whole.notes.append(
-            f"{found.place}.pDropout has no effect on a sparse input, in DSSTNE as here: left out."
+            f"{settings.place}.pDropout has no effect on a sparse input, as in DSSTNE; it was left out."
         )
     elif dropout:
-        spoken["dropout"] = dropout
-    return spoken
+        translated["dropout"] = dropout
+    return translated
 
 
-def _output(found: Settings, name: str, units: int | str, whole: Whole) -> dict[str, Any]:
-    return _asked(found, name, units, _activation(found, whole), whole) | _learnt(found, whole)
+def _output(settings: Settings, name: str, units: int | str, whole: Whole) -> dict[str, Any]:
+    return _output_settings(settings, name, units, _activation(settings, whole), whole) | _weight_settings(
+        settings, whole
+    )
 
 
-def _asked(found: Settings, name: str, units: int | str, activation: Any, whole: Whole) -> dict[str, Any]:
-    """What an output says of its targets."""
-    spoken = {
+def _output_settings(
+    settings: Settings, name: str, units: int | str, activation: Any, whole: Whole
+) -> dict[str, Any]:
+    """Return the settings of an output for its targets."""
+    translated = {
         "name": name,
         "kind": "output",
-        "field": found.text("DataSet") or name,
+        "field": settings.text("DataSet") or name,
         "units": units,
         "activation": activation,
     }
-    spoken |= whole.outputs
-    if activation == "softmax" and spoken.pop("delta_boost", None):
+    translated |= whole.outputs
+    if activation == "softmax" and translated.pop("delta_boost", None):
         whole.notes.append(
-            f"DeltaBoost has no effect on {found.place}, a SoftMax, in DSSTNE as here: left out."
+            f"DeltaBoost has no effect on {settings.place}, a SoftMax, as in DSSTNE; it was left out."
         )
-    return spoken
+    return translated
 
 
-def _output_in_two(found: Settings, form: str, spoken: dict[str, Any], whole: Whole) -> list[dict[str, Any]]:
-    """A layer that gives bare units, and an output that takes them as they are; of what pools DSSTNE
-    computes no activation.
+def _split_output(
+    settings: Settings, form: str, translated: dict[str, Any], whole: Whole
+) -> list[dict[str, Any]]:
+    """Translate an output to a linear layer that computes its units, and a weightless output.
+
+    DSSTNE computes no activation after a pooling.
     """
-    name, activation = spoken["name"], "linear" if form == "pooling" else _activation(found, whole)
-    units, own = _units(found), dict[str, float]()
+    name, activation = translated["name"], "linear" if form == "pooling" else _activation(settings, whole)
+    units, own = _units(settings), dict[str, float]()
     if form == "pooling":
         before, own = (
-            {"name": f"{name} pooled"} | _pooling(found, whole),
-            _limit(found, "DeltaNorm", "delta_norm"),
+            {"name": f"{name} pooled"} | _pooling(settings, whole),
+            _limit(settings, "DeltaNorm", "delta_norm"),
         )
     elif form == "convolution":
         before = (
             {"name": f"{name} convolved"}
-            | _convolution(found, most=4)
+            | _convolution(settings, max_sides=4)
             | {"padding": "valid"}
-            | _bare(found, whole)
+            | _linear(settings, whole)
         )
-        units = units if len(found.sizes("N", 4)) > 1 else "auto"
+        units = units if len(settings.sizes("N", 4)) > 1 else "auto"
     else:
         if units == "auto":
-            raise found.wrong("N", "of an output with Skip must be a number")
-        before = {"name": f"{name} summed", "units": units} | _bare(found, whole)
-    taken = {"source": before["name"], "bias": False, "weightless": True}
-    return [spoken | before, _asked(found, name, units, activation, whole) | own | taken]
+            raise settings.wrong("N", "of an output with Skip must be a number")
+        before = {"name": f"{name} summed", "units": units} | _linear(settings, whole)
+    weightless = {"source": before["name"], "bias": False, "weightless": True}
+    return [
+        translated | before,
+        _output_settings(settings, name, units, activation, whole) | own | weightless,
+    ]
 
 
-def _bare(found: Settings, whole: Whole) -> dict[str, Any]:
-    """A layer's weights and what it adds, of the part of an output that another takes."""
-    return {"activation": "linear"} | _learnt(found, whole) | _skip(found)
+def _linear(settings: Settings, whole: Whole) -> dict[str, Any]:
+    """Return activation, weights and skip of the linear layer of a split output."""
+    return {"activation": "linear"} | _weight_settings(settings, whole) | _skip(settings)
 
 
-def _hidden(found: Settings, whole: Whole) -> dict[str, Any]:
-    """What fully connected hidden layers and convolutions share."""
-    spoken = {"activation": _activation(found, whole)} | _learnt(found, whole) | _skip(found)
-    if _dropout(found):
-        spoken["dropout"] = _dropout(found)
-    return spoken
+def _hidden(settings: Settings, whole: Whole) -> dict[str, Any]:
+    """Return the settings that fully connected hidden layers and convolutions share."""
+    translated = (
+        {"activation": _activation(settings, whole)} | _weight_settings(settings, whole) | _skip(settings)
+    )
+    if _dropout(settings):
+        translated["dropout"] = _dropout(settings)
+    return translated
 
 
-def _sparseness(found: Settings, whole: Whole) -> dict[str, Any]:
-    own = found.within("SparsenessPenalty", ("p", "beta"))
+def _sparseness(settings: Settings, whole: Whole) -> dict[str, Any]:
+    own = settings.within("SparsenessPenalty", ("p", "beta"))
     p, beta = own.number("p", 0, 0, 1) or whole.sparseness[0], own.number("beta", 0) or whole.sparseness[1]
-    if whole.sparseness[1] > 0 and found.switch("Sparse", False):
+    if whole.sparseness[1] > 0 and settings.switch("Sparse", False):
         return {"sparseness": {"target": p, "weight": beta}}
-    if "SparsenessPenalty" in found:
+    if "SparsenessPenalty" in settings:
         whole.notes.append(
-            f"{found.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to act: left"
-            " out."
+            f"{settings.place}.SparsenessPenalty needs Sparse: true and a penalty of the network to take"
+            " effect; it was left out."
         )
     return {}
 
 
-def _convolution(found: Settings, most: int = 1) -> dict[str, Any]:
-    """Filters and their windows. most: numbers in N, of which the last counts the filters; an output says
-    all its sides there.
+def _convolution(settings: Settings, max_sides: int = 1) -> dict[str, Any]:
+    """Return filters and windows of a convolution.
+
+    The last number in N counts the filters. `max_sides` limits the numbers in N: only outputs list all sides.
     """
-    sides, window = found.sizes("N", most) or [1], _window(found)
+    sides, window = settings.sizes("N", max_sides) or [1], _window(settings)
     if len(sides) > 1 and len(sides) != len(window["kernel"]) + 1:
-        raise found.wrong(
+        raise settings.wrong(
             "N",
             f"must have one number for each axis of Kernel, {len(window['kernel'])}, and the number of"
             " filters last",
         )
-    return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(found)
+    return {"kind": "convolution", "filters": sides[-1]} | window | _normalized(settings)
 
 
-def _pooling(found: Settings, whole: Whole) -> dict[str, Any]:
+def _pooling(settings: Settings, whole: Whole) -> dict[str, Any]:
     for key in ("Activation", "pDropout", "WeightNorm", "WeightInit", "SharedWeights"):
-        if key in found and (key != "pDropout" or _dropout(found)):
+        if key in settings and (key != "pDropout" or _dropout(settings)):
             whole.notes.append(
-                f"{found.place}.{key} has no effect on a pooling layer, in DSSTNE as here: left out."
+                f"{settings.place}.{key} has no effect on a pooling layer, as in DSSTNE; it was left out."
             )
-    if "Function" not in found:
-        raise found.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
-    function = found.choice("Function", POOLINGS, "")
-    spoken = {
+    if "Function" not in settings:
+        raise settings.wrong("Function", f"must be one of {', '.join(POOLINGS)} in a pooling layer")
+    function = settings.choice("Function", POOLINGS, "")
+    translated = {
         "kind": "pooling",
         "function": {"kind": "lrn", **whole.lrn} if function == "lrn" else function,
-    } | _skip(found)
-    return spoken | (_window(found) if function in ("max", "average") else {})
+    } | _skip(settings)
+    return translated | (_window(settings) if function in ("max", "average") else {})
 
 
-def _window(found: Settings) -> dict[str, Any]:
-    """Kernel and stride by axis, slowest first, where DSSTNE has the fastest first."""
-    kernel = found.sizes("Kernel", 3) or [1]
-    stride = found.sizes("KernelStride", 3) or [1]
+def _window(settings: Settings) -> dict[str, Any]:
+    """Return kernel and stride, slowest axis first; DSSTNE lists the fastest first."""
+    kernel = settings.sizes("Kernel", 3) or [1]
+    stride = settings.sizes("KernelStride", 3) or [1]
     if len(stride) > len(kernel):
-        raise found.wrong("KernelStride", f"must have one number an axis of Kernel, {len(kernel)}")
+        raise settings.wrong("KernelStride", f"must have one number an axis of Kernel, {len(kernel)}")
     strides = [*stride, *[1] * (len(kernel) - len(stride))]
     return {"kernel": kernel[::-1], "stride": strides[::-1], "padding": "dsstne"}
 
 
-def _normalized(found: Settings) -> dict[str, Any]:
-    """DSSTNE keeps the statistics of the last batch."""
-    return {"batch_normalization": {"momentum": 1.0}} if found.switch("BatchNormalization", False) else {}
+def _normalized(settings: Settings) -> dict[str, Any]:
+    """Return the batch normalization; a momentum of 1 keeps the last batch's statistics, as in DSSTNE."""
+    return {"batch_normalization": {"momentum": 1.0}} if settings.switch("BatchNormalization", False) else {}
 
 
-def _skip(found: Settings) -> dict[str, Any]:
-    skip = found.names("Skip")
+def _skip(settings: Settings) -> dict[str, Any]:
+    skip = settings.names("Skip")
     return {"skip": skip if len(skip) > 1 else skip[0]} if skip else {}
 
 
-def _units(found: Settings) -> int | str:
-    """The units; of inputs and outputs that say nothing the width of their data set, where DSSTNE takes 1
-    and refuses the data.
+def _units(settings: Settings) -> int | str:
+    """Return the number of units, or "auto" for the width of the data set.
+
+    Without N, inputs and outputs get "auto", where DSSTNE takes 1 and then refuses the data.
     """
-    given = found.raw("N")
-    if isinstance(given, str) and given.lower() == "auto":
+    number = settings.raw("N")
+    if isinstance(number, str) and number.lower() == "auto":
         return "auto"
-    if given is None:
-        return "auto" if "DataSet" in found else 1
-    return prod(found.sizes("N", 4))
+    if number is None:
+        return "auto" if "DataSet" in settings else 1
+    return prod(settings.sizes("N", 4))
 
 
-def _dropout(found: Settings) -> float:
-    p = found.number("pDropout", 0, 0)
+def _dropout(settings: Settings) -> float:
+    p = settings.number("pDropout", 0, 0)
     if p >= 1:
-        raise found.wrong("pDropout", "must be less than 1")
+        raise settings.wrong("pDropout", "must be less than 1")
     return p
 
 
-def _activation(found: Settings, whole: Whole) -> Any:
-    name = found.choice("Activation", ACTIVATIONS, "Sigmoid")
-    if name in _WITHOUT_KERNEL and whole.dialect == "dsstne":
+def _activation(settings: Settings, whole: Whole) -> Any:
+    name = settings.choice("Activation", ACTIVATIONS, "Sigmoid")
+    if name in _COMPUTED_AS_LINEAR and whole.dialect == "dsstne":
         whole.notes.append(
-            f"{found.place}.Activation {found.text('Activation')} is linear in DSSTNE, and so here."
+            f"{settings.place}.Activation {settings.text('Activation')} is linear, as in DSSTNE."
         )
         return "linear"
     if name == "leaky_relu":
-        slope = found.number(found.spelled("RELUSlope", "Slope"), whole.slope)
+        slope = settings.number(settings.spelled("RELUSlope", "Slope"), whole.slope)
         return {"kind": name, "slope": slope}
     if name in ("elu", "selu"):
-        scale = found.number("SELULambda", whole.selu_lambda) if name == "selu" else 1.0
-        return {"kind": "elu", "alpha": found.number("ELUAlpha", whole.elu_alpha), "scale": scale}
+        scale = settings.number("SELULambda", whole.selu_lambda) if name == "selu" else 1.0
+        return {"kind": "elu", "alpha": settings.number("ELUAlpha", whole.elu_alpha), "scale": scale}
     return name
 
 
-def _learnt(found: Settings, whole: Whole) -> dict[str, Any]:
-    """Weights: how they begin, how long they may get, whose they are."""
-    spoken: dict[str, Any] = {}
-    given = found.within("WeightInit", ("Scheme", "Scale", "Bias"))
-    scheme, scale = given.choice("Scheme", SCHEMES, "Xavier"), given.number("Scale", 1.0)
-    spoken["initializer"] = _initializer(scheme, scale, whole.dialect)
-    if given.number("Bias", 0):
-        spoken["bias_start"] = given.number("Bias", 0)
-    spoken |= _limit(found, "WeightNorm", "weight_norm") | _limit(found, "DeltaNorm", "delta_norm")
-    shared = found.raw("SharedWeights")
+def _weight_settings(settings: Settings, whole: Whole) -> dict[str, Any]:
+    """Return the settings of weights: initializer, largest lengths and sharing."""
+    translated: dict[str, Any] = {}
+    initial = settings.within("WeightInit", ("Scheme", "Scale", "Bias"))
+    scheme, scale = initial.choice("Scheme", SCHEMES, "Xavier"), initial.number("Scale", 1.0)
+    translated["initializer"] = _initializer(scheme, scale, whole.dialect)
+    if initial.number("Bias", 0):
+        translated["bias_start"] = initial.number("Bias", 0)
+    translated |= _limit(settings, "WeightNorm", "weight_norm") | _limit(settings, "DeltaNorm", "delta_norm")
+    shared = settings.raw("SharedWeights")
     if isinstance(shared, list) and len(shared) > 1:
-        spoken["weights"] = [
-            _share(each, f"{found.place}.SharedWeights[{number}]") for number, each in enumerate(shared)
+        translated["weights"] = [
+            _share(each, f"{settings.place}.SharedWeights[{number}]") for number, each in enumerate(shared)
         ]
     elif shared:
-        spoken["weights"] = _share(
-            shared[0] if isinstance(shared, list) else shared, f"{found.place}.SharedWeights"
+        translated["weights"] = _share(
+            shared[0] if isinstance(shared, list) else shared, f"{settings.place}.SharedWeights"
         )
-    return spoken
+    return translated
 
 
-def _limit(found: Settings, key: str, name: str) -> dict[str, float]:
-    """A largest length by its name here; 0 is none."""
-    length = found.number(key, 0, 0)
+def _limit(settings: Settings, key: str, name: str) -> dict[str, float]:
+    """Return a limit of lengths under widenet's name; DSSTNE's 0 means no limit."""
+    length = settings.number(key, 0, 0)
     return {name: length} if length else {}
 
 
-def _share(given: Any, place: str) -> dict[str, Any]:
-    found = Settings(given, place, ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
+def _share(values: Any, place: str) -> dict[str, Any]:
+    settings = Settings(values, place, ("InputLayer", "SourceInputLayer", "SourceOutputLayer", "Transposed"))
     named = {"layer": "SourceOutputLayer", "layer_source": "SourceInputLayer", "source": "InputLayer"}
-    return {word: found.text(key) for word, key in named.items() if key in found} | {
-        "transposed": found.switch("Transposed", False)
+    return {word: settings.text(key) for word, key in named.items() if key in settings} | {
+        "transposed": settings.switch("Transposed", False)
     }
 
 

@@ -1,4 +1,4 @@
-"""DSSTNE's network document as a whole: known when it is met, and said in this project's words."""
+"""Recognition and translation of DSSTNE's network documents."""
 
 import re
 from dataclasses import dataclass
@@ -42,9 +42,9 @@ _LOSSES = {
     "DataScaledMarginalCrossEntropy": "data_scaled_marginal_cross_entropy",
 }
 _WITHOUT_VALUES = ("l1", "cross_entropy", "scaled_marginal_cross_entropy")
-"""Losses under which every listed target counts as one, whatever its value."""
+"""Losses that ignore the values of targets."""
 _BOOSTED = ("l1", "l2", "cross_entropy")
-"""Losses whose gradients DSSTNE boosts."""
+"""Losses that DeltaBoost applies to."""
 _MARGINS = ("oneTarget", "zeroTarget", "oneScale", "zeroScale")
 _TEXT_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 OLDEST_VERSION, VERSION = 0.6999, 0.9
@@ -52,11 +52,12 @@ OLDEST_VERSION, VERSION = 0.6999, 0.9
 
 @dataclass(frozen=True)
 class Translation:
-    """A DSSTNE document in this project's words.
+    """A DSSTNE document translated to widenet's form.
 
-    network: plain values of a network document. training: what belongs in a training document, "shuffle" and
-    "schedule".
-    notes: sentences on what was left out, or is not what it seems.
+    Attributes:
+        network: Plain values of a network document.
+        training: Settings for a training document, "shuffle" and "schedule".
+        notes: A sentence for each setting that was left out or works differently.
     """
 
     network: dict[str, Any]
@@ -65,8 +66,9 @@ class Translation:
 
 
 def is_dsstne(values: object) -> bool:
-    """Whether plain values are a DSSTNE network: some layer has the key DataSet, in any case, and none has
-    "field".
+    """Return whether plain values are a DSSTNE network.
+
+    At least one of its layers has the key DataSet, in upper or lower case, and none has "field".
     """
     if not isinstance(values, dict):
         return False
@@ -75,67 +77,73 @@ def is_dsstne(values: object) -> bool:
     )
     objects = [one for one in (layers if isinstance(layers, list) else [layers]) if isinstance(one, dict)]
     keys = [{str(key).lower() for key in one} for one in objects]
-    return any("dataset" in found for found in keys) and not any("field" in found for found in keys)
+    return any("dataset" in names for names in keys) and not any("field" in names for names in keys)
 
 
 def without_comments(text: str) -> str:
-    """JSON text without its // and /* */ comments, every line where it was."""
+    """Remove // and /* */ comments from JSON text; line numbers stay the same."""
     return _TEXT_OR_COMMENT.sub(
-        lambda found: found[0] if found[0][0] == '"' else re.sub(r"[^\n]", " ", found[0]), text
+        lambda match: match[0] if match[0][0] == '"' else re.sub(r"[^\n]", " ", match[0]), text
     )
 
 
 def translation(values: dict[str, Any], where: str = "network", dialect: Dialect = "dsstne") -> Translation:
-    """A DSSTNE network in this project's words.
+    """Translate a DSSTNE network to a network document.
 
-    dialect: dsstne does what DSSTNE's code does; widenet takes its names by what they say: activations,
-    losses and initializers of their mathematics. Raises DocumentError, with the path of what DSSTNE would not
-    take either, or this project cannot do.
+    Args:
+        values: Plain values of DSSTNE's document.
+        where: Beginning of error messages.
+        dialect: "dsstne" reproduces what DSSTNE's code does. "widenet" takes the names of activations, losses
+            and initializers by their mathematical definitions.
+
+    Raises:
+        DocumentError: DSSTNE would refuse the document too, or widenet lacks a feature; the message has the
+            path.
     """
-    found = Settings(values, where, _KEYS)
-    if found.number("Version", VERSION) < OLDEST_VERSION:
-        raise found.wrong("Version", "must be at least 0.7")
-    found.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
-    notes = ["WeightsData is never read, in DSSTNE as here: left out."] if "WeightsData" in found else []
-    penalty = found.within("SparsenessPenalty", ("p", "beta"))
-    normalization = found.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
-    found.within("Maxout", ("k",)).number("k", 2)
+    settings = Settings(values, where, _KEYS)
+    if settings.number("Version", VERSION) < OLDEST_VERSION:
+        raise settings.wrong("Version", "must be at least 0.7")
+    settings.choice("Kind", {"FeedForward": "", "AutoEncoder": ""}, "FeedForward")
+    notes = ["WeightsData has no effect, as in DSSTNE; it was left out."] if "WeightsData" in settings else []
+    penalty = settings.within("SparsenessPenalty", ("p", "beta"))
+    normalization = settings.merged(("k", "n", "alpha", "beta"), "LRN", "LocalResponseNormalization")
+    settings.within("Maxout", ("k",)).number("k", 2)
     whole = Whole(
         dialect=dialect,
-        slope=found.number(found.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01),
-        elu_alpha=found.number("ELUAlpha", 1.0),
-        selu_lambda=found.number("SELULambda", 1.050701),
-        denoising=found.within("Denoising", ("p",)).number("p", 0, 0, 1),
+        slope=settings.number(settings.spelled("RELUSlope", "Slope"), 1.0 if dialect == "dsstne" else 0.01),
+        elu_alpha=settings.number("ELUAlpha", 1.0),
+        selu_lambda=settings.number("SELULambda", 1.050701),
+        denoising=settings.within("Denoising", ("p",)).number("p", 0, 0, 1),
         sparseness=(penalty.number("p", 0, 0, 1), penalty.number("beta", 0)),
         lrn={
-            key: normalization.number(key, usual)
-            for key, usual in (("k", 2), ("alpha", 1e-4), ("beta", 0.75))
+            key: normalization.number(key, default)
+            for key, default in (("k", 2), ("alpha", 1e-4), ("beta", 0.75))
         }
         | {"n": int(normalization.number("n", 5, 1))},
-        outputs=_outputs(found, dialect, notes),
+        outputs=_outputs(settings, dialect, notes),
         notes=notes,
     )
-    given = found.raw("Layers")
-    layers = given if isinstance(given, list) else [given]
-    if given is None or not layers:
-        raise found.wrong("Layers", "must be a list of layers")
+    raw_layers = settings.raw("Layers")
+    layers = raw_layers if isinstance(raw_layers, list) else [raw_layers]
+    if raw_layers is None or not layers:
+        raise settings.wrong("Layers", "must be a list of layers")
     at = f"{where}: Layers"
-    spoken = [
-        said
+    translated = [
+        part
         for index, one in enumerate(layers)
-        for said in layer(one, index, len(layers), f"{at}[{index}]", whole)
+        for part in layer(one, index, len(layers), f"{at}[{index}]", whole)
     ]
-    spoken = rewired(spoken, whole.notes, at)
-    _share_of_parts(spoken)
-    _add_channels(spoken)
-    network = {"name": found.text("Name"), "layers": spoken}
+    translated = rewired(translated, whole.notes, at)
+    _redirect_shared_weights(translated)
+    _add_channels(translated)
+    network = {"name": settings.text("Name"), "layers": translated}
     if dialect == "dsstne":
         network = with_settings(network)
-    return Translation(network, _training(found), tuple(whole.notes))
+    return Translation(network, _training(settings), tuple(whole.notes))
 
 
-def _share_of_parts(layers: list[dict[str, Any]]) -> None:
-    """Let layers that share the weights of an output in two parts share those of the part that has them."""
+def _redirect_shared_weights(layers: list[dict[str, Any]]) -> None:
+    """Point layers that share the weights of a weightless output to its source, which has the weights."""
     parts = {one["name"]: one["source"] for one in layers if one.get("weightless")}
     parts = {name: source[0] if isinstance(source, list) else source for name, source in parts.items()}
     for one in layers:
@@ -146,57 +154,60 @@ def _share_of_parts(layers: list[dict[str, Any]]) -> None:
 
 
 def _add_channels(layers: list[dict[str, Any]]) -> None:
-    """Give one channel to inputs whose sides are all axes of the kernel that moves over them; else the
-    last side counts the channels.
+    """Add a channel of 1 to inputs whose shape has as many axes as the kernel that moves over them.
+
+    Otherwise the last side already counts the channels.
     """
     for one in (one for one in layers if "shape" in one):
-        takers = [
+        kernel_axes = [
             len(other["kernel"])
             for other, before in zip(layers[1:], layers, strict=False)
             if one["name"] in _sources(other, before)
         ]
-        if (takers or [2])[0] == len(one["shape"]):
+        if (kernel_axes or [2])[0] == len(one["shape"]):
             one["shape"] = [1, *one["shape"]]
 
 
 def _sources(layer: dict[str, Any], before: dict[str, Any]) -> list[str]:
-    """The sources of a layer that has a kernel; none of others."""
+    """Return the sources of a layer with a kernel; an empty list for other layers."""
     named = layer.get("source", before["name"]) if "kernel" in layer else []
     return named if isinstance(named, list) else [named]
 
 
-def _outputs(found: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
-    """What every output has of the network: its loss."""
-    kind = found.choice("ErrorFunction", _LOSSES, "CrossEntropy")
-    spoken: dict[str, Any] = {"loss": kind}
-    margins = found.merged(_MARGINS, "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
+def _outputs(settings: Settings, dialect: Dialect, notes: list[str]) -> dict[str, Any]:
+    """Return the settings that all outputs get from the network: loss and boost."""
+    kind = settings.choice("ErrorFunction", _LOSSES, "CrossEntropy")
+    output: dict[str, Any] = {"loss": kind}
+    margins = settings.merged(_MARGINS, "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
     if kind.endswith("scaled_marginal_cross_entropy"):
-        usual = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
+        defaults = {"oneTarget": 0.9, "zeroTarget": 0.1, "oneScale": 1.0, "zeroScale": 1.0}
         numbers = {
-            key: margins.number(key, usual[key], 0, 1 if key.endswith("Target") else None) for key in _MARGINS
+            key: margins.number(key, defaults[key], 0, 1 if key.endswith("Target") else None)
+            for key in _MARGINS
         }
-        words = {
+        names = {
             "oneTarget": "one_target",
             "zeroTarget": "zero_target",
             "oneScale": "one_scale",
             "zeroScale": "zero_scale",
         }
-        spoken["loss"] = {"kind": kind, **{words[key]: value for key, value in numbers.items()}}
+        output["loss"] = {"kind": kind, **{names[key]: value for key, value in numbers.items()}}
     if kind in _WITHOUT_VALUES and dialect == "dsstne":
-        spoken["values"] = "ignore"
-    boost = found.within("DeltaBoost", ("one", "zero"))
+        output["values"] = "ignore"
+    boost = settings.within("DeltaBoost", ("one", "zero"))
     factors = {"target": boost.number("one", 1, 0), "other": boost.number("zero", 1, 0)}
     if set(factors.values()) != {1.0}:
         if kind in _BOOSTED:
-            spoken["delta_boost"] = factors
+            output["delta_boost"] = factors
         else:
             notes.append(
-                f"DeltaBoost has no effect under {found.text('ErrorFunction')}, in DSSTNE as here: left out."
+                f"DeltaBoost has no effect with {settings.text('ErrorFunction')}, as in DSSTNE; it was left"
+                " out."
             )
-    return spoken
+    return output
 
 
-def _training(found: Settings) -> dict[str, Any]:
-    spoken: dict[str, Any] = {"shuffle": found.switch("ShuffleIndices", True)}
-    decay = found.number("Decay", 0, 0)
-    return spoken | ({"schedule": {"kind": "inverse", "decay": decay}} if decay else {})
+def _training(settings: Settings) -> dict[str, Any]:
+    training: dict[str, Any] = {"shuffle": settings.switch("ShuffleIndices", True)}
+    decay = settings.number("Decay", 0, 0)
+    return training | ({"schedule": {"kind": "inverse", "decay": decay}} if decay else {})

@@ -1,4 +1,4 @@
-"""What DSSTNE's arithmetic is in a network document: the settings in which it differs from the defaults."""
+"""The settings of a network document that reproduce DSSTNE's arithmetic."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from widenet.spec.activations import RESTING
 from widenet.spec.mistakes import shown
 
 OPTIMIZER = {"floor": 1e-9, "step_offset": 1}
-"""DSSTNE takes no root of less than this, and begins Adam's correction at t = 2."""
+"""DSSTNE's smallest argument of a square root, and its Adam correction, which starts at t = 2."""
 _DIALECTS = ("widenet", "dsstne")
 
 
 def with_settings(network: dict[str, Any]) -> dict[str, Any]:
-    """Return a network document that trains as DSSTNE does; settings that it has stay."""
+    """Return a network document that trains as DSSTNE does; its own settings take precedence."""
     layers = [_with_settings(layer) if isinstance(layer, dict) else layer for layer in network["layers"]]
     shares = any(isinstance(layer, dict) and layer.get("weights") for layer in layers)
     settings = {"optimizer": OPTIMIZER} | ({"shared_gradient": "mean"} if shares else {})
@@ -33,14 +33,12 @@ def _with_settings(layer: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_dialect(values: object) -> bool:
-    """Whether plain values are a network document of an earlier widenet, which named whose arithmetic it
-    takes.
-    """
+    """Return whether a document names a dialect, as those of earlier widenet versions do."""
     return isinstance(values, dict) and "dialect" in values
 
 
 def without_dialect(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the document with settings in place of "dialect"; raises DocumentError for an unknown one."""
+    """Replace "dialect" in a document by settings; raises DocumentError for an unknown dialect."""
     rest = {key: value for key, value in values.items() if key != "dialect"}
     if values["dialect"] not in _DIALECTS:
         raise DocumentError(

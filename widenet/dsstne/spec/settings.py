@@ -1,4 +1,4 @@
-"""An object of a DSSTNE document: its keys in any case, and what stands under them, checked."""
+"""Checked access to an object of a DSSTNE document, whose keys ignore case."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,23 +7,23 @@ from widenet.errors import DocumentError, did_you_mean
 
 _HINTS = {
     "weightdata": (
-        'DSSTNE calls it "WeightsData"; a trained network comes in with its weights from its .nc file.'
+        'DSSTNE calls it "WeightsData"; import a trained network with its weights from its .nc file.'
     ),
     "l1penalty": 'Write "l1" in training.json.',
-    "recurrent": "DSSTNE never had it; widenet has recurrent layers in its own documents.",
+    "recurrent": "DSSTNE has no recurrent layers; widenet's own documents do.",
     "errorfunction": (
-        "DSSTNE has one ErrorFunction for the network; widenet's own documents have one an output."
+        "DSSTNE has one ErrorFunction for the network; widenet's own documents have one for each output."
     ),
     "transpose": 'DSSTNE calls it "Transposed", in "SharedWeights".',
 }
-"""What to say of keys that DSSTNE's documents describe and DSSTNE refuses."""
+"""Hints for keys that DSSTNE's documentation describes but its code refuses."""
 
 _EXACT = 2.0**53
-"""Below this a floating-point number without decimals is a whole number exactly."""
+"""Limit below which every whole floating-point number is exact."""
 
 
 class Settings:
-    """An object of a document. place: where it stands, as "config.json: Layers[1]"."""
+    """An object of a document; `place` is its path, such as "config.json: Layers[1]"."""
 
     def __init__(self, values: Any, place: str, known: Sequence[str]) -> None:
         if not isinstance(values, dict):
@@ -49,28 +49,27 @@ class Settings:
         )
 
     def wrong(self, key: str, rule: str) -> DocumentError:
-        """The error that a key breaks a rule: "must be ..."."""
+        """Return the error for a key that breaks a rule ("must be ...")."""
         return DocumentError(f"{self._at(key)} {rule}; got {self._values.get(key.lower())!r}.")
 
     def spelled(self, *keys: str) -> str:
-        """The one of several spellings that counts: of those in the object the one that DSSTNE reads last;
-        the first if there is none.
+        """Return the spelling of a key that counts: the one in the object that DSSTNE reads last.
+
+        If the object has none of the spellings, the first one is returned.
         """
         return [keys[0], *self._spellings(*keys)][-1]
 
     def _spellings(self, *keys: str) -> list[str]:
-        """Those of some keys that the object has, in the order in which DSSTNE reads them: by their bytes
-        as they are written.
-        """
+        """Return the keys that the object has, in DSSTNE's reading order: sorted by their original bytes."""
         lowered_keys = {key.lower(): key for key in keys}
         return [lowered_keys[key.lower()] for key in self._order if key.lower() in lowered_keys]
 
     def raw(self, key: str) -> Any:
-        """What stands under a key; None where nothing does."""
+        """Return the value of a key; None if it is absent."""
         return self._values.get(key.lower())
 
     def number(self, key: str, default: float, low: float | None = None, high: float | None = None) -> float:
-        """A number, within limits that count as allowed."""
+        """Return a number from `low` to `high`, both inclusive."""
         value = self._values.get(key.lower(), default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, "must be a number")
@@ -81,74 +80,71 @@ class Settings:
         return float(value)
 
     def switch(self, key: str, default: bool) -> bool:
-        """True or false, which DSSTNE also takes as a number."""
+        """Return true or false, which may also be a whole number, as in DSSTNE."""
         value = self._values.get(key.lower(), default)
         if not isinstance(value, bool | int):
             raise self.wrong(key, "must be true or false")
         return bool(value)
 
     def text(self, key: str, default: str = "") -> str:
-        """Some text."""
+        """Return a text."""
         value = self._values.get(key.lower(), default)
         if not isinstance(value, str):
             raise self.wrong(key, "must be text in quotes")
         return value
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
-        """What a name stands for, whatever its case. names: by DSSTNE's spelling."""
-        given = self.text(key, default)
-        found = {name.lower(): meaning for name, meaning in names.items()}.get(given.lower())
-        if found is None:
+        """Return the meaning of a name, ignoring case; `names` has the meanings by DSSTNE's spelling."""
+        name = self.text(key, default)
+        meaning = {known.lower(): meaning for known, meaning in names.items()}.get(name.lower())
+        if meaning is None:
             raise DocumentError(
                 f"{self._at(key)} must be a known name; got"
-                f' "{given}".{_hint(given, {name.lower(): name for name in names})}'
+                f' "{name}".{_hint(name, {known.lower(): known for known in names})}'
             )
-        return found
+        return meaning
 
     def names(self, key: str) -> list[str]:
-        """A name or several."""
+        """Return one name or several as a list."""
         value = self._values.get(key.lower(), [])
-        found = [value] if isinstance(value, str) else value
-        if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise self.wrong(key, "must be a layer's name, or a list of names")
-        return found
+        return names
 
-    def sizes(self, key: str, most: int) -> list[int]:
-        """A whole number or a list of some; empty where the key is absent."""
+    def sizes(self, key: str, max_sizes: int) -> list[int]:
+        """Return one whole number or several as a list; an empty list if the key is absent."""
         value = self._values.get(key.lower(), [])
-        given = value if isinstance(value, list) else [value]
-        found = [
+        sizes = [
             int(size) if isinstance(size, float) and abs(size) < _EXACT and size.is_integer() else size
-            for size in given
+            for size in (value if isinstance(value, list) else [value])
         ]
-        whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in found)
-        if not whole or len(found) > most or (value == [] and key.lower() in self._values):
-            raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {most}")
-        return found
+        whole = all(isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in sizes)
+        if not whole or len(sizes) > max_sizes or (value == [] and key.lower() in self._values):
+            raise self.wrong(key, f"must be a whole number of at least 1, or a list of up to {max_sizes}")
+        return sizes
 
     def within(self, key: str, known: Sequence[str]) -> "Settings":
-        """The object under a key; an empty one where there is none."""
+        """Return the object under a key; an empty one if the key is absent."""
         return Settings(self._values.get(key.lower(), {}), self._at(key), known)
 
     def merged(self, known: Sequence[str], *keys: str) -> "Settings":
-        """The objects under several spellings of a key as one; of what stands in both that counts which
-        DSSTNE reads last.
-        """
-        found = [self.within(key, known) for key in self._spellings(*keys)] or [self.within(keys[0], known)]
-        together: dict[str, Any] = {}
-        for each in found:
-            together |= each._values
-        return Settings(together, found[-1].place, known)
+        """Merge the objects under several spellings of a key; the one that DSSTNE reads last wins."""
+        objects = [self.within(key, known) for key in self._spellings(*keys)] or [self.within(keys[0], known)]
+        merged: dict[str, Any] = {}
+        for each in objects:
+            merged |= each._values
+        return Settings(merged, objects[-1].place, known)
 
 
 def lowered(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The same values under keys in lower case; raises DocumentError where two keys differ in case alone."""
-    found: dict[str, Any] = {}
+    """Return the values with lower-case keys; raises DocumentError if two keys differ only in case."""
+    lower: dict[str, Any] = {}
     for key, value in values.items():
-        if key.lower() in found:
-            raise DocumentError(f'{place}: the key "{key}" stands twice, in another case. Keep one of them.')
-        found[key.lower()] = value
-    return found
+        if key.lower() in lower:
+            raise DocumentError(f'{place}: the key "{key}" appears twice, in another case. Keep one of them.')
+        lower[key.lower()] = value
+    return lower
 
 
 def _hint(key: str, spelled: Mapping[str, str]) -> str:

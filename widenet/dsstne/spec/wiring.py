@@ -1,5 +1,6 @@
-"""DSSTNE's networks wired as this project needs them: outputs that feed nothing, and nothing beside what
-feeds an output.
+"""Rewiring of DSSTNE's networks to widenet's rules.
+
+In a network document an output feeds no layer, and every other layer feeds an output.
 """
 
 from typing import Any
@@ -10,14 +11,23 @@ Layers = list[dict[str, Any]]
 
 
 def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
-    """The layers of a translation, of which some layer is an output, no output feeds a layer, and every other
-    layer feeds one.
+    """Rewire the layers so that no output feeds a layer, and every other layer feeds an output.
 
-    Of an output that feeds layers, a hidden layer has the sums and the output's activation is computed for
-    those layers once more. Layers that feed no output are left out. Without an output, those that feed
-    nothing become outputs. notes: told of each. Raises DocumentError, which begins with `where`, for an
-    output that feeds layers and has no number of units. Layers stay as they are if one names a layer that
-    does not exist, or two have one name: the rules of network documents say so.
+    - An output that feeds layers is split: a hidden layer computes the sums, and a second one computes the
+      activation for those layers.
+    - Layers that feed no output are removed.
+    - If there is no output, layers that feed nothing become outputs.
+
+    Layers stay unchanged if one names an unknown layer, or two have the same name; the checks of network
+    documents report that.
+
+    Args:
+        layers: Translated layers.
+        notes: Receives a sentence for each change.
+        where: Beginning of error messages.
+
+    Raises:
+        DocumentError: An output feeds layers but has no number of units.
     """
     sources = {layer["name"]: _sources(layers, place) for place, layer in enumerate(layers)}
     feeding = {name for layer in layers for name in _feeding(layer, sources)}
@@ -30,27 +40,27 @@ def rewired(layers: Layers, notes: list[str], where: str) -> Layers:
         and all(layer["name"] in feeding or layer["name"] in outputs for layer in layers)
     ):
         return layers
-    found = [layer | ({"source": named} if (named := sources[layer["name"]]) else {}) for layer in layers]
+    changed = [layer | ({"source": named} if (named := sources[layer["name"]]) else {}) for layer in layers]
     if not outputs:
-        ends = [layer for layer in found if layer["name"] not in feeding and layer.get("kind") != "input"]
+        ends = [layer for layer in changed if layer["name"] not in feeding and layer.get("kind") != "input"]
         for layer in ends:
             notes.append(
-                f'The network has no output: "{layer["name"]}", which feeds nothing, is read as one, of a'
+                f'The network has no output; "{layer["name"]}" feeds nothing and becomes an output with a'
                 " data set of its name."
             )
-        found += [_taking(layer) for layer in ends]
-        outputs = [layer["name"] for layer in found if layer.get("kind") == "output"]
+        changed += [_weightless_output(layer) for layer in ends]
+        outputs = [layer["name"] for layer in changed if layer.get("kind") == "output"]
     for name in [name for name in outputs if name in feeding]:
         notes.append(
-            f'The output "{name}" feeds other layers: they take its units, with the derivative of its'
-            " activation on the way back."
+            f'The output "{name}" feeds other layers; they get its units, and their gradients include the'
+            " derivative of its activation."
         )
-        found = _parted(found, name, where)
-    return _only_used(found, notes)
+        changed = _split_output(changed, name, where)
+    return _only_used(changed, notes)
 
 
 def _sources(layers: Layers, place: int) -> list[str]:
-    """The sources of a layer: those it names, or the layer before it."""
+    """Return the sources of a layer: those it names, or the layer before it."""
     layer = layers[place]
     if layer.get("kind") == "input":
         return []
@@ -64,9 +74,9 @@ def _feeding(layer: dict[str, Any], sources: dict[str, list[str]]) -> list[str]:
     return [*sources[layer["name"]], *(skip if isinstance(skip, list) else [skip])]
 
 
-def _taking(layer: dict[str, Any]) -> dict[str, Any]:
-    """An output that takes the units of a layer as they are."""
-    asked = {
+def _weightless_output(layer: dict[str, Any]) -> dict[str, Any]:
+    """Return an output that takes the units of a layer unchanged."""
+    settings = {
         "kind": "output",
         "field": layer["name"],
         "units": layer.get("units", "auto"),
@@ -75,34 +85,36 @@ def _taking(layer: dict[str, Any]) -> dict[str, Any]:
     }
     return {
         "name": f"{layer['name']} units",
-        **asked,
+        **settings,
         "source": [layer["name"]],
         "bias": False,
         "weightless": True,
     }
 
 
-def _parted(layers: Layers, name: str, where: str) -> Layers:
-    """The layers, an output of which leaves its sums to a layer that others may take, by way of its
-    activation.
+def _split_output(layers: Layers, name: str, where: str) -> Layers:
+    """Split an output into a hidden layer for its sums, one for its activation, and a weightless output.
+
+    Layers that the output fed get the hidden layer's units instead.
     """
     place = next(place for place, layer in enumerate(layers) if layer["name"] == name)
     output, before = layers[place], []
     if output["units"] == "auto" and not (output.get("weightless") and output["activation"] == "linear"):
         raise DocumentError(
-            f'{where}: the output "{name}" feeds other layers, so that its N must say how many units it has.'
-            " Write all sides."
+            f'{where}: the output "{name}" feeds other layers, so its N must be the number of units. Write'
+            " all sides."
         )
     sums = f"{name} summed"
     if output.get("weightless"):
         (sums,) = output["source"]
     else:
-        of_weights = ("units", "source", "initializer", "bias_start", "weight_norm", "weights")
+        weight_keys = ("units", "source", "initializer", "bias_start", "weight_norm", "weights")
         before = [
-            {"name": sums, "activation": "linear"} | {key: output[key] for key in of_weights if key in output}
+            {"name": sums, "activation": "linear"}
+            | {key: output[key] for key in weight_keys if key in output}
         ]
-        asked = {key: value for key, value in output.items() if key not in of_weights[2:]}
-        output = asked | {"source": [sums], "bias": False, "weightless": True}
+        rest = {key: value for key, value in output.items() if key not in weight_keys[2:]}
+        output = rest | {"source": [sums], "bias": False, "weightless": True}
     units = sums
     if output["activation"] != "linear":
         units = f"{name} units"
@@ -117,22 +129,22 @@ def _parted(layers: Layers, name: str, where: str) -> Layers:
 
 
 def _renamed(layer: dict[str, Any], name: str, other: str) -> dict[str, Any]:
-    """A layer that takes `other` where it took `name`."""
-    found = dict(layer)
+    """Return the layer with every reference to `name` replaced by `other`."""
+    renamed = dict(layer)
     for key in ("source", "skip"):
-        if key in found:
-            named = found[key] if isinstance(found[key], list) else [found[key]]
-            found[key] = [other if one == name else one for one in named]
-    shares = found.get("weights", [])
+        if key in renamed:
+            named = renamed[key] if isinstance(renamed[key], list) else [renamed[key]]
+            renamed[key] = [other if one == name else one for one in named]
+    shares = renamed.get("weights", [])
     for share in shares if isinstance(shares, list) else [shares]:
         for key in ("source", "layer_source"):
             if share.get(key) == name:
                 share[key] = other
-    return found
+    return renamed
 
 
 def _only_used(layers: Layers, notes: list[str]) -> Layers:
-    """The layers that feed an output, and the outputs."""
+    """Return the outputs and the layers that feed one."""
     used = {layer["name"] for layer in layers if layer.get("kind") == "output"}
     before = 0
     while len(used) > before:
@@ -141,9 +153,9 @@ def _only_used(layers: Layers, notes: list[str]) -> Layers:
             if layer["name"] in used:
                 used.update(_feeding(layer, {layer["name"]: layer.get("source", [])}))
     if not any(layer.get("kind") == "input" for layer in layers if layer["name"] in used):
-        # The rules of network documents refuse the circle or the missing input.
+        # The checks of network documents report the cycle or the missing input.
         return layers
     for layer in layers:
         if layer["name"] not in used:
-            notes.append(f'The layer "{layer["name"]}" feeds no output: left out.')
+            notes.append(f'The layer "{layer["name"]}" feeds no output; it was left out.')
     return [layer for layer in layers if layer["name"] in used]
