@@ -156,7 +156,7 @@ def test_networks_of_the_first_format_are_read_too(alone, tmp_path):
 def test_the_form_before_the_first_release_is_refused(tmp_path):
     old = written(tmp_path / "old.prototxt", 'layers { layer { name: "x" } }')
     with pytest.raises(
-        DataError, match=r"before its first release. Convert it by Caffe's upgrade_net_proto_binary and"
+        DataError, match=r"before Caffe's first release. Convert it with Caffe's upgrade_net_proto_binary and"
     ):
         import_network(old, tmp_path / "run", weights=trained(tmp_path / "net.caffemodel"))
 
@@ -186,12 +186,12 @@ def test_a_damaged_file_is_one_sentence(tmp_path):
     for keep in (50, len(weights.read_bytes()) - 3):
         cut = tmp_path / "cut.caffemodel"
         cut.write_bytes(weights.read_bytes()[:keep])
-        with pytest.raises(DataError, match=r"cut\.caffemodel is no whole \.caffemodel: it ends too soon"):
+        with pytest.raises(DataError, match=r"cut\.caffemodel must be a whole \.caffemodel: it is cut short"):
             import_network(net, tmp_path / "run", weights=cut)
-    with pytest.raises(DataError, match=r"wrong\.prototxt is no \.prototxt of a network"):
+    with pytest.raises(DataError, match=r"wrong\.prototxt must be a \.prototxt of a network"):
         import_network(written(tmp_path / "wrong.prototxt", "layer {"), tmp_path / "run", weights=weights)
     with pytest.raises(
-        DataError, match=r"deep\.prototxt is no \.prototxt of a network: maximum recursion depth"
+        DataError, match=r"deep\.prototxt must be a \.prototxt of a network: maximum recursion depth"
     ):
         import_network(
             written(tmp_path / "deep.prototxt", "a {" * 5000 + "}" * 5000), tmp_path / "run", weights=weights
@@ -285,7 +285,7 @@ def test_the_number_of_windows_is_rounded_as_caffe_rounds_it(pool, function, mod
 def test_windows_that_overhang_as_no_padding_of_ours_does_are_refused(tmp_path):
     weights = trained(tmp_path / "net.caffemodel", {"ip": [numbers(2, 18), numbers(2)]})
     net = written(tmp_path / "net.prototxt", POOLED % "pool: MAX kernel_size: 4 stride: 3 pad: 1")
-    with pytest.raises(DataError, match=r'"pool" \(padding of different widths on two sides, '):
+    with pytest.raises(DataError, match=r'"pool" \(padding that differs between the two sides, '):
         import_network(net, tmp_path / "run", weights=weights)
 
 
@@ -304,7 +304,7 @@ def test_a_softmax_over_the_channels_of_several_places_is_refused(kernel, tmp_pa
         trained(tmp_path / "net.caffemodel", {"c": [filters]}),
     )
     if kernel == 2:
-        with pytest.raises(DataError, match="a softmax over the channels of each place"):
+        with pytest.raises(DataError, match="a softmax over the channels of each position"):
             import_network(net, tmp_path / "run", weights=weights)
         return
     found = scored(import_network(net, tmp_path / "run", weights=weights), data=images.reshape(4, -1))

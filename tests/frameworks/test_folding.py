@@ -39,14 +39,18 @@ def test_the_logarithm_of_a_softmax_ranks_as_the_softmax_does(tmp_path):
 NO_COUNTERPARTS = [
     (
         lambda w, v: w.op("LayerNormalization", v, numbers(4), numbers(4), axis=-1, epsilon=1e-5),
-        "LayerNormalization by the mean and variance of an example's own units, which no layer here computes",
+        "LayerNormalization by the mean and variance of an example's own units, which no layer of widenet"
+        " computes",
     ),
     (
         lambda w, v: w.op("LogSoftmax", v, axis=1),
-        "the logarithm of a softmax, which only an output can do without",
+        "the logarithm of a softmax that is not an output",
     ),
-    (lambda w, v: w.op("Clip", v, np.float32(0), np.float32(6)), "Clip with other bounds than 0 from below"),
-    (lambda w, v: w.op("Max", v, np.float32([0.5])), "Max with other bounds than 0 from below"),
+    (
+        lambda w, v: w.op("Clip", v, np.float32(0), np.float32(6)),
+        "Clip with bounds other than a minimum of 0",
+    ),
+    (lambda w, v: w.op("Max", v, np.float32([0.5])), "Max with bounds other than a minimum of 0"),
 ]
 
 

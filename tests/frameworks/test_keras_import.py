@@ -180,7 +180,7 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r'3 layers have no .* \(Lambda\), "memory" \(GRU of other .*\), "steep" \(a leaky ReLU with the'
+            r'3 layers have no .* \(Lambda\), "memory" \(GRU whose source is not .*\), "steep" \(a leaky ReLU with the'
             r" slope 2,"
         ),
     ):
@@ -303,7 +303,7 @@ def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own,
             tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])}
         )
         if size == 3:
-            with pytest.raises(DataError, match="a softmax over the channels of each place"):
+            with pytest.raises(DataError, match="a softmax over the channels of each position"):
                 import_network(path, tmp_path / "run")
             continue
         images = torch.from_numpy(numbers(6, 2, 2, 2))

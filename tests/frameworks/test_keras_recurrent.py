@@ -148,7 +148,7 @@ def test_an_embedding_that_is_gone_along_and_averaged_is_named(averaged_first, t
     path = save_h5(tmp_path / "m.h5", "Functional", config, weights)
     with pytest.raises(
         DataError,
-        match=r"an Embedding that is averaged too|GlobalAveragePooling1D at every position of a sequence",
+        match=r"an Embedding that is also averaged|GlobalAveragePooling1D at every position of a sequence",
     ):
         import_network(path, tmp_path / "run")
 

@@ -122,7 +122,7 @@ def test_weights_that_lie_in_another_file_are_not_read(tmp_path, way):
         archive.writestr("config.json", config)
         archive.writestr("model.weights.h5", packed.getvalue())
     with pytest.raises(
-        DataError, match=r"all weights must lie in the model; 'layers/.*' is in another file that it names"
+        DataError, match=r"all weights must be in the model; 'layers/.*' refers to another file"
     ):
         import_network(path, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -207,8 +207,8 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
         import_network(path, tmp_path / "run")
     said = str(raised.value)
     assert "3 layers have no counterpart" in said
-    assert '"/cos/1" (Cos), "/clip/2" (Clip with other bounds than 0 from below)' in said
-    assert '"/relu/3" (an activation, relu, that follows no layer of its own with weights)' in said
+    assert '"/cos/1" (Cos), "/clip/2" (Clip with bounds other than a minimum of 0)' in said
+    assert '"/relu/3" (the activation relu without a layer with weights before it)' in said
     assert not (tmp_path / "run").exists()
 
 

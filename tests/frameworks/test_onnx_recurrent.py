@@ -183,23 +183,23 @@ def test_the_newest_position_may_be_sliced(tmp_path):
         (
             "LSTM",
             {"inputs": ["by time", "W", "R", "B", "lengths"]},
-            "LSTM with lengths of its own for each sequence",
+            "LSTM with a length for each sequence",
         ),
         (
             "LSTM",
             {"inputs": ["by time", "W", "R", "B", "", "first", "first"]},
-            "LSTM with a first state other than zeros, or peepholes",
+            "LSTM with an initial state other than zeros, or peepholes",
         ),
         (
             "GRU",
             {"inputs": ["by time", "W", "R", "B", "", "first"]},
-            "GRU with a first state other than zeros, or peepholes",
+            "GRU with an initial state other than zeros, or peepholes",
         ),
         ("GRU", {"output": "all"}, "MatMul at every position of a sequence"),
         (
             "LSTM",
             {"end": [helper.make_node("Squeeze", ["memory", "axis"], ["end"])]},
-            "the memory of an LSTM at its end",
+            "the final cell state of an LSTM",
         ),
         (
             "GRU",

@@ -93,7 +93,7 @@ def test_an_even_number_of_channels_as_pytorch_takes_it_is_refused(tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r'"bright" \(LocalResponseNorm of 4 channels, 2 of them before each; here the longer half comes'
+            r'"bright" \(LocalResponseNorm of 4 channels, 2 of them before each; widenet has the longer half'
         ),
     ):
         import_network(normalized(tmp_path / "m.onnx", 4), tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The format of Caffe's networks with their weights, as `widenet import` finds it."""
+"""The network format of Caffe's networks with weights, for `widenet import`."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ NAME = "a Caffe network with its weights"
 SUFFIXES = (".caffemodel",)
 TAKES: tuple[str, ...] = ()
 _FIRST = (b"\x0a", b"\x12", b"\xa2\x06")
-"""The first field of a network: its name, or its layers."""
+"""First bytes of a network: the tag of its name or of its layers."""
 
 
 def likeness(path: Path, head: bytes) -> Likeness:

@@ -1,5 +1,6 @@
-"""Caffe networks read: layers from a .prototxt or from the .caffemodel itself, weights from the
-.caffemodel.
+"""Import of Caffe networks.
+
+Layers come from a .prototxt or from the .caffemodel itself, and weights from the .caffemodel.
 """
 
 from math import prod
@@ -38,11 +39,16 @@ _TEST = 1
 
 
 def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
-    """The network of a .caffemodel, or of a .prototxt (text) with its weights beside it, as it predicts
-    (phase TEST).
+    """Read a Caffe network in its prediction phase (TEST).
 
-    Raises DataError for a file that is damaged, or that holds what has no counterpart; OptionError where the
-    weights are missing.
+    Args:
+        path: A .caffemodel, or a .prototxt.
+        is_text: Whether `path` is a .prototxt.
+        weights: The .caffemodel with the weights of a .prototxt.
+
+    Raises:
+        DataError: A file is damaged, or has layers without a counterpart.
+        OptionError: `weights` is missing.
     """
     if not is_text:
         net = trained = _binary(path)
@@ -53,7 +59,7 @@ def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Import
     if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
         tools = "upgrade_net_proto_binary and upgrade_net_proto_text"
         raise DataError(
-            f"{path} is of the form that Caffe had before its first release. Convert it by Caffe's {tools}."
+            f"{path} has a format from before Caffe's first release. Convert it with Caffe's {tools}."
         )
     net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
     with reading(path, "Caffe network"):
@@ -64,8 +70,8 @@ def _binary(path: Path) -> Any:
     try:
         return message("NetParameter").FromString(path.read_bytes())
     except (DecodeError, OSError) as error:
-        reason = getattr(error, "strerror", None) or "it ends too soon, or is something else"
-        raise DataError(f"{path} is no whole .caffemodel: {reason}. Save the network again.") from None
+        reason = getattr(error, "strerror", None) or "it is cut short, or has another format"
+        raise DataError(f"{path} must be a whole .caffemodel: {reason}. Save the network again.") from None
 
 
 def _text(path: Path) -> Any:
@@ -73,7 +79,7 @@ def _text(path: Path) -> Any:
         return text_format.Parse(path.read_text("utf-8"), message("NetParameter")(), allow_unknown_field=True)
     except (text_format.ParseError, UnicodeDecodeError, OSError, RecursionError) as error:
         reason = str(error).partition("\n")[0]
-        raise DataError(f"{path} is no .prototxt of a network: {reason}. Correct the file.") from None
+        raise DataError(f"{path} must be a .prototxt of a network: {reason}. Correct the file.") from None
 
 
 class _Reader:
@@ -88,9 +94,9 @@ class _Reader:
     def run(self) -> Operations:
         self._inputs()
         used: set[str] = set()
-        given: dict[str, str] = {}
+        names: dict[str, str] = {}
         for layer in self.net.layer:
-            if not _is_tested(layer) or layer.type in ("Accuracy", "Silence"):
+            if not _is_in_test_phase(layer) or layer.type in ("Accuracy", "Silence"):
                 continue
             name = next(
                 each
@@ -106,28 +112,28 @@ class _Reader:
             used.update(sources)
             for top in layer.top:
                 self.step_of[top] = name
-                given[name] = (layer.type in _LOSSES and layer.bottom[0]) or top
+                names[name] = (layer.type in _LOSSES and layer.bottom[0]) or top
         return Operations(
             list(self.steps.values()),
-            {given[name]: name for name in self.steps if name in given and name not in used},
+            {names[name]: name for name in self.steps if name in names and name not in used},
         )
 
     def _inputs(self) -> None:
-        """The inputs that stand beside the layers, as older files write them."""
+        """Add the inputs that older files list outside of the layers."""
         dims = [list(shape.dim) for shape in self.net.input_shape]
         dims = dims or [
             list(self.net.input_dim[4 * place : 4 * place + 4]) for place in range(len(self.net.input))
         ]
         for name, shape in zip(self.net.input, dims, strict=False):
-            self._given(name, shape)
+            self._add_input(name, shape)
 
     def _source(self, layer: Any) -> None:
-        """A layer that brings examples: its first top; a second one holds the labels."""
+        """Add the inputs of a layer that provides examples; a second top of a data layer holds labels."""
         shapes = [list(shape.dim) for shape in layer.input_param.shape]
         for place, top in enumerate(layer.top if layer.type == "Input" else layer.top[:1]):
-            self._given(top, shapes[min(place, len(shapes) - 1)] if shapes else [])
+            self._add_input(top, shapes[min(place, len(shapes) - 1)] if shapes else [])
 
-    def _given(self, name: str, shape: list[int]) -> None:
+    def _add_input(self, name: str, shape: list[int]) -> None:
         axes = tuple(shape[1:]) if len(shape) > 2 else None
         self.steps[name] = Input(name, int(np.prod(shape[1:])) if len(shape) > 1 else None, axes)
         self.step_of[name] = name
@@ -177,8 +183,8 @@ class _Reader:
         weight = weight.T if layer.inner_product_param.transpose else weight
         if units and len(weight) != units:
             raise DataError(
-                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Take'
-                " the weights of this net."
+                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Use the'
+                " weights of this network."
             )
         return Dense(name, source, weight, bias[0].reshape(-1) if bias else None)
 
@@ -190,17 +196,17 @@ class _Reader:
         return Affine(name, source, scale, -mean.reshape(-1) * by * scale)
 
     def _weights(self, layer: Any, count: int) -> list[np.ndarray]:
-        found = self.blobs.get(layer.name, [])
-        if len(found) != count:
+        blobs = self.blobs.get(layer.name, [])
+        if len(blobs) != count:
             raise DataError(
-                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(found)}. Take the'
-                " weights of this net."
+                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(blobs)}. Use the'
+                " weights of this network."
             )
-        return found
+        return blobs
 
 
 def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
-    """A layer without weights."""
+    """Return the operation of a layer without weights."""
     if kind in _LOSSES:
         return Activate(name, source, _LOSSES[kind], by_place=_LOSSES[kind] == "softmax")
     if kind == "ReLU":
@@ -221,7 +227,7 @@ def _plain(name: str, kind: str, layer: Any, source: str) -> Operation:
 
 
 def _array(path: Path, name: str, blob: Any) -> np.ndarray:
-    """The numbers of a blob, in its shape; raises DataError where there are not as many as it says."""
+    """Return the numbers of a blob in its shape; raises DataError if their count is wrong."""
     numbers = np.asarray(blob.data if len(blob.data) else blob.double_data, np.float32)
     old = [blob.num, blob.channels, blob.height, blob.width]
     shape = list(blob.shape.dim) if blob.HasField("shape") else old
@@ -233,8 +239,8 @@ def _array(path: Path, name: str, blob: Any) -> np.ndarray:
     return numbers.reshape(shape)
 
 
-def _is_tested(layer: Any) -> bool:
-    """Whether a layer takes part in the phase TEST."""
+def _is_in_test_phase(layer: Any) -> bool:
+    """Return whether a layer is active in the phase TEST."""
     if layer.HasField("phase") and layer.phase != _TEST:
         return False
     include = [rule.phase for rule in layer.include if rule.HasField("phase")]

@@ -1,6 +1,4 @@
-"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, as
-caffe.proto publishes them.
-"""
+"""The messages of Caffe's files that the import reads, with the fields of caffe.proto."""
 
 from functools import cache
 from typing import Any
@@ -49,7 +47,7 @@ softmax_param=39 SoftmaxParameter
 NetParameter: name=1 string, layers=2 V1LayerParameter*, input=3 string*, input_dim=4 int64*, \
 input_shape=8 BlobShape*, layer=100 LayerParameter*
 """
-"""One message a line; a type with * is repeated. Fields that are not here are passed over."""
+"""One message per line; a type with * is repeated. Other fields are ignored."""
 
 V1_TYPES = (
     *(
@@ -117,10 +115,10 @@ _Field = descriptor_pb2.FieldDescriptorProto
 
 @cache
 def message(name: str) -> Any:
-    """The class of a message, such as "NetParameter"."""
+    """Return the class of a message, such as "NetParameter"."""
     file = descriptor_pb2.FileDescriptorProto(name="widenet/caffe.proto", package="caffe", syntax="proto2")
     for enum, values in _ENUMS.items():
-        scope = file.message_type.add(name=f"Of{enum}")  # values of two enums may have one name
+        scope = file.message_type.add(name=f"Of{enum}")  # two enums may share the name of a value
         described = scope.enum_type.add(name=enum)
         for number, value in enumerate(values):
             described.value.add(name=value, number=number)

@@ -1,4 +1,4 @@
-"""Caffe networks of its first format (`layers { type: RELU }`), said in the later one."""
+"""Upgrade of networks in Caffe's first format (`layers { type: RELU }`) to the later one."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ _TYPES = {
     "HDF5_DATA": "HDF5Data",
     "HDF5_OUTPUT": "HDF5Output",
 }
-"""Types whose later names are not their words put together."""
+"""Types whose later name is not the old one in camel case."""
 _REPEATED = ("bottom", "top", "blobs", "include", "exclude")
 
 
 def upgraded(net: Any) -> Any:
-    """The same network with `layer` in place of `layers`, as Caffe's own upgrade tools write it."""
-    found = message("NetParameter")()
-    found.CopyFrom(net)
-    del found.layers[:]
+    """Return the network with `layer` in place of `layers`, as Caffe's own upgrade tools write it."""
+    upgraded_net = message("NetParameter")()
+    upgraded_net.CopyFrom(net)
+    del upgraded_net.layers[:]
     for old in net.layers:
         name = V1_TYPES[old.type]
-        new = found.layer.add(
+        new = upgraded_net.layer.add(
             name=old.name, type=_TYPES.get(name) or "".join(word.capitalize() for word in name.split("_"))
         )
         for key in _REPEATED:
@@ -34,4 +34,4 @@ def upgraded(net: Any) -> Any:
         for described, value in old.ListFields():
             if described.name.endswith("_param"):
                 getattr(new, described.name).CopyFrom(value)
-    return found
+    return upgraded_net

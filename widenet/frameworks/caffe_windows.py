@@ -1,4 +1,4 @@
-"""Caffe's convolutions, pooling and normalization read."""
+"""Import of Caffe's convolutions, poolings and normalizations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,17 +13,24 @@ _WITHIN_CHANNEL = 1
 
 
 def convolution(
-    name: str, written: Any, source: str, weights: Callable[[int], list[np.ndarray]]
+    name: str, parameter: Any, source: str, weights: Callable[[int], list[np.ndarray]]
 ) -> Operation:
-    """A convolution. weights: gives the layer's blobs, of which there must be so many."""
-    has_bias = written.bias_term or not written.HasField("bias_term")
+    """Return the operation of a convolution.
+
+    Args:
+        name: Name of the operation.
+        parameter: The layer's ConvolutionParameter.
+        source: Name of its source.
+        weights: Returns the layer's blobs if there are as many as its argument.
+    """
+    has_bias = parameter.bias_term or not parameter.HasField("bias_term")
     weight, *bias = weights(1 + has_bias)
     axes = weight.ndim - 2
     weight = whole_filters(
-        weight, max(1, written.group), _per_axis(written, "dilation", list(written.dilation), axes, 1)
+        weight, max(1, parameter.group), _per_axis(parameter, "dilation", list(parameter.dilation), axes, 1)
     )
-    stride = _per_axis(written, "stride", list(written.stride), axes, 1)
-    pad = _per_axis(written, "pad", list(written.pad), axes, 0)
+    stride = _per_axis(parameter, "stride", list(parameter.stride), axes, 1)
+    pad = _per_axis(parameter, "pad", list(parameter.pad), axes, 0)
     return Convolve(
         name,
         source,
@@ -34,19 +41,21 @@ def convolution(
     )
 
 
-def pooling(name: str, written: Any, source: str) -> Operation:
-    """The largest or the mean of windows, whose number Caffe rounds up unless round_mode is FLOOR."""
-    if written.pool not in (_MAX, _AVERAGE):
-        return Unknown(name, "Pooling by chance")
-    function = "max" if written.pool == _MAX else "average"
-    if written.global_pooling:
+def pooling(name: str, parameter: Any, source: str) -> Operation:
+    """Return the operation of a pooling; Caffe rounds its output size up unless round_mode is FLOOR."""
+    if parameter.pool not in (_MAX, _AVERAGE):
+        return Unknown(name, "stochastic pooling")
+    function = "max" if parameter.pool == _MAX else "average"
+    if parameter.global_pooling:
         return Pool(name, source, function)
     kernel, stride, pad = (
-        _per_axis(written, key, [getattr(written, whole)] if written.HasField(whole) else [], 2, default)
+        _per_axis(
+            parameter, key, [getattr(parameter, whole)] if parameter.HasField(whole) else [], 2, default
+        )
         for key, whole, default in (("kernel", "kernel_size", 1), ("stride", "stride", 1), ("pad", "pad", 0))
     )
     if function == "average" and any(pad):
-        return Unknown(name, "Pooling by means that count the padding")
+        return Unknown(name, "average pooling that counts the padding")
     return Pool(
         name,
         source,
@@ -54,24 +63,24 @@ def pooling(name: str, written: Any, source: str) -> Operation:
         kernel,
         stride,
         tuple((size, size) for size in pad),
-        rounds_up=written.round_mode != _FLOOR,
+        rounds_up=parameter.round_mode != _FLOOR,
     )
 
 
-def normalization(name: str, written: Any, source: str) -> Operation:
-    """Local response normalization across channels."""
+def normalization(name: str, parameter: Any, source: str) -> Operation:
+    """Return the operation of a local response normalization across channels."""
     defaults = {"local_size": 5, "alpha": 1.0, "beta": 0.75, "k": 1.0}
     size, alpha, beta, k = (
-        getattr(written, key) if written.HasField(key) else default for key, default in defaults.items()
+        getattr(parameter, key) if parameter.HasField(key) else default for key, default in defaults.items()
     )
-    if written.norm_region == _WITHIN_CHANNEL or size % 2 == 0:
+    if parameter.norm_region == _WITHIN_CHANNEL or size % 2 == 0:
         return Unknown(name, "LRN within channels, or of an even size")
     return Pool(name, source, {"kind": "lrn", "n": size, "alpha": alpha, "beta": beta, "k": k})
 
 
-def _per_axis(written: Any, key: str, sizes: list[int], axes: int, default: int) -> tuple[int, ...]:
-    """One number an axis, from a list of one or all, or from KEY_h and KEY_w."""
-    if key != "dilation" and (written.HasField(f"{key}_h") or written.HasField(f"{key}_w")):
-        return (getattr(written, f"{key}_h") or default, getattr(written, f"{key}_w") or default)
+def _per_axis(parameter: Any, key: str, sizes: list[int], axes: int, default: int) -> tuple[int, ...]:
+    """Return one number per axis, from a list of one or all numbers, or from KEY_h and KEY_w."""
+    if key != "dilation" and (parameter.HasField(f"{key}_h") or parameter.HasField(f"{key}_w")):
+        return (getattr(parameter, f"{key}_h") or default, getattr(parameter, f"{key}_w") or default)
     sizes = sizes or [default]
     return tuple(sizes * axes) if len(sizes) == 1 else tuple(sizes)

@@ -1,4 +1,4 @@
-"""Folded layers written down: their documents, their fields and their weights."""
+"""The documents, fields and weights of folded layers."""
 
 from math import prod
 from typing import Any
@@ -12,16 +12,16 @@ from widenet.interop.imported import Imported
 from widenet.plan.layout import Width
 
 _ALL_POSITIONS = 2**31 - 1
-"""The largest number that a document may say."""
+"""Value of `last` for sequences of any length: the largest number that a document may have."""
 
 
 def imported(where: str, layers: list[FoldedLayer], outputs: list[FoldedLayer]) -> Imported:
     """Return the network of the layers that some outputs need.
 
     Args:
-        where: The file that the network is from.
+        where: The file of the network.
         layers: All layers, each after its sources.
-        outputs: Those of them that are outputs.
+        outputs: The layers that are outputs.
     """
     needed = {layer.name for layer in outputs}
     for layer in reversed(layers):
@@ -47,17 +47,17 @@ def plain_name(name: str) -> str:
 
 def _describe(network: Imported, layer: FoldedLayer, is_output: bool) -> None:
     """Add a layer's document, its field and its weights."""
-    if layer.given is not None:
-        _describe_input(network, layer, layer.given)
+    if layer.input_step is not None:
+        _describe_input(network, layer, layer.input_step)
         return
     if layer.pooled is not None:
         network.layers.append({"name": layer.name, "source": layer.pooled, **layer.document})
         return
-    if layer.taken is not None:
+    if layer.units_from is not None:
         _describe_output(
             network,
             layer,
-            {"source": layer.taken, "activation": layer.activation, "bias": False, "weightless": True},
+            {"source": layer.units_from, "activation": layer.activation, "bias": False, "weightless": True},
         )
         network.weights[layer.name] = np.zeros((layer.width or 0, 0), np.float32)
         return
@@ -68,9 +68,9 @@ def _describe(network: Imported, layer: FoldedLayer, is_output: bool) -> None:
         network.weights[layer.name] = np.concatenate(list(layer.weights.values()), axis=1)
     else:
         more = {key: value for key, value in {"dropout": layer.dropout, "skip": layer.skip}.items() if value}
-        if layer.own is not None:
+        if layer.state_weight is not None:
             common.pop("activation")
-            network.weights[f"{layer.name}/{layer.name}"] = layer.own
+            network.weights[f"{layer.name}/{layer.name}"] = layer.state_weight
         network.layers.append(
             {"name": layer.name, **(layer.document or {"units": layer.width}), **common, **more}
         )
@@ -86,19 +86,20 @@ def _describe_output(network: Imported, layer: FoldedLayer, more: dict[str, Any]
     network.fields[layer.name] = Width(layer.width or 0)
 
 
-def _describe_input(network: Imported, layer: FoldedLayer, given: Input) -> None:
+def _describe_input(network: Imported, layer: FoldedLayer, input_step: Input) -> None:
     if layer.shape is None:
         raise DataError(
-            f'{network.name}: the width of the input "{layer.name}" must be known; the file does not say it.'
+            f'{network.name}: the width of the input "{layer.name}" must be known; the file does not have it.'
         )
     more: dict[str, Any] = {"dropout": layer.dropout} if layer.dropout else {}
     if prod(layer.shape[1:]) > 1:
         more["shape"] = list(layer.shape)
-    if given.is_sequence:
-        more["last"] = given.last or _ALL_POSITIONS
+    if input_step.is_sequence:
+        more["last"] = input_step.last or _ALL_POSITIONS
     network.layers.append(
-        {"name": layer.name, "kind": "input", "field": layer.name, "scale": given.scale, **more}
+        {"name": layer.name, "kind": "input", "field": layer.name, "scale": input_step.scale, **more}
     )
     network.fields[layer.name] = Width(
-        prod(layer.shape), "sequence" if given.is_sequence else "sparse" if given.is_sparse else "dense"
+        prod(layer.shape),
+        "sequence" if input_step.is_sequence else "sparse" if input_step.is_sparse else "dense",
     )

@@ -1,4 +1,4 @@
-"""A layer under construction, from operations; and how convolutions and pooling become one."""
+"""Layers under construction, and how convolutions, recurrences and poolings become layers."""
 
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -12,19 +12,26 @@ from widenet.plan.windows import Shape
 
 
 class UnsupportedError(Exception):
-    """Why an operation has no counterpart."""
+    """The reason why an operation has no counterpart."""
 
 
 @dataclass
 class FoldedLayer:
-    """A layer as far as it is known.
+    """A layer under construction.
 
-    shape: of its units, (units,) or channels and axes; None for an input of unknown width. weights: [units or
-    filters, inputs] a source.
-    document: what a convolution or a pooling layer says of itself. pooled: the source of a pooling layer.
-    skip: layers that are added.
-    own: of a recurrent layer, the weights [G, units] of the state before. taken: of an output without
-    weights, the layer whose units it takes.
+    Attributes:
+        name: Name of the layer.
+        shape: Shape of the units, (units,) or channels and axes; None for an input of unknown width.
+        weights: Weights of each source, [units or filters, inputs].
+        bias: Bias, [units or filters].
+        activation: Activation, as in a network document.
+        dropout: Probability of dropout.
+        input_step: Operation of an input.
+        document: Settings of a convolution, recurrence or pooling in the network document.
+        pooled: Source of a pooling layer.
+        skip: Layers whose units are added.
+        state_weight: Weights [G, units] of a recurrent layer's previous state.
+        units_from: Source of a weightless output.
     """
 
     name: str
@@ -33,80 +40,88 @@ class FoldedLayer:
     bias: np.ndarray | None = None
     activation: str | dict[str, Any] = "linear"
     dropout: float = 0.0
-    given: Input | None = None
+    input_step: Input | None = None
     document: dict[str, Any] = field(default_factory=dict)
     pooled: str | None = None
     skip: list[str] = field(default_factory=list)
-    own: np.ndarray | None = None
-    taken: str | None = None
+    state_weight: np.ndarray | None = None
+    units_from: str | None = None
 
     @property
     def width(self) -> int | None:
-        """The number of its units."""
+        """Number of units."""
         return None if self.shape is None else prod(self.shape)
 
     @property
     def is_sparse(self) -> bool:
-        """Whether it is an input whose examples are lists of features."""
-        return self.given is not None and self.given.is_sparse
+        """Whether the layer is an input whose examples are lists of features."""
+        return self.input_step is not None and self.input_step.is_sparse
 
     @property
-    def is_open(self) -> bool:
-        """Whether it still gives bare sums, to which units of other layers may have been added."""
-        is_plain = self.given is None and self.pooled is None and self.own is None and self.taken is None
+    def is_linear(self) -> bool:
+        """Whether the layer computes plain sums, possibly with skips, without activation or dropout."""
+        is_plain = (
+            self.input_step is None
+            and self.pooled is None
+            and self.state_weight is None
+            and self.units_from is None
+        )
         return is_plain and self.activation == "linear" and not self.dropout
 
     @property
     def sources(self) -> list[str]:
-        """The names of the layers that it takes its input from, and of those that it adds."""
-        return [*self.weights, *(name for name in (self.pooled, self.taken) if name), *self.skip]
+        """Names of the layer's sources and skips."""
+        return [*self.weights, *(name for name in (self.pooled, self.units_from) if name), *self.skip]
 
-    def call_source(self, before: str, after: str) -> None:
-        """Take a source by another name."""
+    def rename_source(self, before: str, after: str) -> None:
+        """Replace the name of a source."""
         self.weights = {after if name == before else name: weight for name, weight in self.weights.items()}
         self.skip = [after if name == before else name for name in self.skip]
-        self.pooled, self.taken = (after if name == before else name for name in (self.pooled, self.taken))
+        self.pooled, self.units_from = (
+            after if name == before else name for name in (self.pooled, self.units_from)
+        )
 
     def add_weight(self, source: str, weight: np.ndarray) -> None:
-        """Weights from a source, which may come twice."""
+        """Add the weights of a source; those of a repeated source are summed."""
         self.weights[source] = self.weights[source] + weight if source in self.weights else weight
 
     def add_bias(self, shift: np.ndarray) -> None:
-        """A shift of the sums."""
+        """Add a shift to the bias."""
         self.bias = shift if self.bias is None else self.bias + shift
 
 
 @dataclass
 class Piece:
-    """A layer's units as they flow on, times a scale and plus a shift, [units] each, that the next weights
-    will take up.
+    """The units of a layer, with a scale and a shift that the next weights will absorb.
 
-    turned: the operation that flattened them with the channels fastest, as no layer of ours gives them; empty
-    where none did.
+    Attributes:
+        layer: The layer.
+        scale: Factors [units]; None for 1.
+        shift: Numbers [units] to add; None for 0.
+        flattened_by: Operation that flattened the units with the channels fastest, unlike widenet's layers;
+            empty if there is none.
     """
 
     layer: FoldedLayer
     scale: np.ndarray | None = None
     shift: np.ndarray | None = None
-    turned: str = ""
+    flattened_by: str = ""
 
     @property
     def is_bare(self) -> bool:
-        """Whether they flow on as the layer gives them."""
-        return self.scale is None and self.shift is None and not self.turned
+        """Whether the units are unchanged."""
+        return self.scale is None and self.shift is None and not self.flattened_by
 
 
 def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
-    """Weights [units, inputs] for the pieces as layers give them; among them, some were flattened with the
-    channels fastest.
-    """
+    """Reorder weights [units, inputs] for pieces that were flattened with the channels fastest."""
     parts, start = [], 0
-    for turned, together in groupby(pieces, lambda piece: piece.turned):
-        shapes = [piece.layer.shape or () for piece in together]
+    for flattened_by, group in groupby(pieces, lambda piece: piece.flattened_by):
+        shapes = [piece.layer.shape or () for piece in group]
         width = sum(prod(shape) for shape in shapes)
         part = weight[:, start : start + width]
         start += width
-        if turned:
+        if flattened_by:
             placed = part.reshape(len(weight), *shapes[0][1:], sum(shape[0] for shape in shapes))
             part = np.moveaxis(placed, -1, 1).reshape(len(weight), -1)
         parts.append(part)
@@ -114,19 +129,17 @@ def channels_first(weight: np.ndarray, pieces: list[Piece]) -> np.ndarray:
 
 
 def by_channel(numbers: np.ndarray | None, channels: int) -> np.ndarray | None:
-    """Numbers of units as one for each channel; raises UnsupportedError where those of a channel differ."""
+    """Reduce numbers of units to one per channel; raises UnsupportedError if they differ in a channel."""
     if numbers is None:
         return None
     each = numbers.reshape(channels, -1)
     if (each != each[:, :1]).any():
-        raise UnsupportedError("a scale or shift of single places")
+        raise UnsupportedError("a scale or shift that differs between the positions of a channel")
     return np.ascontiguousarray(each[:, 0])
 
 
 def spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.ndarray:
-    """Numbers [1], [channels] or [units] as one for each channel's positions; float32 [channels *
-    positions].
-    """
+    """Expand numbers [1], [channels] or [units] to one per unit, float32 [channels * positions]."""
     flat = np.asarray(numbers, np.float32).reshape(-1)
     if flat.size not in (1, channels, channels * positions):
         raise UnsupportedError(f"a scale or shift of {flat.size} numbers over {channels} units or channels")
@@ -138,11 +151,11 @@ def spread(numbers: np.ndarray | float, channels: int, positions: int) -> np.nda
 
 
 def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
-    """The layer of a convolution over some pieces, channels beside channels."""
+    """Return the layer of a convolution over some pieces, whose channels are concatenated."""
     filters, channels, *kernel = step.weight.shape
     shapes = [piece.layer.shape or () for piece in pieces]
     if any(len(shape) != 1 + len(kernel) or shape[1:] != shapes[0][1:] for shape in shapes):
-        raise UnsupportedError("a convolution over units without channels and as many axes")
+        raise UnsupportedError("a convolution over units without channels or with another number of axes")
     if sum(shape[0] for shape in shapes) != channels:
         raise UnsupportedError(
             f"a convolution over {sum(shape[0] for shape in shapes)} channels with weights for {channels}"
@@ -160,41 +173,47 @@ def convolved(name: str, step: Convolve, pieces: list[Piece]) -> FoldedLayer:
     for piece, part in zip(pieces, np.split(step.weight, edges, axis=1), strict=True):
         if piece.shift is not None and piece.shift.any():
             if padding == "same" or any(padding):
-                raise UnsupportedError(
-                    "a shift of several layers before a convolution, whose padding it would not reach"
-                )
+                raise UnsupportedError("a shift of several layers before a convolution with padding")
             shift = piece.shift.reshape(part.shape[1], -1)
             if (shift != shift[:, :1]).any():
-                raise UnsupportedError("a convolution over units that were shifted one by one")
+                raise UnsupportedError(
+                    "a convolution over a shift that differs between the positions of a channel"
+                )
             layer.add_bias(part.sum(axis=tuple(range(2, part.ndim))) @ shift[:, 0])
         scale = np.ones(1, np.float32) if piece.scale is None else piece.scale.reshape(part.shape[1], -1)
-        if piece.turned or (scale != scale[..., :1]).any():
-            raise UnsupportedError("a convolution over units that were flattened, or scaled one by one")
+        if piece.flattened_by or (scale != scale[..., :1]).any():
+            raise UnsupportedError(
+                "a convolution over flattened units, or over a scale that differs between the positions of a"
+                " channel"
+            )
         each = scale if scale.ndim == 1 else np.repeat(scale[:, 0], prod(kernel))
         layer.add_weight(piece.layer.name, part.reshape(filters, -1) * each)
     return layer
 
 
 def recurrent(name: str, step: Recur, pieces: list[Piece]) -> FoldedLayer:
-    """The recurrent layer over one piece."""
+    """Return the recurrent layer over one piece."""
     piece, *others = pieces
-    units = step.own.shape[1]
+    units = step.state_weight.shape[1]
     if (
         others
         or not piece.is_bare
         or piece.layer.width != step.weight.shape[1]
-        or len(step.own) != len(step.weight)
+        or len(step.state_weight) != len(step.weight)
     ):
         raise UnsupportedError(
-            "a recurrent layer of several layers, of changed units, or with weights of another shape"
+            "a recurrent layer over several layers, over scaled or shifted units, or with weights of another"
+            " shape"
         )
-    layer = FoldedLayer(name, (units,), {piece.layer.name: step.weight}, step.bias, own=step.own)
+    layer = FoldedLayer(
+        name, (units,), {piece.layer.name: step.weight}, step.bias, state_weight=step.state_weight
+    )
     layer.document = {"kind": "recurrent", "cell": step.cell, "units": units}
     return layer
 
 
 def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
-    """The pooling layer over one piece."""
+    """Return the pooling layer over one piece."""
     piece, *others = pieces
     shape = piece.layer.shape or ()
     if others or not piece.is_bare or len(shape) < 2:
@@ -206,7 +225,7 @@ def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
         kernel = step.kernel or shape[1:]
         stride = (1,) * len(kernel) if is_global else step.stride
         if len(kernel) != len(shape) - 1:
-            raise UnsupportedError("pooling along other axes than those of its source")
+            raise UnsupportedError("pooling along axes that its source does not have")
         padding, positions = _moves(
             ((0, 0),) * len(kernel) if is_global else step.padding, shape[1:], kernel, stride, step.rounds_up
         )
@@ -215,28 +234,27 @@ def pooled(name: str, step: Pool, pieces: list[Piece]) -> FoldedLayer:
     return layer
 
 
-def _reaching(
+def _extended(
     padding: tuple[tuple[int, int], ...], places: Shape, kernel: Shape, stride: Shape
 ) -> tuple[tuple[int, int], ...]:
-    """The padding with what the last windows overhang, where their number is rounded up; none begins
-    beyond the source.
+    """Extend a padding to cover the last windows when their number is rounded up.
+
+    No window starts beyond the source.
     """
-    found = []
+    extended = []
     for (before, after), size, width, step in zip(padding, places, kernel, stride, strict=True):
         last = -(-(size + before + after - width) // step) * step
         if last >= size + before:
             last -= step
-        reaches = (
-            max(after, last + width - size - before) if (size + before + after - width) % step else after
-        )
-        found.append((before, reaches))
-    return tuple(found)
+        end = max(after, last + width - size - before) if (size + before + after - width) % step else after
+        extended.append((before, end))
+    return tuple(extended)
 
 
 def _moves(
     padding: Padding, places: Shape, kernel: Shape, stride: Shape, rounds_up: bool
 ) -> tuple[str | list[int], Shape]:
-    """A padding as a network document writes it, and the positions that it gives."""
+    """Return a padding in the form of a network document, and the positions of the windows."""
     same = tuple(-(-size // step) for size, step in zip(places, stride, strict=True))
     if padding == "same":
         return "same", same
@@ -248,7 +266,7 @@ def _moves(
     if min(room) < 0:
         raise UnsupportedError("a kernel larger than its source and the padding")
     if rounds_up and any(size % step for size, step in zip(room, stride, strict=True)):
-        padding = _reaching(padding, places, kernel, stride)
+        padding = _extended(padding, places, kernel, stride)
         return _moves(padding, places, kernel, stride, rounds_up=False)
     positions = tuple(size // step + 1 for size, step in zip(room, stride, strict=True))
     if all(before == after for before, after in padding):
@@ -259,4 +277,4 @@ def _moves(
     ]
     if list(padding) == [(total // 2, total - total // 2) for total in needed]:
         return "same", same
-    raise UnsupportedError(f"padding of different widths on two sides, {list(padding)}")
+    raise UnsupportedError(f"padding that differs between the two sides, {list(padding)}")

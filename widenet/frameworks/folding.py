@@ -1,5 +1,6 @@
-"""From operations to layers: activations, shifts and dropout join the layer before them, concatenations
-become several sources.
+"""Folding of operations into layers.
+
+Activations, shifts and dropout join the layer before them, and concatenations become several sources.
 """
 
 from collections import Counter
@@ -41,14 +42,16 @@ from widenet.frameworks.operations import (
 )
 from widenet.interop.imported import Imported
 
-_MOST_IDENTITIES = 4096
-"""Units or channels at most of a layer that only hands on what it gets: its weights are the square of
-them.
-"""
+_MAX_IDENTITY_UNITS = 4096
+"""Maximum of units or channels of a layer with identity weights, whose size is their square."""
 
 
 def folded(where: str, operations: Operations) -> Imported:
-    """The network of some operations; raises DataError that names every operation without a counterpart."""
+    """Fold operations into a network.
+
+    Raises:
+        DataError: Operations have no counterpart; the message lists all of them.
+    """
     return _Folding(where, operations).run()
 
 
@@ -57,8 +60,8 @@ class _Folding:
         self.where, self.operations = where, operations
         self.uses = Counter(source for step in operations.steps for source in operations.sources(step))
         self.uses.update(operations.outputs.values())
-        self.passed_on = {
-            step.name: operations.sources(step)[0] for step in operations.steps if _passes_on(step)
+        self.aliases = {
+            step.name: operations.sources(step)[0] for step in operations.steps if _keeps_units(step)
         }
         self.values: dict[str, list[Piece]] = {}
         self.names: set[str] = set()
@@ -67,17 +70,17 @@ class _Folding:
         problems = []
         for step in self.operations.steps:
             if any(source not in self.values for source in self.operations.sources(step)):
-                continue  # what it takes is among the problems
+                continue  # its source is already among the problems
             try:
                 self.values[step.name] = self._value(step)
-            except UnsupportedError as why:
-                problems.append(f'"{step.name}" ({why})')
+            except UnsupportedError as reason:
+                problems.append(f'"{step.name}" ({reason})')
         outputs = []
         for name, source in self.operations.outputs.items() if not problems else []:
             try:
                 outputs.append(self._output(name, source))
-            except UnsupportedError as why:
-                problems.append(f'output "{name}" ({why})')
+            except UnsupportedError as reason:
+                problems.append(f'output "{name}" ({reason})')
         if problems:
             count = f"{len(problems)} layers have" if len(problems) > 1 else "a layer has"
             raise DataError(
@@ -92,7 +95,11 @@ class _Folding:
                 raise UnsupportedError(kind)
             case Input(name=name, width=width, shape=shape):
                 return [
-                    Piece(FoldedLayer(self._unique(name), shape or ((width,) if width else None), given=step))
+                    Piece(
+                        FoldedLayer(
+                            self._unique(name), shape or ((width,) if width else None), input_step=step
+                        )
+                    )
                 ]
             case Dense(name=name, source=source, weight=weight, bias=bias):
                 return [Piece(self._dense(name, self.values[source], weight, bias))]
@@ -100,11 +107,11 @@ class _Folding:
                 return [Piece(self._over_axes(step))]
             case Same(source=source, channels_last=True):
                 return [
-                    replace(piece, turned=step.name) if len(piece.layer.shape or ()) > 1 else piece
+                    replace(piece, flattened_by=step.name) if len(piece.layer.shape or ()) > 1 else piece
                     for piece in self.values[source]
                 ]
             case Same(source=source, shape=shape):
-                return _in_the_same_axes(self.values[source], shape)
+                return _checked_shape(self.values[source], shape)
             case Join(sources=sources):
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
@@ -117,14 +124,14 @@ class _Folding:
                 return self._dropped(source, probability)
 
     def _over_axes(self, step: Convolve | Pool | Recur) -> FoldedLayer:
-        """The layer of a convolution, of windows or along a sequence."""
+        """Return the layer of a convolution, pooling or recurrence."""
         make: Any = (
             convolved if isinstance(step, Convolve) else pooled if isinstance(step, Pool) else recurrent
         )
         pieces = self.values[step.source]
-        if _must_be_whole(step, pieces):
+        if _needs_identity(step, pieces):
             before = f"{step.name} before"
-            pieces = self.values[before] = [Piece(self._whole(before, pieces))]
+            pieces = self.values[before] = [Piece(self._identity(before, pieces))]
         layer: FoldedLayer = make(self._unique(step.name), step, pieces)
         return layer
 
@@ -139,7 +146,7 @@ class _Folding:
                 f'{self.where}: "{name}" must have a weight for each of its {sum(widths)} inputs; got'
                 f" {weight.shape[1]}."
             )
-        if any(piece.turned for piece in pieces):
+        if any(piece.flattened_by for piece in pieces):
             weight = channels_first(weight, pieces)
         layer = FoldedLayer(self._unique(name), (len(weight),), bias=bias)
         for piece, part in zip(pieces, np.split(weight, np.cumsum(widths)[:-1], axis=1), strict=True):
@@ -149,8 +156,10 @@ class _Folding:
         return layer
 
     def _sum(self, name: str, sources: tuple[str, ...]) -> FoldedLayer:
-        """Bare products become one layer of several sources; to another layer of bare sums, units are
-        added.
+        """Return the layer of a sum.
+
+        Products that nothing else uses become one layer of several sources. Otherwise units are added to a
+        linear layer as skips.
         """
         widths = {piece.layer.width for source in sources for piece in self.values[source]}
         if (
@@ -174,32 +183,30 @@ class _Folding:
         if any(other.layer.is_sparse for other in others):
             raise UnsupportedError("a sum with a sparse input")
         if place is None or not all(other.is_bare for other in others):
-            return self._whole(name, [self.values[source][0] for source in sources])
+            return self._identity(name, [self.values[source][0] for source in sources])
         total = own[place] or FoldedLayer(name, None)
         total.skip += [other.layer.name for other in others]
         return total
 
-    def _whole(self, name: str, pieces: list[Piece]) -> FoldedLayer:
-        """A layer that gives the sum of some pieces as they flow on, with their scales and shifts: by
-        weights of an identity.
-        """
+    def _identity(self, name: str, pieces: list[Piece]) -> FoldedLayer:
+        """Return a layer with identity weights that sums some pieces with their scales and shifts."""
         shape = pieces[0].layer.shape
         if shape is None or any(
-            piece.turned or piece.layer.shape != shape or piece.layer.is_sparse for piece in pieces
+            piece.flattened_by or piece.layer.shape != shape or piece.layer.is_sparse for piece in pieces
         ):
             raise UnsupportedError(
                 "a sum, scale or shift of a sparse input, or of units in several orders or shapes"
             )
         channels, *places = shape
-        if channels > _MOST_IDENTITIES:
+        if channels > _MAX_IDENTITY_UNITS:
             raise UnsupportedError(
-                f"a sum, scale or shift over more than {_MOST_IDENTITIES:,} units that no layer with weights"
-                " can take up"
+                f"a sum, scale or shift of more than {_MAX_IDENTITY_UNITS:,} units that is not followed by a"
+                " layer with weights"
             )
-        whole = FoldedLayer(self._unique(name), shape)
+        layer = FoldedLayer(self._unique(name), shape)
         if places:
             ones = [1] * len(places)
-            whole.document = {
+            layer.document = {
                 "kind": "convolution",
                 "filters": channels,
                 "kernel": ones,
@@ -208,25 +215,25 @@ class _Folding:
             }
         for piece in pieces:
             scale, shift = (by_channel(numbers, channels) for numbers in (piece.scale, piece.shift))
-            whole.add_weight(
+            layer.add_weight(
                 piece.layer.name, np.diag(np.ones(channels, np.float32) if scale is None else scale)
             )
             if shift is not None:
-                whole.add_bias(shift)
-        return whole
+                layer.add_bias(shift)
+        return layer
 
     def _own(self, source: str) -> FoldedLayer | None:
-        """The layer that a value is, where nobody else uses it and it still gives bare sums."""
+        """Return the linear layer of a value if nothing else uses it; otherwise None."""
         piece, *others = self.values[source]
         return (
             piece.layer
-            if not others and piece.is_bare and piece.layer.is_open and self._is_alone(source)
+            if not others and piece.is_bare and piece.layer.is_linear and self._is_used_once(source)
             else None
         )
 
     def _affine(self, source: str, scale: np.ndarray | float, shift: np.ndarray | float) -> list[Piece]:
         piece, *others = self.values[source]
-        if others or piece.layer.shape is None or piece.turned:
+        if others or piece.layer.shape is None or piece.flattened_by:
             raise UnsupportedError("a scale or shift of several layers, or of an input of unknown width")
         channels, *places = piece.layer.shape
         own = self._own(source)
@@ -247,23 +254,25 @@ class _Folding:
         if step.activation == "linear":
             return pieces
         if step.by_place and any(prod((piece.layer.shape or ())[1:]) > 1 for piece in pieces):
-            raise UnsupportedError("a softmax over the channels of each place")
-        if step.is_logarithm and not self._ends(step.name):
-            raise UnsupportedError("the logarithm of a softmax, which only an output can do without")
+            raise UnsupportedError("a softmax over the channels of each position")
+        if step.is_logarithm and not self._is_last(step.name):
+            raise UnsupportedError("the logarithm of a softmax that is not an output")
         own = self._own(step.source)
-        if own is None and self._ends(step.name) and self._can_be_taken(pieces):
-            taken = pieces[0].layer
+        if own is None and self._is_last(step.name) and self._can_be_output(pieces):
+            source = pieces[0].layer
             return [
                 Piece(
                     FoldedLayer(
-                        self._unique(step.name), taken.shape, activation=step.activation, taken=taken.name
+                        self._unique(step.name),
+                        source.shape,
+                        activation=step.activation,
+                        units_from=source.name,
                     )
                 )
             ]
         if own is None:
             raise UnsupportedError(
-                f"an activation, {activation_kind(step.activation)}, that follows no layer of its own with"
-                " weights"
+                f"the activation {activation_kind(step.activation)} without a layer with weights before it"
             )
         own.activation = step.activation
         return [Piece(own)]
@@ -274,35 +283,33 @@ class _Folding:
             not others
             and piece.is_bare
             and not piece.layer.is_sparse
-            and self._is_alone(source)
+            and self._is_used_once(source)
             and 0 <= probability < 1
         ):
             piece.layer.dropout = probability
         return self.values[source]
 
-    def _is_alone(self, name: str) -> bool:
-        """Whether one operation or output uses a value, and none uses it under the names that it had
-        before.
-        """
-        return self.uses[name] == 1 and (name not in self.passed_on or self._is_alone(self.passed_on[name]))
+    def _is_used_once(self, name: str) -> bool:
+        """Return whether exactly one operation or output uses a value, under any of its names."""
+        return self.uses[name] == 1 and (name not in self.aliases or self._is_used_once(self.aliases[name]))
 
-    def _ends(self, name: str) -> bool:
-        """Whether an operation is the last one before an output."""
+    def _is_last(self, name: str) -> bool:
+        """Return whether an operation is the last one before an output."""
         if self.uses[name] != 1 or name in self.operations.outputs.values():
             return self.uses[name] == 1
         user = next(step for step in self.operations.steps if name in self.operations.sources(step))
-        return isinstance(user, Same | Drop) and self._ends(user.name)
+        return isinstance(user, Same | Drop) and self._is_last(user.name)
 
-    def _can_be_taken(self, pieces: list[Piece]) -> bool:
-        """Whether an output can take the units of a value as they are."""
+    def _can_be_output(self, pieces: list[Piece]) -> bool:
+        """Return whether a value is the unchanged units of one layer, which an output can take."""
         piece, *others = pieces
-        return not others and piece.is_bare and piece.layer.given is None
+        return not others and piece.is_bare and piece.layer.input_step is None
 
     def _output(self, name: str, source: str) -> FoldedLayer:
-        if not self._can_be_taken(self.values[source]):
+        if not self._can_be_output(self.values[source]):
             raise UnsupportedError(
-                "a network must end in the units of a layer, not in several, in an input, or in scaled or"
-                " shifted ones"
+                "an output must be the unchanged units of one layer, not an input, several layers, or scaled"
+                " or shifted units"
             )
         layer = self.values[source][0].layer
         ends = sum(self.values[each][0].layer is layer for each in self.operations.outputs.values())
@@ -312,23 +319,26 @@ class _Folding:
             or ends > 1
             or any(layer.name in other.sources for other in self._layers())
         ):
-            return self._taking(name, layer)
+            return self._weightless_output(name, layer)
         layer.dropout = 0.0
         if plain_name(name) != layer.name:
             layer.name = self._unique(name)
         return layer
 
-    def _taking(self, name: str, layer: FoldedLayer) -> FoldedLayer:
-        """An output that takes the units of a layer that cannot be one, and the name if the layer has it."""
+    def _weightless_output(self, name: str, layer: FoldedLayer) -> FoldedLayer:
+        """Return an output over a layer that cannot be an output itself.
+
+        If the layer has the output's name, the layer is renamed.
+        """
         if layer.name == plain_name(name):
             inside = self._unique(f"{name} inside")
             for user in self._layers():
-                user.call_source(layer.name, inside)
+                user.rename_source(layer.name, inside)
             self.names.remove(layer.name)
             layer.name = inside
-        taking = FoldedLayer(self._unique(name), layer.shape, taken=layer.name)
-        self.values[f"{name} as an output"] = [Piece(taking)]
-        return taking
+        output = FoldedLayer(self._unique(name), layer.shape, units_from=layer.name)
+        self.values[f"{name} as an output"] = [Piece(output)]
+        return output
 
     def _layers(self) -> list[FoldedLayer]:
         return list(
@@ -336,7 +346,7 @@ class _Folding:
         )
 
     def _unique(self, name: str) -> str:
-        """A name that a layer may have, and a field."""
+        """Return an unused name that is valid for a layer and a field."""
         plain = plain_name(name)
         candidates: Iterable[str] = (
             plain,
@@ -347,11 +357,12 @@ class _Folding:
         return chosen
 
 
-def _must_be_whole(step: Operation, pieces: list[Piece]) -> bool:
-    """Whether an operation over channels and axes cannot itself take up the scale or shift of what it
-    takes.
+def _needs_identity(step: Operation, pieces: list[Piece]) -> bool:
+    """Return whether an operation cannot absorb the scale or shift of its source.
+
+    The source then needs a layer with identity weights.
     """
-    if any(piece.turned or len(piece.layer.shape or ()) < 2 for piece in pieces) or len(pieces) > 1:
+    if any(piece.flattened_by or len(piece.layer.shape or ()) < 2 for piece in pieces) or len(pieces) > 1:
         return False
     shift = pieces[0].shift
     padded = isinstance(step, Convolve) and (step.padding == "same" or any(map(any, step.padding)))
@@ -360,8 +371,8 @@ def _must_be_whole(step: Operation, pieces: list[Piece]) -> bool:
     )
 
 
-def _passes_on(step: Operation) -> bool:
-    """Whether an operation gives the units of its source as they are."""
+def _keeps_units(step: Operation) -> bool:
+    """Return whether an operation returns the units of its source unchanged."""
     match step:
         case Same() | Drop() | Activate(activation="linear"):
             return True
@@ -370,12 +381,15 @@ def _passes_on(step: Operation) -> bool:
     return False
 
 
-def _in_the_same_axes(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
-    """The pieces, whose channels and axes a file says to be those of `shape`, or flat."""
+def _checked_shape(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
+    """Return the pieces; raises UnsupportedError unless `shape` equals their channels and axes.
+
+    A shape of None flattens the pieces.
+    """
     axes = [piece.layer.shape or () for piece in pieces]
     if shape is not None and any(len(each) > 1 for each in axes):
-        together = (sum(each[0] for each in axes), *axes[0][1:])
-        points = all(prod(each[1:]) == 1 for each in (together, shape)) and together[0] == shape[0]
-        if together != shape and not points:
-            raise UnsupportedError(f"units {list(together)} that become {list(shape)}")
+        joined = (sum(each[0] for each in axes), *axes[0][1:])
+        points = all(prod(each[1:]) == 1 for each in (joined, shape)) and joined[0] == shape[0]
+        if joined != shape and not points:
+            raise UnsupportedError(f"units {list(joined)} reshaped to {list(shape)}")
     return pieces

@@ -1,4 +1,4 @@
-"""The format of Keras 3, as `widenet import` finds it."""
+"""The network format of Keras 3, for `widenet import`."""
 
 import zipfile
 from pathlib import Path
@@ -19,7 +19,7 @@ def likeness(path: Path, head: bytes) -> Likeness:
 
 
 def _holds(path: Path, name: str) -> bool:
-    """Return whether a zip has a file of a name; a damaged one has none."""
+    """Return whether a zip has a file of that name; a damaged zip has no files."""
     try:
         with zipfile.ZipFile(path) as archive:
             return name in archive.namelist()

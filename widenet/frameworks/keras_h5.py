@@ -1,4 +1,4 @@
-"""The older format of Keras, HDF5, as `widenet import` finds it."""
+"""The older network format of Keras, HDF5, for `widenet import`."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ def likeness(path: Path, head: bytes) -> Likeness:
 
 
 def _is_of_keras(path: Path) -> bool:
-    """Return whether Keras wrote an HDF5 file; without h5py the suffix decides."""
+    """Return whether Keras wrote an HDF5 file; if h5py is not installed, the suffix decides."""
     try:
         import h5py
 

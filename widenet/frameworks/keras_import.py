@@ -1,6 +1,6 @@
-"""Keras models read: .keras, a zip of config.json and model.weights.h5, and .h5.
+"""Import of Keras models: .keras, a zip of config.json and model.weights.h5, and .h5.
 
-Nothing in them is run or unpickled.
+The import neither runs nor unpickles anything in them.
 """
 
 import json
@@ -41,7 +41,7 @@ from widenet.interop.imported import Imported
 from widenet.interop.reading import reading
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
-_LARGEST_CONFIG = 2**26
+_MAX_CONFIG_BYTES = 2**26
 _ACTIVATIONS = (
     "linear",
     "sigmoid",
@@ -57,13 +57,15 @@ _ACTIVATIONS = (
 
 
 def read_keras(path: Path) -> Imported:
-    """The network of a .keras file; raises DataError for one that is damaged, or that holds what has no
-    counterpart.
+    """Read the network of a .keras file.
+
+    Raises:
+        DataError: The file is damaged, or has layers without a counterpart.
     """
     with reading(path, "Keras 3 model", zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        if archive.getinfo(_CONFIG).file_size > _LARGEST_CONFIG:
+        if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES:
             raise DataError(
-                f"{path}: {_CONFIG} must have at most {_LARGEST_CONFIG:,} bytes. Save the model again."
+                f"{path}: {_CONFIG} must have at most {_MAX_CONFIG_BYTES:,} bytes. Save the model again."
             )
         config = json.loads(archive.read(_CONFIG))
         with archive.open(_WEIGHTS) as packed:
@@ -76,21 +78,23 @@ def read_keras(path: Path) -> Imported:
 
 
 def read_keras_h5(path: Path) -> Imported:
-    """The network of a .h5 file, as Keras 2 and 3 write models in HDF5 alone; raises DataError as
-    `read_keras` does.
+    """Read the network of a .h5 file, which Keras 2 and 3 write.
+
+    Raises:
+        DataError: The file is damaged, or has layers without a counterpart.
     """
     with reading(path, "Keras model in HDF5"), path.open("rb") as raw:
         check_heaps(raw)
-    with reading(path, "Keras model in HDF5"), h5py.File(path, "r") as file:
-        if "model_config" not in file.attrs:
-            raise DataError(
-                f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not"
-                " save_weights."
-            )
-        config = json.loads(file.attrs["model_config"])
-        if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
-            config["config"] = {"layers": config["config"]}
-        return folded(str(path), _Reader(config, Weights.of_hdf5(path, file)).run())
+        with h5py.File(raw, "r") as file:
+            if "model_config" not in file.attrs:
+                raise DataError(
+                    f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not"
+                    " save_weights."
+                )
+            config = json.loads(file.attrs["model_config"])
+            if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
+                config["config"] = {"layers": config["config"]}
+            return folded(str(path), _Reader(config, Weights.of_hdf5(path, file)).run())
 
 
 class _Reader:
@@ -129,7 +133,7 @@ class _Reader:
         return Operations(self.steps, {each: ended[each] for each in last})
 
     def _first(self) -> str:
-        """The input of a model in a row whose first layer says its shape, as those before Keras 3 do."""
+        """Add the input of a Sequential model whose first layer has the shape, as before Keras 3."""
         first = self.layers[0]
         if (
             self.kind != "Sequential"
@@ -142,7 +146,7 @@ class _Reader:
         return name
 
     def _read(self, name: str, layer: dict[str, Any], sources: list[str]) -> None:
-        """Add what a layer does."""
+        """Add the operations of a layer."""
         kind, config = layer["class_name"], layer["config"]
         source = sources[0] if sources else ""
         is_pooled = source in self.bags
@@ -179,7 +183,7 @@ class _Reader:
         self._activate(name, config["activation"])
 
     def _activate(self, name: str, activation: Any) -> None:
-        """The activation that a layer with weights has in itself."""
+        """Add the activation that is a setting of a layer with weights."""
         if activation != "linear":
             self.steps.append(_activation(f"{name} activation", name, activation))
 
@@ -204,42 +208,44 @@ class _Reader:
         self._activate(name, config["activation"])
 
     def _embedding(self, name: str, config: dict[str, Any], source: str) -> None:
-        given = (
+        step = (
             self.steps[-1]
             if self.steps and self.steps[-1].name == source
             else next(s for s in self.steps if s.name == source)
         )
-        if not isinstance(given, Input):
-            self.steps.append(Unknown(name, "Embedding of other than an input"))
+        if not isinstance(step, Input):
+            self.steps.append(Unknown(name, "an Embedding whose source is not an input"))
             return
         (self.bags[name],) = self.weights.of(name, 1)
         self.masked |= {name} if config.get("mask_zero") else set()
-        self.steps[self.steps.index(given)] = Input(
-            source, len(self.bags[name]), is_sparse=True, scale="mean", last=given.width
+        self.steps[self.steps.index(step)] = Input(
+            source, len(self.bags[name]), is_sparse=True, scale="mean", last=step.width
         )
         self.steps.append(Same(name, source))
 
     def _recurrent(self, name: str, kind: str, config: dict[str, Any], sources: list[str]) -> None:
-        """A layer along the features of an Embedding, or along another one's states."""
+        """Add a recurrent layer over the features of an Embedding, or over the states of another one."""
         source, *others = sources
         if source in self.bags and any(
             isinstance(step, Dense) and step.source == source for step in self.steps
         ):
-            self.steps.append(Unknown(name, f"{kind} of an Embedding that is averaged too"))
+            self.steps.append(Unknown(name, f"{kind} of an Embedding that is also averaged"))
             return
         if source in self.bags:
-            given = next(
+            step = next(
                 step
                 for step in self.steps
                 if isinstance(step, Input) and Same(source, step.name) in self.steps
             )
-            self.steps[self.steps.index(given)] = replace(given, scale="none", is_sequence=True)
-            self.steps[self.steps.index(Same(source, given.name))] = Dense(
-                source, given.name, self.bags.pop(source).T
+            self.steps[self.steps.index(step)] = replace(step, scale="none", is_sequence=True)
+            self.steps[self.steps.index(Same(source, step.name))] = Dense(
+                source, step.name, self.bags.pop(source).T
             )
             self.along.add(source)
         elif source not in self.along or others:
-            self.steps.append(Unknown(name, f"{kind} of other than an Embedding or another recurrent layer"))
+            self.steps.append(
+                Unknown(name, f"{kind} whose source is not an Embedding or another recurrent layer")
+            )
             return
         self.steps.append(recurrent(name, kind, config, source, self.weights))
         self.along |= {name} if config.get("return_sequences") else set()
@@ -249,7 +255,7 @@ class _Reader:
         axis = config.get("axis", -1)
         channels = -1 if self.channels_last else 1
         if (axis[0] if isinstance(axis, list) else axis) not in (channels, channels % len(shape)):
-            self.steps.append(Unknown(name, "BatchNormalization of other than the channels"))
+            self.steps.append(Unknown(name, "BatchNormalization of an axis other than the channels"))
             return
         numbers = iter(self.weights.of(name, 2 + config["scale"] + config["center"]))
         scale = next(numbers) if config["scale"] else np.float32(1)
@@ -260,7 +266,7 @@ class _Reader:
 
 
 def _activation(name: str, source: str, activation: Any) -> Operation:
-    """An activation by its Keras name."""
+    """Return the operation of an activation by its Keras name."""
     special: dict[str, Any] = {
         "elu": {"kind": "elu", "alpha": 1.0},
         "leaky_relu": {"kind": "leaky_relu", "slope": 0.2},
@@ -279,7 +285,7 @@ def _padding(word: str, axes: int) -> Padding:
 
 
 def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operation:
-    """A pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
+    """Return the operation of a pooling layer, such as MaxPooling2D or GlobalAveragePooling2D."""
     function = "max" if "Max" in kind else "average"
     if kind.startswith("Global"):
         return (
@@ -299,7 +305,7 @@ def _pool(name: str, kind: str, config: dict[str, Any], source: str) -> Operatio
 def _plain(
     name: str, kind: str, config: dict[str, Any], sources: list[str], channels_last: bool
 ) -> Operation:
-    """A layer without weights."""
+    """Return the operation of a layer without weights."""
     source = sources[0] if sources else ""
     match kind:
         case "Activation":
@@ -331,7 +337,7 @@ def _plain(
 
 
 def _tensors(value: Any) -> Iterator[str]:
-    """The layers whose values stand in the arguments of a call."""
+    """Yield the names of the layers in the arguments of a call."""
     if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
         yield str(value["config"]["keras_history"][0])
     elif isinstance(value, dict):
@@ -347,5 +353,5 @@ def _tensors(value: Any) -> Iterator[str]:
 
 
 def _triples(value: Any) -> list[tuple[str, int, int]]:
-    """Outputs as (layer, node, tensor): one is written without the list around it."""
+    """Return outputs as (layer, node, tensor); Keras writes a single one without the outer list."""
     return [tuple(value)] if value and isinstance(value[0], str) else [tuple(each) for each in value]

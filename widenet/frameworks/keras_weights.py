@@ -1,4 +1,4 @@
-"""Where Keras keeps the weights of a model: in HDF5, by layer, in the order in which it made them."""
+"""Reader of the weights of Keras models, which are stored in HDF5 by layer, in the order of creation."""
 
 import re
 from collections import Counter
@@ -13,8 +13,12 @@ from widenet.interop.hdf5 import outside
 
 
 class Weights:
-    """The weights of a model in an open HDF5 file. arrays: by layer, in order. num_bytes: of the file,
-    which no layer may exceed.
+    """The weights of a model in an open HDF5 file.
+
+    Attributes:
+        path: The file.
+        arrays: Arrays of each layer, in order.
+        num_bytes: Size of the file, which no layer may exceed.
     """
 
     def __init__(self, path: Path, arrays: dict[str, list[Any]], num_bytes: int) -> None:
@@ -22,30 +26,31 @@ class Weights:
 
     @classmethod
     def of_keras_3(cls, path: Path, file: Any, layers: Sequence[dict[str, Any]], num_bytes: int) -> "Weights":
-        """Those of `model.weights.h5`: groups called by their classes, numbered, or by a name that they
-        have.
+        """Find the weights in `model.weights.h5`.
+
+        Its groups are named by the layers' classes with a number, or by the layers' names.
         """
         _check_alone(path, file)
         groups = {name: _variables(file, group) for name, group in _groups(file, layers).items()}
         return cls(
             path,
-            {name: [found[str(place)] for place in range(len(found))] for name, found in groups.items()},
+            {name: [arrays[str(place)] for place in range(len(arrays))] for name, arrays in groups.items()},
             num_bytes,
         )
 
     @classmethod
     def of_hdf5(cls, path: Path, file: Any) -> "Weights":
-        """Those of a model in HDF5 alone, whose layers name them in order."""
+        """Find the weights in a .h5 file, whose layers list them in order."""
         _check_alone(path, file)
         groups = file["model_weights"]
         arrays = {
             name: [groups[name][_text(each)] for each in groups[name].attrs["weight_names"]]
             for name in groups
         }
-        return cls(path, {name: found for name, found in arrays.items() if found}, path.stat().st_size)
+        return cls(path, {name: stored for name, stored in arrays.items() if stored}, path.stat().st_size)
 
     def of(self, name: str, count: int) -> list[np.ndarray]:
-        """The weights of a layer, float32; raises DataError unless there are so many."""
+        """Read the weights of a layer as float32; raises DataError unless there are `count` of them."""
         stored = self.arrays.get(name, [])
         if len(stored) != count:
             raise DataError(
@@ -61,7 +66,7 @@ class Weights:
 
 
 def _variables(file: Any, group: str) -> Any:
-    """The weights of a layer, or those of the cell in it."""
+    """Return the weights of a layer, or those of its cell."""
     own = file.get(f"{group}/vars", {})
     return own if len(own) else file.get(f"{group}/cell/vars", {})
 
@@ -71,17 +76,17 @@ def _text(name: Any) -> str:
 
 
 def _check_alone(path: Path, weights: Any) -> None:
-    """Raise DataError where some weights are said to be in another file."""
+    """Raise DataError if some weights refer to another file."""
     name = outside(weights)
     if name is not None:
         raise DataError(
-            f"{path}: all weights must lie in the model; {name!r} is in another file that it names. Save the"
-            " model again."
+            f"{path}: all weights must be in the model; {name!r} refers to another file. Save the model"
+            " again."
         )
 
 
 def _groups(file: Any, layers: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Where each layer's weights are: a group is called by its class, and those of one class are numbered."""
+    """Return the group of each layer, named by its class and a number, or else by the layer's name."""
     seen: Counter[str] = Counter()
     groups = {}
     for layer in layers:

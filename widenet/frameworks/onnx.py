@@ -1,4 +1,4 @@
-"""The format ONNX, as `widenet import` finds it."""
+"""The network format ONNX, for `widenet import` and `widenet export`."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ NAME = "an ONNX model"
 SUFFIXES = (".onnx",)
 TAKES: tuple[str, ...] = ()
 _FIRST = b"\x08"
-"""The first field of a model: its version."""
+"""First byte of a model: the tag of its version."""
 
 
 def likeness(path: Path, head: bytes) -> Likeness:

@@ -1,4 +1,4 @@
-"""A trained network written as ONNX."""
+"""Export of trained networks to ONNX."""
 
 import json
 import os
@@ -24,24 +24,35 @@ from widenet.model.network import Network
 from widenet.runs import Model
 
 LARGEST_INSIDE = 2**30
-"""Bytes of weights that still go into the model's own file; protobuf ends at 2 GiB."""
+"""Maximum bytes of weights in the model's own file; protobuf's limit is 2 GiB."""
 
-_ALIGNED = 4096
-_NAMES_A_BLOCK = 65_536
+_ALIGNMENT = 4096
+_NAMES_PER_BLOCK = 65_536
 
 
 def export_onnx(
     model: Model, out: str | Path, top_k: int | None = None, exclude_seen: bool = True
 ) -> list[Path]:
-    """Write a network as ONNX, as it predicts; the files written: the model, its weights where they are
-    large, the names of its items.
+    """Write a network with its predictions as an ONNX model.
 
-    A sparse field F enters as int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values [Z] where the
-    network was trained with values, a sequence likewise, oldest first; a dense one as float32 F [E, width].
-    An output O gives its scores, float32 O [E, L].
-    top_k: the k best instead: float32 O.scores [E, K] and int64 O.units [E, K], -inf and -1 where fewer are
-    left.
-    exclude_seen: among those, nothing that the example itself has. Raises OptionError.
+    The model's inputs depend on the kind of each field F:
+    - sparse, or a sequence (oldest first): int64 F.offsets [E + 1] and F.indices [Z], and float32 F.values
+      [Z] if the network was trained with values
+    - dense: float32 F [E, width]
+
+    Args:
+        model: The trained network.
+        out: The .onnx file to write.
+        top_k: Give the k best units of each output O instead of all scores.
+        exclude_seen: Leave an example's own features out of its k best units.
+
+    Returns:
+        The written files: the weights if they are large, the names of items if there are any, and the model.
+        Its outputs are float32 O [E, L], or with `top_k` float32 O.scores [E, K] and int64 O.units [E, K].
+        Missing entries are -inf and -1.
+
+    Raises:
+        OptionError: An option is wrong, or a file cannot be written.
     """
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
@@ -50,10 +61,14 @@ def export_onnx(
         raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
     names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
-    files = [*([_data_path(out)] if large else []), *(path for path, found in names.items() if found), out]
-    taken = next((path for path in files if path.exists()), None)
-    if taken is not None:
-        raise OptionError(f"{taken} exists already. Choose another `out`, or remove it first.")
+    files = [
+        *([_data_path(out)] if large else []),
+        *(path for path, vocabularies in names.items() if vocabularies),
+        out,
+    ]
+    existing = next((path for path in files if path.exists()), None)
+    if existing is not None:
+        raise OptionError(f"{existing} exists already. Choose another `out`, or remove it first.")
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.mkdir()
@@ -81,9 +96,7 @@ def _data_path(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Weight:
-    """A float32 tensor of the network under its name in the model; `parts` one after the other are its
-    rows.
-    """
+    """A float32 tensor of the network under its name in the model; `parts` are consecutive rows."""
 
     name: str
     shape: tuple[int, ...]
@@ -94,15 +107,13 @@ class _Weight:
         return 4 * int(np.prod(self.shape))
 
     def blocks(self) -> Iterator[bytes]:
-        """Its bytes, little-endian."""
+        """Yield the bytes of the tensor, little-endian."""
         for part in self.parts:
             yield part.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
 
 
 def _weights(network: Network) -> Iterator[_Weight]:
-    """Everything that a model must hold: weights, biases, factors of features, and the lengths that
-    cosines divide by.
-    """
+    """Yield all tensors of a model: weights, biases, factors of features, and inverse lengths for cosines."""
     for name, wide in network.wide.items():
         parts = tuple(wide.parts[shard].weight for shard in sorted(wide.parts))
         yield _Weight(name, (wide.shards.width, *parts[0].shape[1:]), parts)
@@ -145,7 +156,7 @@ def _inside(weight: _Weight) -> Any:
 
 
 def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
-    file.write(bytes(-file.tell() % _ALIGNED))
+    file.write(bytes(-file.tell() % _ALIGNMENT))
     tensor = TensorProto(
         name=weight_name(weight.name),
         data_type=TensorProto.FLOAT,
@@ -192,22 +203,20 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
 
 
 def _vocabularies(model: Model) -> dict[str, Vocabulary]:
-    """The names of the network's fields, of those that have any."""
-    found = {
-        name: record for name, record in model.run.fields.items() if record.vocabulary_digest is not None
-    }
-    return {name: model.run.vocabulary(name) for name in found}
+    """Return the vocabularies of the fields that have one."""
+    named = [name for name, record in model.run.fields.items() if record.vocabulary_digest is not None]
+    return {name: model.run.vocabulary(name) for name in named}
 
 
 def _write_names(path: Path, vocabularies: dict[str, Vocabulary]) -> None:
-    """{"FIELD": {"ids": [...], "titles": [...]}}, in order of features."""
+    """Write {"FIELD": {"ids": [...], "titles": [...]}} in the order of features."""
     with path.open("x", encoding="utf-8") as file:
         for number, (field, vocabulary) in enumerate(vocabularies.items()):
             file.write(f"{',' if number else '{'}\n{json.dumps(field)}: {{")
             for column, read in (("ids", vocabulary.ids), ("titles", vocabulary.titles)):
                 file.write(f'{", " if column == "titles" else ""}"{column}": [')
-                for start in range(0, len(vocabulary), _NAMES_A_BLOCK):
-                    stop = min(start + _NAMES_A_BLOCK, len(vocabulary))
+                for start in range(0, len(vocabulary), _NAMES_PER_BLOCK):
+                    stop = min(start + _NAMES_PER_BLOCK, len(vocabulary))
                     names = json.dumps(read(np.arange(start, stop)), ensure_ascii=False)[1:-1]
                     file.write(f"{', ' if start else ''}{names}")
                 file.write("]")

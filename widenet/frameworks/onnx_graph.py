@@ -11,7 +11,7 @@ from widenet.model.activations import SELU_ALPHA, SELU_SCALE
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 
 OPSET, IR_VERSION = 18, 9
-"""What a model asks of a runtime: ONNX 1.14, onnxruntime 1.14 (2023) and later."""
+"""Versions that a model needs, supported since ONNX 1.14 and onnxruntime 1.14 (2023)."""
 
 _FLOAT, _INT = TensorProto.FLOAT, TensorProto.INT64
 _TINY = np.finfo(np.float32).tiny
@@ -19,22 +19,20 @@ _END = 2**62
 
 
 def weight_name(name: str) -> str:
-    """What a weight of the network is called among a model's initializers."""
+    """Return the name of a weight among a model's initializers."""
     return f"weights/{name}"
 
 
 def names_path(model: Path) -> Path:
-    """The file beside a model that holds the names of its features."""
+    """Return the file beside a model that has the names of its features."""
     return model.with_name(f"{model.name}.json")
 
 
 class Graph:
-    """Nodes in order, each named by what it gives.
+    """The nodes of a graph, in order, each named after its value.
 
-    A body of a loop is a graph that sees the values of the graph around it.
-
-    Names within have a "/", which no field and no layer has, so that what the caller gives and gets keeps its
-    own name.
+    The body of a loop is a graph that sees the values of the outer graph. Names of inner values have a "/",
+    so they never clash with inputs and outputs, whose names are those of fields and layers.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -45,7 +43,7 @@ class Graph:
         self.outputs: list[Any] = []
 
     def op(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
-        """The name of a node's value; of several outputs, a list of names."""
+        """Add a node, and return the name of its value, or a list of names for several outputs."""
         names = [
             f"{self.prefix}/{kind}_{len(self.nodes)}" + (f".{number}" if number else "")
             for number in range(outputs)
@@ -54,7 +52,7 @@ class Graph:
         return names[0] if outputs == 1 else names
 
     def constant(self, value: Any, dtype: type = np.float32) -> str:
-        """The name of a small constant; equal ones are one."""
+        """Return the name of a small constant; equal constants share one name."""
         array: np.ndarray = np.asarray(value, dtype)
         key = (str(array.dtype), array.shape, array.tobytes())
         if key not in self.constants:
@@ -64,62 +62,66 @@ class Graph:
         return str(self.constants[key].name)
 
     def whole(self, *values: int) -> str:
-        """A constant list of whole numbers."""
+        """Return the name of a constant list of whole numbers."""
         return self.constant(values, np.int64)
 
     def input(self, name: str, dimensions: Sequence[int | str], is_whole: bool = False) -> str:
-        """A value that the caller gives: float32, or int64."""
+        """Add an input of the model, float32 or int64."""
         self.inputs.append(helper.make_tensor_value_info(name, _INT if is_whole else _FLOAT, dimensions))
         return name
 
     def output(self, name: str, value: str, dimensions: Sequence[int | str], is_whole: bool = False) -> None:
-        """A value that the caller gets under a name: float32, or int64."""
+        """Add an output of the model, float32 or int64."""
         self.nodes.append(helper.make_node("Identity", [value], [name], name=name))
         self.outputs.append(helper.make_tensor_value_info(name, _INT if is_whole else _FLOAT, dimensions))
 
     def slice(self, value: str, start: str, stop: str, axis: int = 0) -> str:
-        """The entries [start, stop) along an axis."""
+        """Return the entries [start, stop) along an axis."""
         return str(self.op("Slice", value, start, stop, self.whole(axis)))
 
     def ends(self, offsets: str) -> str:
-        """Where each example's entries end, int64 [E], from offsets [E + 1]."""
+        """Return the end of each example's entries, int64 [E], from offsets [E + 1]."""
         return self.slice(offsets, self.whole(1), self.whole(_END))
 
     def starts(self, offsets: str) -> str:
-        """Where each example's entries start, int64 [E], from offsets [E + 1]."""
+        """Return the start of each example's entries, int64 [E], from offsets [E + 1]."""
         return self.slice(offsets, self.whole(0), self.whole(-1))
 
     def per_example(self, offsets: str, body: Callable[["Graph", Callable[[str], str]], str]) -> str:
-        """One value [H] an example, stacked to [E, H], from the entries that belong to it.
+        """Compute a value [H] for each example from its entries, and stack the values to [E, H].
 
-        offsets: int64 [E + 1]. body: adds to a graph what gives the value, from a function that gives an
-        example's share of [Z] entries. A loop: onnxruntime adds up what ScatterND scatters in an order that
-        changes from run to run; and no [Z, H] is ever held.
+        The computation is a loop, because onnxruntime's ScatterND adds in an order that changes from run to
+        run. The loop also needs no memory for [Z, H].
+
+        Args:
+            offsets: Offsets of the examples' entries, int64 [E + 1].
+            body: Adds the nodes of one example's value to a graph. Its second argument returns the example's
+                slice of a value [Z].
         """
         inner = Graph(f"{self.prefix}/Loop_{len(self.nodes)}")
-        number, go_on = f"{inner.prefix}/example", f"{inner.prefix}/go_on"
+        number, condition = f"{inner.prefix}/example", f"{inner.prefix}/go_on"
         here = inner.op("Unsqueeze", number, inner.whole(0))
         following = inner.op("Add", here, inner.whole(1))
         start = inner.slice(offsets, here, following)
         stop = inner.slice(offsets, following, inner.op("Add", following, inner.whole(1)))
         value = body(inner, lambda entries: inner.slice(entries, start, stop))
-        still = inner.op("Identity", go_on)
+        next_condition = inner.op("Identity", condition)
         scalars = [
             helper.make_tensor_value_info(number, _INT, []),
-            helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(condition, TensorProto.BOOL, []),
         ]
-        gives = [
-            helper.make_tensor_value_info(still, TensorProto.BOOL, []),
+        results = [
+            helper.make_tensor_value_info(next_condition, TensorProto.BOOL, []),
             helper.make_tensor_value_info(value, _FLOAT, None),
         ]
-        graph = helper.make_graph(inner.nodes, "example", scalars, gives, list(inner.constants.values()))
+        graph = helper.make_graph(inner.nodes, "example", scalars, results, list(inner.constants.values()))
         count = self.op("Squeeze", self.op("Shape", self.ends(offsets)))
         return str(self.op("Loop", count, self.constant(True, np.bool_), body=graph))
 
     def example_of_entry(self, offsets: str, indices: str) -> str:
-        """The example that owns each entry, int64 [Z]: how many examples have ended before it."""
-        room = self.op("Add", self.op("Shape", indices), self.whole(1))
-        zeros = self.op("ConstantOfShape", room, value=helper.make_tensor("zero", _INT, [1], [0]))
+        """Return the example of each entry, int64 [Z]: the number of examples that end before it."""
+        length = self.op("Add", self.op("Shape", indices), self.whole(1))
+        zeros = self.op("ConstantOfShape", length, value=helper.make_tensor("zero", _INT, [1], [0]))
         ends = self.ends(offsets)
         ones = self.op(
             "ConstantOfShape", self.op("Shape", ends), value=helper.make_tensor("one", _INT, [1], [1])
@@ -132,11 +134,11 @@ class Graph:
         return self.slice(ended, self.whole(0), self.whole(-1))
 
     def column(self, values: str) -> str:
-        """A list [E] as a column [E, 1]."""
+        """Return a list [E] as a column [E, 1]."""
         return str(self.op("Unsqueeze", values, self.whole(1)))
 
     def activate(self, spec: Activation, logits: str) -> str:
-        """The activation of some logits [E, N]."""
+        """Apply an activation to logits [E, N]."""
         match spec:
             case LeakyRelu(slope=slope):
                 if slope > 1:

@@ -1,4 +1,4 @@
-"""ONNX models read: those that widenet wrote by their documents, others node by node."""
+"""Import of ONNX models: by their documents if widenet wrote them, otherwise node by node."""
 
 import json
 from collections.abc import Mapping
@@ -23,8 +23,10 @@ from widenet.spec.training import TrainingSpec
 
 
 def read_onnx(path: Path) -> Imported:
-    """The network of an ONNX file; raises DataError for one that is damaged, or that holds what has no
-    counterpart.
+    """Read the network of an ONNX file.
+
+    Raises:
+        DataError: The file is damaged, or has nodes without a counterpart.
     """
     invalid = (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
     with reading(path, "ONNX model", *invalid):
@@ -38,7 +40,7 @@ def read_onnx(path: Path) -> Imported:
 
 
 def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]) -> Imported:
-    """A network that widenet wrote, by the documents in it."""
+    """Read a model that widenet wrote, by the documents in it."""
     spec = NetworkSpec.parse(documents["widenet.network"], f"{path}: widenet.network")
     training = TrainingSpec.parse(documents.get("widenet.training", "{}"), f"{path}: widenet.training")
     records = json.loads(documents["widenet.fields"])
@@ -48,32 +50,30 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     }
     weights = {}
     for name, weight in bind(spec, training, fields).weights.items():
-        found = constants.get(weight_name(name))
-        if found is not None:
-            weights[name] = found.T if weight.rows_are_features else found
-    factors = {
-        f"{layer.name} damping": constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs
-    }
-    known = {name.removesuffix(" damping"): found for name, found in factors.items() if found is not None}
+        numbers = constants.get(weight_name(name))
+        if numbers is not None:
+            weights[name] = numbers.T if weight.rows_are_features else numbers
+    damping = {layer.name: constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
+    factors = {name: numbers for name, numbers in damping.items() if numbers is not None}
     document = spec.model_dump(mode="json")
     settings = {key: value for key, value in document.items() if key != "layers"}
     return Imported(
-        str(path), document["layers"], fields, weights, known, training, settings, _names(path, fields)
+        str(path), document["layers"], fields, weights, factors, training, settings, _names(path, fields)
     )
 
 
 def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
-    """The names of features that stand beside a network that widenet wrote; none where that file is gone."""
+    """Read the names of features from the file beside a model of widenet; none if it is missing."""
     beside = names_path(path)
     if not beside.is_file():
         return {}
     with reading(beside, "file of names"):
-        found = {
+        names = {
             name: Names(**each)
             for name, each in json.loads(beside.read_text("utf-8")).items()
             if name in fields
         }
-    for name, each in found.items():
+    for name, each in names.items():
         if not (_are_texts(each.ids) and _are_texts(each.titles)) or not (
             len(each.ids) == len(each.titles) == len(set(each.ids)) == fields[name].width
         ):
@@ -81,8 +81,8 @@ def _names(path: Path, fields: Mapping[str, Width]) -> dict[str, Names]:
             raise DataError(
                 f'{beside}: field "{name}" {rule}. Export the network again, or move the file away.'
             )
-    return found
+    return names
 
 
-def _are_texts(given: object) -> bool:
-    return isinstance(given, list) and all(isinstance(each, str) for each in given)
+def _are_texts(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(each, str) for each in values)

@@ -1,4 +1,4 @@
-"""The layers of a network as ONNX computes them: what `Network.forward` and `top_k` do, node by node."""
+"""The layers of a network as ONNX nodes, equivalent to `Network.forward` and `top_k`."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,13 +20,17 @@ from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 _NORMALIZATION = (*TRAINED, *FOLLOWING)
 
 EXAMPLES = "examples"
-"""The dimension that a batch has as many of as examples."""
+"""Name of the batch dimension."""
 
 
 @dataclass(frozen=True)
 class SparseField:
-    """A sparse field as the caller gives it: offsets int64 [E + 1], indices int64 [Z], values float32 [Z]
-    or None for ones.
+    """The inputs of a sparse field.
+
+    Attributes:
+        offsets: int64 [E + 1].
+        indices: int64 [Z].
+        values: float32 [Z]; None for ones.
     """
 
     offsets: str
@@ -35,7 +39,7 @@ class SparseField:
 
     @classmethod
     def declared(cls, graph: Graph, name: str, has_values: bool) -> "SparseField":
-        """The inputs NAME.offsets, NAME.indices and, with values, NAME.values."""
+        """Add the inputs NAME.offsets, NAME.indices and, with values, NAME.values."""
         entries = f"{name} entries"
         values = graph.input(f"{name}.values", [entries]) if has_values else None
         indices = graph.input(f"{name}.indices", [entries], is_whole=True)
@@ -44,9 +48,7 @@ class SparseField:
 
 @dataclass(frozen=True)
 class SparseValue:
-    """A sparse input as it enters the network. factor: [E, 1], what the sums of an example are multiplied
-    by; None: 1.
-    """
+    """The value of a sparse input; `factor` [E, 1] multiplies an example's sums, None means 1."""
 
     field: SparseField
     values: str | None
@@ -55,8 +57,11 @@ class SparseValue:
 
 @dataclass(frozen=True)
 class SequenceValue:
-    """A sequence as it enters the network, a feature a place. features: int64 [T * E]; values: float32 [T
-    * E] or None for ones.
+    """The value of a sequence input, with one feature per position.
+
+    Attributes:
+        features: int64 [T * E].
+        values: float32 [T * E]; None for ones.
     """
 
     features: str
@@ -65,12 +70,17 @@ class SequenceValue:
 
 @dataclass
 class Layers:
-    """A network's layers, added to a graph one after the other.
+    """Adds the layers of a network to a graph.
 
     Weights are initializers of the graph, by their names.
 
-    fields: the sparse ones as declared, the names of dense ones.
-    damped: input layers whose features are multiplied by the weight "LAYER damping".
+    Attributes:
+        graph: The graph.
+        layout: The network.
+        fields: Inputs of sparse fields, and names of dense ones.
+        damped: Input layers whose features are multiplied by the weight "LAYER damping".
+        values: Values of the layers added so far.
+        positions: Positions of the sequence inputs added so far.
     """
 
     graph: Graph
@@ -81,16 +91,16 @@ class Layers:
     positions: dict[str, Padded] = field(default_factory=dict)
 
     def add_all(self) -> None:
-        """Every input and hidden layer."""
+        """Add all input and hidden layers."""
         for layer in self.layout.network.inputs:
-            given = self.fields[layer.field]
-            if isinstance(given, str):
-                self.values[layer.name] = self._dense(layer, given)
+            source = self.fields[layer.field]
+            if isinstance(source, str):
+                self.values[layer.name] = self._dense(layer, source)
             else:
                 self.values[layer.name] = (
-                    self._sequence(layer, given)
+                    self._sequence(layer, source)
                     if layer.name in self.layout.along
-                    else self._sparse(layer, given)
+                    else self._sparse(layer, source)
                 )
         for hidden in self.layout.network.hidden:
             if isinstance(hidden, PoolingLayer):
@@ -101,36 +111,36 @@ class Layers:
                 self.values[hidden.name] = self._hidden(hidden)
             else:
                 raise OptionError(
-                    f'Layer "{hidden.name}" is a {hidden.kind} layer, which ONNX has no form of.'
+                    f'Layer "{hidden.name}" is a {hidden.kind} layer, which the ONNX export does not support.'
                 )
 
-    def _sparse(self, layer: InputLayer, given: SparseField) -> SparseValue:
-        graph, values = self.graph, None if layer.values == "ignore" else given.values
+    def _sparse(self, layer: InputLayer, source: SparseField) -> SparseValue:
+        graph, values = self.graph, None if layer.values == "ignore" else source.values
         if layer.name in self.damped:
-            factors = graph.op("Gather", weight_name(f"{layer.name} damping"), given.indices)
+            factors = graph.op("Gather", weight_name(f"{layer.name} damping"), source.indices)
             values = factors if values is None else graph.op("Mul", values, factors)
         if layer.scale == "none":
-            return SparseValue(given, values, None)
+            return SparseValue(source, values, None)
         count = graph.op(
-            "Cast", graph.op("Sub", graph.ends(given.offsets), graph.starts(given.offsets)), to=1
+            "Cast", graph.op("Sub", graph.ends(source.offsets), graph.starts(source.offsets)), to=1
         )
         if layer.scale == "unit" and values is not None:
             squares = graph.op("Mul", values, values)
             total = graph.per_example(
-                given.offsets,
+                source.offsets,
                 lambda inner, own: inner.op("ReduceSum", own(squares), inner.whole(0), keepdims=0),
             )
             length = graph.op("Sqrt", graph.op("Max", total, graph.constant(1e-30)))
         else:
             length = graph.op("Max", count, graph.constant(1))
             length = length if layer.scale == "mean" else graph.op("Sqrt", length)
-        return SparseValue(given, values, graph.column(graph.op("Reciprocal", length)))
+        return SparseValue(source, values, graph.column(graph.op("Reciprocal", length)))
 
-    def _sequence(self, layer: InputLayer, given: SparseField) -> SequenceValue:
-        """Every position as an example of one feature."""
+    def _sequence(self, layer: InputLayer, source: SparseField) -> SequenceValue:
+        """Add a sequence input, in which every position is an example with one feature."""
         graph = self.graph
-        positions = self.positions[layer.name] = padded(graph, given.offsets, given.indices, layer.newest)
-        features = at_positions(graph, positions.entries, given.indices, graph.whole(0))
+        positions = self.positions[layer.name] = padded(graph, source.offsets, source.indices, layer.newest)
+        features = at_positions(graph, positions.entries, source.indices, graph.whole(0))
         if layer.name not in self.damped:
             return SequenceValue(features, None)
         factors = graph.op("Gather", weight_name(f"{layer.name} damping"), features)
@@ -140,7 +150,7 @@ class Layers:
         sums = [self._product(layer.name, source) for source in self.layout.network.sources(layer)]
         weight = weight_name(self.layout.links[layer.name, layer.name].weight)
         bias = weight_name(f"{layer.name} bias") if layer.bias else None
-        found = states(
+        outputs = states(
             self.graph,
             layer,
             self._added(sums[0], sums[1:]),
@@ -148,16 +158,16 @@ class Layers:
             bias,
             self.positions[self.layout.along[layer.name]],
         )
-        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
+        return self._added(outputs, [str(self.values[name]) for name in layer.skip or ()])
 
-    def _dense(self, layer: InputLayer, given: str) -> str:
+    def _dense(self, layer: InputLayer, source: str) -> str:
         graph, width = self.graph, self.layout.units[layer.name]
         if layer.scale == "none":
-            return given
+            return source
         if layer.scale == "unit":
-            length = graph.op("Max", graph.op("ReduceL2", given, graph.whole(1)), graph.constant(1e-12))
-            return str(graph.op("Div", given, length))
-        return str(graph.op("Div", given, graph.constant(width if layer.scale == "mean" else width**0.5)))
+            length = graph.op("Max", graph.op("ReduceL2", source, graph.whole(1)), graph.constant(1e-12))
+            return str(graph.op("Div", source, length))
+        return str(graph.op("Div", source, graph.constant(width if layer.scale == "mean" else width**0.5)))
 
     def _hidden(self, layer: HiddenLayer | ConvolutionLayer) -> str:
         graph, shape = self.graph, self.layout.shapes[layer.name]
@@ -181,14 +191,14 @@ class Layers:
     def _pooled(self, layer: PoolingLayer) -> str:
         names = self.layout.network.sources(layer)
         sources = [str(self.values[name]) for name in names]
-        found = pooling(
+        units = pooling(
             self.graph,
             layer,
             sources,
             self.layout.shapes[names[0]],
             self.layout.windows.get((layer.name, names[0])),
         )
-        return self._added(found, [str(self.values[name]) for name in layer.skip or ()])
+        return self._added(units, [str(self.values[name]) for name in layer.skip or ()])
 
     def _added(self, total: str, others: list[str]) -> str:
         for other in others:
@@ -213,21 +223,21 @@ class Layers:
         return self._gathered(value, weight_name(link.weight))
 
     def _gathered(self, value: SparseValue, weight: str, axis: int = 0) -> str:
-        """The sums of every example's weight rows, or columns with axis 1, times their values, [E, H]."""
+        """Return the sums of each example's weight rows (columns with axis 1) times their values, [E, H]."""
         total = self.graph.per_example(
             value.field.offsets, lambda inner, own: self._sum(inner, own, value, weight, axis)
         )
         return total if value.factor is None else str(self.graph.op("Mul", total, value.factor))
 
     def _sum(self, inner: Graph, own: Any, value: SparseValue, weight: str, axis: int) -> str:
-        """The sum of an example's weight rows, or columns, times their values: [H]."""
-        taken = inner.op("Gather", weight, own(value.field.indices), axis=axis)
+        """Return the sum of one example's weight rows (columns with axis 1) times their values, [H]."""
+        rows = inner.op("Gather", weight, own(value.field.indices), axis=axis)
         if value.values is not None:
-            taken = inner.op("Mul", taken, own(value.values) if axis else inner.column(own(value.values)))
-        return str(inner.op("ReduceSum", taken, inner.whole(axis), keepdims=0))
+            rows = inner.op("Mul", rows, own(value.values) if axis else inner.column(own(value.values)))
+        return str(inner.op("ReduceSum", rows, inner.whole(axis), keepdims=0))
 
     def logits(self, output: OutputLayer) -> str:
-        """What an output's units have before the activation, [E, L]."""
+        """Return the logits of an output, [E, L]."""
         graph, weight = self.graph, weight_name(self.layout.links[output.name, ""].weight)
         bias = weight_name(f"{output.name} bias")
         features = self.values[self.layout.network.sources(output)[0]]
@@ -257,8 +267,9 @@ class Layers:
     def best(
         self, output: OutputLayer, logits: str, k: int, num_units: int, exclude_seen: bool
     ) -> tuple[str, str]:
-        """Scores [E, K] and units int64 [E, K] of the k best of the first `num_units` units; -inf and -1
-        where fewer are left.
+        """Return scores [E, K] and units int64 [E, K] of the k best among the first `num_units` units.
+
+        Missing entries are -inf and -1.
         """
         graph = self.graph
         by_logit = definition(output.activation).rising
@@ -271,15 +282,15 @@ class Layers:
         seen = self.fields.get(output.field)
         if exclude_seen and isinstance(seen, SparseField):
             ranked = self._without(ranked, seen, num_units)
-        found, units = graph.op("TopK", ranked, graph.whole(k), outputs=2)
-        nothing = graph.constant(-np.inf)
-        is_left = graph.op("Greater", found, nothing)
-        scores = self._scores(output, found, logits) if by_logit else found
-        units = graph.op("Where", is_left, units, graph.constant(-1, np.int64))
-        return graph.op("Where", is_left, scores, nothing), units
+        best, units = graph.op("TopK", ranked, graph.whole(k), outputs=2)
+        lowest = graph.constant(-np.inf)
+        is_valid = graph.op("Greater", best, lowest)
+        scores = self._scores(output, best, logits) if by_logit else best
+        units = graph.op("Where", is_valid, units, graph.constant(-1, np.int64))
+        return graph.op("Where", is_valid, scores, lowest), units
 
     def _without(self, ranked: str, seen: SparseField, num_units: int) -> str:
-        """The ranking with -inf where an example's own features are."""
+        """Return the ranking with -inf for each example's own features."""
         graph = self.graph
         first = graph.op(
             "Mul", graph.example_of_entry(seen.offsets, seen.indices), graph.constant(num_units, np.int64)
@@ -292,7 +303,7 @@ class Layers:
         return str(graph.op("Reshape", flat, graph.op("Shape", ranked)))
 
     def _scores(self, output: OutputLayer, chosen: str, logits: str) -> str:
-        """The activations of chosen logits [E, K]; a softmax divides by the sum over all."""
+        """Return the activations of chosen logits [E, K]; a softmax needs the sum over all logits."""
         graph = self.graph
         if output.activation.kind != "softmax":
             return graph.activate(output.activation, chosen)

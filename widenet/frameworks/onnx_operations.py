@@ -1,4 +1,4 @@
-"""ONNX's nodes of dense values read, one by one, as operations."""
+"""Translation of ONNX's nodes over dense values to operations."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,26 +31,27 @@ _ACTIVATIONS = {
 }
 WITHOUT = {
     "LayerNormalization": (
-        "LayerNormalization by the mean and variance of an example's own units, which no layer here computes"
+        "LayerNormalization by the mean and variance of an example's own units, which no layer of widenet"
+        " computes"
     ),
     "Loop": (
         "Loop; if it is an EmbeddingBag, export an Embedding and its sum or mean over the second axis instead"
     ),
 }
-"""Nodes without a counterpart, and why."""
+"""Nodes without a counterpart, with the reason."""
 _SELU = (1.6732632, 1.0507010)
 
 
 @dataclass
 class Values:
-    """The values of a graph, as far as they are read.
+    """The values of a graph that have been read so far.
 
     Attributes:
         constants: Numbers of the constants, by name.
-        shapes: Dimensions by name, None for one that is not known.
+        shapes: Dimensions by name; None for an unknown dimension.
         opset: Version of ONNX's operators.
-        step_of: Name of the operation that gives a value.
-        gates: Of a sigmoid that a product follows, the value that it takes.
+        step_of: Name of the operation that computes each value.
+        gates: Sources of the sigmoids that are factors of a product, by the name of their value.
     """
 
     constants: dict[str, np.ndarray]
@@ -60,28 +61,28 @@ class Values:
     gates: dict[str, str] = field(default_factory=dict)
 
     def width(self, name: str) -> int | None:
-        """Numbers an example, the first dimension being the examples."""
+        """Return the width of an example; the first dimension counts the examples."""
         dims = self.shapes.get(name, ())[1:]
         if not dims or any(not dim for dim in dims):
             return None
         return int(np.prod([dim or 0 for dim in dims]))
 
     def axes(self, name: str) -> tuple[int, ...] | None:
-        """Channels and axes of an example, where all are known and there are any."""
+        """Return channels and axes of an example; None if it has none, or one is unknown."""
         dims = self.shapes.get(name, ())[1:]
         return tuple(dim or 0 for dim in dims) if len(dims) > 1 and all(dims) else None
 
     def rank(self, name: str) -> int:
-        """Number of dimensions; 0 where it is not known."""
+        """Return the number of dimensions; 0 if it is unknown."""
         return len(self.shapes.get(name, ()))
 
     def is_last_axis(self, node: Any, axis: int) -> bool:
-        """Whether an axis of a node is that of the units of a matrix [examples, units]."""
+        """Return whether an axis of a node is the second one of a matrix [examples, units]."""
         return self.rank(node.input[0]) == 2 and axis in (1, -1)
 
 
 def operation(values: Values, name: str, node: Any) -> Operation:
-    """Return what a node does whose inputs are all read."""
+    """Return the operation of a node whose inputs have been read."""
     attributes = attributes_of(node)
     kind = node.op_type
     if kind in _ACTIVATIONS or kind in ("Softmax", "LogSoftmax", "LeakyRelu", "Elu", "Selu", "Gelu"):
@@ -123,7 +124,7 @@ def operation(values: Values, name: str, node: Any) -> Operation:
 
 
 def _clipped(values: Values, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
-    """A value within bounds: a rectifier if the only bound is 0 from below, as in a Clip or a Max with 0."""
+    """Return the operation of a Clip or a Max: a ReLU if 0 is the lower bound and there is no upper one."""
     value, *others = node.input
     if node.op_type == "Max" and value in values.constants and len(others) == 1:
         value, others = others[0], [value]
@@ -133,25 +134,26 @@ def _clipped(values: Values, name: str, node: Any, attributes: dict[str, Any]) -
         bounds = None if lowest is None or lowest.size != 1 else (float(lowest.reshape(-1)[0]), np.inf)
     if bounds == (0.0, np.inf) and value in values.step_of:
         return Activate(name, values.step_of[value], "relu")
-    return Unknown(name, f"{node.op_type} with other bounds than 0 from below")
+    return Unknown(name, f"{node.op_type} with bounds other than a minimum of 0")
 
 
 def _bounds(values: Values, node: Any, attributes: dict[str, Any]) -> tuple[float, float] | None:
-    """The least and the largest number that a Clip lets through; None where they are not constant."""
-    found = []
+    """Return minimum and maximum of a Clip; None if they are not constant."""
+    bounds = []
     for place, (key, default) in enumerate((("min", -np.inf), ("max", np.inf)), start=1):
-        given = node.input[place] if len(node.input) > place else ""
-        if given and (given not in values.constants or values.constants[given].size != 1):
+        name = node.input[place] if len(node.input) > place else ""
+        if name and (name not in values.constants or values.constants[name].size != 1):
             return None
-        found.append(
-            float(values.constants[given].reshape(-1)[0]) if given else float(attributes.get(key, default))
+        bounds.append(
+            float(values.constants[name].reshape(-1)[0]) if name else float(attributes.get(key, default))
         )
-    return found[0], found[1]
+    return bounds[0], bounds[1]
 
 
 def _is_over_places(values: Values, node: Any, attributes: dict[str, Any]) -> bool:
-    """Whether a ReduceMean is over all places of a value with channels and axes, as PyTorch writes a
-    global average.
+    """Return whether a ReduceMean averages over all axes but the channels.
+
+    PyTorch exports a global average pooling in this form.
     """
     axes = (
         attributes.get("axes")
@@ -193,7 +195,9 @@ def _dense(values: Values, name: str, node: Any, attributes: dict[str, Any]) -> 
         or values.constants[matrix].ndim != 2
         or values.rank(value) != 2
     ):
-        return Unknown(name, f"{node.op_type} of other than a matrix [examples, width] and constant weights")
+        return Unknown(
+            name, f"{node.op_type} that is not of a matrix [examples, width] with constant weights"
+        )
     if attributes.get("transA", 0) or (more and more[0] and bias is None):
         return Unknown(name, "Gemm of another form")
     weight = values.constants[matrix].astype(np.float32) * np.float32(attributes.get("alpha", 1.0))
@@ -216,7 +220,7 @@ def _arithmetic(values: Values, name: str, node: Any) -> Operation:
         return Add(name, sources) if kind == "Add" else Unknown(name, kind)
     value, constant = (second, first) if first in values.constants else (first, second)
     source, array = values.step_of[value], values.constants[constant].astype(np.float32)
-    place = max(values.rank(value), 2) - 1  # where the units or channels stand, from the end
+    place = max(values.rank(value), 2) - 1  # axis of the units or channels, counted from the end
     if array.size > 1 and (array.ndim < place or array.shape[-place] != array.size):
         return Unknown(name, f"{kind} with a constant of several rows")
     if kind == "Add":
@@ -233,9 +237,7 @@ def _arithmetic(values: Values, name: str, node: Any) -> Operation:
 
 
 def _same(values: Values, name: str, node: Any, attributes: dict[str, Any]) -> Operation:
-    """A node that only changes the shape or the type, where every example keeps its numbers in their
-    order.
-    """
+    """Return the operation of a node that changes only shape or type and keeps each example's numbers."""
     kind, value = node.op_type, node.input[0]
     widths = (values.width(value), values.width(node.output[0]))
     is_flat = kind == "Flatten" and attributes.get("axis", 1) == 1

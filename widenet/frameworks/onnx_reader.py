@@ -1,4 +1,4 @@
-"""The graph of an ONNX file read node by node, as operations."""
+"""Translation of an ONNX graph to operations, node by node."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from widenet.frameworks.operations import Dense, Input, Operation, Operations, R
 
 
 class GraphReader:
-    """Reads the nodes of a graph, one after the other, as operations.
+    """Translates the nodes of a graph to operations, in order.
 
-    Two nodes may make one operation: the first waits. `Along` reads those along a sequence.
+    If two nodes make one operation, the first one is deferred. `Along` handles nodes along a sequence.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class GraphReader:
     ) -> None:
         self.graph, self.constants, self.shapes = model.graph, constants, shapes
         constants.update(
-            {node.output[0]: found for node in self.graph.node if (found := constant(node)) is not None}
+            {node.output[0]: array for node in self.graph.node if (array := constant(node)) is not None}
         )
         opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 1)
         self.values = Values(constants, shapes, opset)
@@ -40,7 +40,7 @@ class GraphReader:
                 self.users[name].append(node)
 
     def run(self) -> Operations:
-        """Return the operations of the graph, those without a counterpart among them."""
+        """Return the operations of the graph, including those without a counterpart."""
         for value in self.graph.input:
             if value.name not in self.constants and value.type.tensor_type.elem_type in (1, 10, 11):
                 self._add(
@@ -49,7 +49,7 @@ class GraphReader:
         read = {*self.constants, *(name for response in self.responses.values() for name in response.inside)}
         for node in self.graph.node:
             is_read = node.output[0] in read or self._is_constant(node)
-            if not is_read and not self.along.is_aside(node, attributes_of(node)) and not self._waits(node):
+            if not is_read and not self.along.is_aside(node, attributes_of(node)) and not self._defers(node):
                 self._read(node)
         outputs = {value.name: self.step_of.get(value.name, value.name) for value in self.graph.output}
         for value, name in outputs.items():
@@ -61,7 +61,7 @@ class GraphReader:
         return Operations(list(self.steps.values()), outputs)
 
     def _read(self, node: Any) -> None:
-        """Add what a node does."""
+        """Add the operation of a node."""
         name = self._free_name(node)
         if any(each in self.along.axes for each in node.input) or node.op_type in ("GRU", "LSTM"):
             self._read_along(name, node)
@@ -75,7 +75,7 @@ class GraphReader:
                 self._bag(name, node) if node.input[0] in self.bags else operation(self.values, name, node),
             )
         else:
-            self._add(node.output[0], self._lost(name, node))
+            self._add(node.output[0], Unknown(name, WITHOUT.get(node.op_type, node.op_type)))
 
     def _is_known(self, source: str, node: Any) -> bool:
         is_shape = node.op_type == "Reshape" and source == node.input[1]
@@ -87,34 +87,32 @@ class GraphReader:
         )
 
     def _is_embedding(self, node: Any) -> bool:
-        """Whether a node gathers a row of a matrix for each index of an input [., .]."""
+        """Return whether a node gathers a row of a matrix for each index of an input of two axes."""
         if (
             node.op_type != "Gather"
             or attributes_of(node).get("axis", 0) != 0
             or node.input[0] not in self.constants
         ):
             return False
-        given = next((value for value in self.graph.input if value.name == node.input[1]), None)
-        is_whole = given is not None and given.type.tensor_type.elem_type in (6, 7)
+        indices = next((value for value in self.graph.input if value.name == node.input[1]), None)
+        is_whole = indices is not None and indices.type.tensor_type.elem_type in (6, 7)
         return is_whole and self.constants[node.input[0]].ndim == 2 and self.values.rank(node.input[1]) == 2
 
     def _embedding(self, name: str, node: Any) -> Operation:
         matrix, indices = self.constants[node.input[0]], node.input[1]
-        found = Input(indices, len(matrix), is_sparse=True, is_sequence=True)
-        before = self.steps.get(indices, found)
-        if not isinstance(before, Input) or not before.is_sequence or before.width != found.width:
-            return Unknown(name, "Gather of an input that is used otherwise too")
+        step = Input(indices, len(matrix), is_sparse=True, is_sequence=True)
+        before = self.steps.get(indices, step)
+        if not isinstance(before, Input) or not before.is_sequence or before.width != step.width:
+            return Unknown(name, "Gather of an input that is also used in another way")
         self._add(indices, before)
         self.along.begin(node.output[0], indices)
         return Dense(name, indices, matrix.T.astype(np.float32))
 
     def _read_along(self, name: str, node: Any) -> None:
-        """Add what a node does along a sequence."""
+        """Add the operation of a node along a sequence."""
         attributes = attributes_of(node)
-        source, values = (
-            self.step_of.get(self.along.taken(node, attributes), ""),
-            [value for value in node.output if value],
-        )
+        source = self.step_of.get(self.along.source_value(node, attributes), "")
+        values = [value for value in node.output if value]
         if self.along.is_stack(node, attributes):
             self.step_of[values[0]] = source
             return
@@ -122,25 +120,25 @@ class GraphReader:
             is_first = node.input[0] in self.along.axes and not any(
                 each in self.along.axes for each in node.input[1:]
             )
-            odd = (
-                self.along.turned(node, attributes)
+            problem = (
+                self.along.rearrange(node, attributes)
                 if is_first
                 else f"{node.op_type} at every position of a sequence"
             )
-            self._add(values[0], Same(name, source) if odd is None else Unknown(name, odd))
-            if odd is None:
-                self.along.is_over(values[0])
+            self._add(values[0], Same(name, source) if problem is None else Unknown(name, problem))
+            if problem is None:
+                self.along.leave(values[0])
             return
         step = self.along.recurrent(name, node, attributes, source)
         for value in values:
             self._add(value, step)
         if isinstance(step, Recur):
-            for given, time in self.along.time_of.items():
-                before = self.steps[given]
+            for input_name, time in self.along.time_of.items():
+                before = self.steps[input_name]
                 assert isinstance(before, Input)
-                self._add(given, along_time(before, time, self.shapes.get(given, ())))
+                self._add(input_name, along_time(before, time, self.shapes.get(input_name, ())))
             if len(node.output) > 2 and node.output[2] and self.users[node.output[2]]:
-                self._add(node.output[2], Unknown(f"{name} memory", "the memory of an LSTM at its end"))
+                self._add(node.output[2], Unknown(f"{name} memory", "the final cell state of an LSTM"))
 
     def _add(self, value: str, step: Operation) -> None:
         self.steps[step.name] = step
@@ -153,29 +151,24 @@ class GraphReader:
             f"{node.op_type} {len(self.steps)}",
         )
 
-    def _lost(self, name: str, node: Any) -> Operation:
-        """A node that takes what is not read: an integer input that is used otherwise than as a bag of
-        features.
-        """
-        return Unknown(name, WITHOUT.get(node.op_type, node.op_type))
-
     def _is_constant(self, node: Any) -> bool:
-        """Whether a node only turns a constant into another, which is then known."""
+        """Return whether a node converts a constant to another one, and store the result."""
         if not node.input or any(name not in self.constants for name in node.input):
             return False
         array, attributes = self.constants[node.input[0]], attributes_of(node)
-        turns: dict[str, Callable[[], np.ndarray]] = {
+        conversions: dict[str, Callable[[], np.ndarray]] = {
             "Identity": lambda: array,
             "Cast": lambda: array.astype(helper.tensor_dtype_to_np_dtype(attributes["to"])),
             "Transpose": lambda: array.transpose(attributes.get("perm")),
         }
-        if node.op_type in turns:
-            self.constants[node.output[0]] = turns[node.op_type]()
-        return node.op_type in turns
+        if node.op_type in conversions:
+            self.constants[node.output[0]] = conversions[node.op_type]()
+        return node.op_type in conversions
 
-    def _waits(self, node: Any) -> bool:
-        """Whether a node is the first of two that make one operation: a gathering before its sum, a gate
-        before its product.
+    def _defers(self, node: Any) -> bool:
+        """Return whether a node is the first of two that make one operation.
+
+        These are a Gather before a sum or mean, and a Sigmoid before a product.
         """
         users = self.users[node.output[0]]
         if (
@@ -215,12 +208,8 @@ class GraphReader:
             else self.constants.get(node.input[1], np.zeros(0)).tolist()
         )
         scale = "mean" if node.op_type == "ReduceMean" else "none"
-        found = Input(indices, len(matrix), is_sparse=True, scale=scale)
-        if (
-            axes not in ([1], [-2])
-            or attributes.get("keepdims", 1)
-            or self.steps.get(indices, found) != found
-        ):
+        step = Input(indices, len(matrix), is_sparse=True, scale=scale)
+        if axes not in ([1], [-2]) or attributes.get("keepdims", 1) or self.steps.get(indices, step) != step:
             return Unknown(name, f"Gather and {node.op_type}")
-        self._add(indices, found)
+        self._add(indices, step)
         return Dense(name, indices, matrix.T.astype(np.float32))

@@ -1,4 +1,4 @@
-"""ONNX's GRU and LSTM nodes read, and what leads from the features of a sequence to the state at its end."""
+"""Import of ONNX's GRU and LSTM nodes, and of the nodes between a sequence's features and final state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,7 @@ from onnx import numpy_helper
 from widenet.frameworks.operations import Input, Operation, Recur, Unknown
 
 _GATES = {"GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
-"""Where ONNX has the gates that stand first, second and so on here: reset, update, new; in, forget, new,
-out.
-"""
+"""Positions in ONNX of widenet's gates: reset, update, new; or in, forget, new, out."""
 _ACTIVATIONS = {"GRU": [b"Sigmoid", b"Tanh"], "LSTM": [b"Sigmoid", b"Tanh", b"Tanh"]}
 _ARITHMETIC = ("Add", "Sub", "Mul", "Equal", "Where")
 _SIZES = (
@@ -27,23 +25,26 @@ _SIZES = (
     "ConstantOfShape",
     *_ARITHMETIC,
 )
-"""What computes with the sizes of values alone."""
+"""Nodes that may compute with sizes of values only."""
 _SHAPING = ("Expand", "Slice", "Gather", "Squeeze", "Unsqueeze", "Transpose", "Reshape", "Concat", "Identity")
-"""What zeros stay zeros under."""
+"""Nodes that keep zeros."""
 _UNITS, _DIRECTION, _LAST = "units", "direction", "last"
-"""Axes of values: the units; the one direction of a recurrent layer; the newest position alone."""
+"""Axes of values: the units, the single direction of a recurrent layer, the newest position."""
 
 
 @dataclass
 class Along:
-    """Values along sequences, and what stands beside them.
+    """The values along sequences, and the sizes and zeros that they are computed with.
 
-    constants, shapes: of the model, by name. axes: of a value along a sequence, what each of its axes is.
-    time_of: the axis of positions, by the name of an input.
-    stacks: values that are the ends of several layers, one after the other along the axis of the direction.
-    sizes: values that only say how large others are. extents: of those, the axes whose lengths they hold,
-    where that is known.
-    zeros: values that only hold zeros.
+    Attributes:
+        constants: Constants of the model, by name.
+        shapes: Shapes of the model's values, by name.
+        axes: Meaning of each axis of the values along a sequence.
+        time_of: Axis of positions, by the name of an input.
+        stacks: Final states of several layers, concatenated along the axis of the direction.
+        sizes: Values that hold only sizes of other values.
+        extents: Axes whose lengths these sizes are, if they are known.
+        zeros: Values that hold only zeros.
     """
 
     constants: Mapping[str, np.ndarray]
@@ -56,9 +57,9 @@ class Along:
     zeros: set[str] = field(default_factory=set)
 
     def is_aside(self, node: Any, attributes: dict[str, Any]) -> bool:
-        """Whether a node gives sizes or zeros, which are then known."""
-        kind, given = node.op_type, [name for name in node.input if name]
-        if kind == "Shape" or (kind in _SIZES and self._are_sizes(given)):
+        """Return whether a node computes sizes or zeros, and store them."""
+        kind, inputs = node.op_type, [name for name in node.input if name]
+        if kind == "Shape" or (kind in _SIZES and self._are_sizes(inputs)):
             is_float = (
                 kind == "ConstantOfShape"
                 and "value" in attributes
@@ -72,7 +73,7 @@ class Along:
             if extents:
                 self.extents[node.output[0]] = extents
             return True
-        zeros, others = (given, []) if kind == "Concat" else (given[:1], given[1:])
+        zeros, others = (inputs, []) if kind == "Concat" else (inputs[:1], inputs[1:])
         is_zero = kind in _SHAPING and bool(zeros) and all(self.is_zero(name) for name in zeros)
         if is_zero and all(name in self.sizes or name in self.constants for name in others):
             self.zeros.add(node.output[0])
@@ -88,8 +89,9 @@ class Along:
         return "value" not in attributes or not numpy_helper.to_array(attributes["value"]).any()
 
     def _extents(self, node: Any, attributes: dict[str, Any]) -> tuple[str, ...]:
-        """The axes whose lengths a node gives, as PyTorch computes what to reshape states to; none where
-        it gives anything else.
+        """Return the axes whose lengths a node computes; empty if it computes anything else.
+
+        PyTorch computes the shape of states in this way.
         """
         kind, (first, *others) = node.op_type, node.input
         if kind == "Shape":
@@ -113,18 +115,15 @@ class Along:
         )
 
     def is_zero(self, name: str) -> bool:
-        """Whether a value is absent, or holds nothing but zeros."""
+        """Return whether a value is absent or holds only zeros."""
         return not name or name in self.zeros or (name in self.constants and not self.constants[name].any())
 
-    def begin(self, value: str, given: str) -> None:
-        """A value is what an input's features [., .] stand for, one by one."""
-        self.axes[value] = (f"{given}.0", f"{given}.1", _UNITS)
+    def begin(self, value: str, input_name: str) -> None:
+        """Start a sequence at a value with the embedded features of an input of two axes."""
+        self.axes[value] = (f"{input_name}.0", f"{input_name}.1", _UNITS)
 
-    def taken(self, node: Any, attributes: dict[str, Any]) -> str:
-        """Which value a node is about: its first input, or of a stack the one that it picks.
-
-        Its inputs may be stacked by it.
-        """
+    def source_value(self, node: Any, attributes: dict[str, Any]) -> str:
+        """Return the source of a node: its first input, or the layer's state that it picks from a stack."""
         first, *others = node.input
         if (
             node.op_type == "Gather"
@@ -138,80 +137,80 @@ class Along:
         return str(first)
 
     def is_stack(self, node: Any, attributes: dict[str, Any]) -> bool:
-        """Whether a node puts the ends of several layers one after the other, as PyTorch does; they are
-        then known.
-        """
-        found = [self.axes.get(name, ()) for name in node.input]
+        """Return whether a node concatenates the final states of layers, as PyTorch does, and store them."""
+        axes = [self.axes.get(name, ()) for name in node.input]
         if (
             node.op_type != "Concat"
             or attributes["axis"] != 0
-            or found[0][:1] != (_DIRECTION,)
-            or len(set(found)) > 1
+            or axes[0][:1] != (_DIRECTION,)
+            or len(set(axes)) > 1
         ):
             return False
         self.stacks[node.output[0]] = [end for name in node.input for end in self.stacks.get(name, [name])]
-        self.axes[node.output[0]] = found[0]
+        self.axes[node.output[0]] = axes[0]
         return True
 
-    def turned(self, node: Any, attributes: dict[str, Any]) -> str | None:
-        """Let a node that only moves, drops or picks axes give what it takes; None, or why it is none."""
-        kind, axes, taken = node.op_type, self.axes[node.input[0]], self.taken(node, attributes)
-        found: tuple[str, ...] | None = None
-        if taken != node.input[0]:
-            found = axes[1:]
+    def rearrange(self, node: Any, attributes: dict[str, Any]) -> str | None:
+        """Store the axes after a node that moves, drops or picks axes.
+
+        Returns:
+            None, or the reason why the node does something else.
+        """
+        kind, axes, source = node.op_type, self.axes[node.input[0]], self.source_value(node, attributes)
+        result: tuple[str, ...] | None = None
+        if source != node.input[0]:
+            result = axes[1:]
         elif node.input[0] in self.stacks:
-            found = None
+            result = None
         elif kind == "Identity":
-            found = axes
+            result = axes
         elif kind == "Transpose":
-            found = tuple(axes[place] for place in attributes.get("perm", range(len(axes))[::-1]))
+            result = tuple(axes[place] for place in attributes.get("perm", range(len(axes))[::-1]))
         elif kind == "Squeeze":
             places = self._whole(node, attributes, "axes", 1)
             dropped = {place % len(axes) for place in places}
             if places and all(axes[place] in (_DIRECTION, _LAST) for place in dropped):
-                found = tuple(axis for place, axis in enumerate(axes) if place not in dropped)
+                result = tuple(axis for place, axis in enumerate(axes) if place not in dropped)
         elif kind == "Gather" and node.input[1] in self.constants:
             place, index = attributes.get("axis", 0) % len(axes), self.constants[node.input[1]]
-            if index.ndim == 0 and int(index) in self._ends(axes[place]):
-                found = (*axes[:place], *axes[place + 1 :])
+            if index.ndim == 0 and int(index) in self._picks(axes[place]):
+                result = (*axes[:place], *axes[place + 1 :])
         elif kind == "Reshape":
-            found = self._without_direction(node, attributes, axes)
+            result = self._without_direction(node, attributes, axes)
         elif kind == "Slice":
-            found = self._newest(node, attributes, axes)
-        if found is None:
+            result = self._newest(node, attributes, axes)
+        if result is None:
             return f"{kind} at every position of a sequence"
-        self.axes[node.output[0]] = found
+        self.axes[node.output[0]] = result
         return None
 
-    def is_over(self, value: str) -> bool:
-        """Whether a value has but examples and units left, and is forgotten here."""
+    def leave(self, value: str) -> None:
+        """Forget a value that has only examples and units left: it is no longer along a sequence."""
         examples, *others = self.axes[value]
-        is_plain = others == [_UNITS] and examples not in (_DIRECTION, _LAST, *self.time_of.values())
-        if is_plain:
+        if others == [_UNITS] and examples not in (_DIRECTION, _LAST, *self.time_of.values()):
             del self.axes[value]
-        return is_plain
 
-    def _ends(self, axis: str) -> tuple[int, ...]:
-        """The indices that pick the newest position, or the one direction or position that there is."""
+    def _picks(self, axis: str) -> tuple[int, ...]:
+        """Return the indices that pick the newest position of an axis, or its only entry."""
         return (-1,) if axis in self.time_of.values() else (0, -1) if axis in (_DIRECTION, _LAST) else ()
 
     def _without_direction(
         self, node: Any, attributes: dict[str, Any], axes: tuple[str, ...]
     ) -> tuple[str, ...] | None:
-        """The axes of a value that a Reshape only drops the one direction from."""
-        left = tuple(axis for axis in axes if axis != _DIRECTION)
+        """Return the axes after a Reshape that drops only the direction; None for any other one."""
+        rest = tuple(axis for axis in axes if axis != _DIRECTION)
         if node.input[1] in self.extents:
-            return left if self.extents[node.input[1]] == left else None
+            return rest if self.extents[node.input[1]] == rest else None
         sizes = [
             size
             for size, axis in zip(self.shapes.get(node.input[0], ()), axes, strict=False)
             if axis != _DIRECTION
         ]
-        wanted = self._whole(node, attributes, "shape", 1)
-        is_same = len(wanted) == len(sizes) == len(left) and all(
-            one in (-1, other) for one, other in zip(wanted, sizes, strict=True)
+        shape = self._whole(node, attributes, "shape", 1)
+        is_same = len(shape) == len(sizes) == len(rest) and all(
+            one in (-1, other) for one, other in zip(shape, sizes, strict=True)
         )
-        return left if is_same else None
+        return rest if is_same else None
 
     def _newest(self, node: Any, attributes: dict[str, Any], axes: tuple[str, ...]) -> tuple[str, ...] | None:
         starts, stops, places = (
@@ -227,41 +226,41 @@ class Along:
         return (*axes[:place], _LAST, *axes[place + 1 :])
 
     def _whole(self, node: Any, attributes: dict[str, Any], name: str, at: int) -> list[int]:
-        """Whole numbers of an attribute, or of a constant input in its place; none where they are neither."""
+        """Return the whole numbers of an attribute or a constant input; empty if there is neither."""
         if name in attributes:
             return [int(number) for number in attributes[name]]
         known = self.constants.get(node.input[at]) if len(node.input) > at else None
         return [] if known is None else [int(number) for number in known.reshape(-1)]
 
     def recurrent(self, name: str, node: Any, attributes: dict[str, Any], source: str) -> Operation:
-        """What a GRU or an LSTM does along a value; its outputs are then known."""
+        """Return the operation of a GRU or an LSTM over a value, and store the axes of its outputs."""
         kind, axes = node.op_type, self.axes.get(node.input[0], ())
         batch_first = bool(attributes.get("layout", 0))
         if len(axes) != 3 or axes[2] != _UNITS or any(axis in (_DIRECTION, _LAST) for axis in axes):
-            return Unknown(name, f"{kind} of other than gathered rows or another recurrent layer")
+            return Unknown(name, f"{kind} whose source is not gathered rows or another recurrent layer")
         batch, time = axes[:2] if batch_first else axes[1::-1]
-        given = time.rpartition(".")[0]
-        odd = self._odd(node, attributes)
-        if odd is None and self.time_of.setdefault(given, time) != time:
-            odd = "positions along another axis than elsewhere"
-        if odd is not None:
-            return Unknown(name, f"{kind} with {odd}")
+        input_name = time.rpartition(".")[0]
+        problem = self._unsupported(node, attributes)
+        if problem is None and self.time_of.setdefault(input_name, time) != time:
+            problem = "positions along another axis than in another layer"
+        if problem is not None:
+            return Unknown(name, f"{kind} with {problem}")
         whole = (batch, time, _DIRECTION, _UNITS) if batch_first else (time, _DIRECTION, batch, _UNITS)
         end = (batch, _DIRECTION, _UNITS) if batch_first else (_DIRECTION, batch, _UNITS)
         self.axes |= {value: shape for value, shape in zip(node.output, (whole, end), strict=False) if value}
-        weight, own = (_in_order(self.constants[each][0], kind) for each in node.input[1:3])
+        weight, state_weight = (_reordered(self.constants[each][0], kind) for each in node.input[1:3])
         bias = self.constants[node.input[3]][0] if len(node.input) > 3 and node.input[3] else None
         return Recur(
             name,
             source,
             "gru" if kind == "GRU" else "lstm",
             weight,
-            own,
-            None if bias is None else _one_bias(bias, kind),
+            state_weight,
+            None if bias is None else _merged_bias(bias, kind),
         )
 
-    def _odd(self, node: Any, attributes: dict[str, Any]) -> str | None:
-        """What a node has that no layer here has."""
+    def _unsupported(self, node: Any, attributes: dict[str, Any]) -> str | None:
+        """Return a property of a node that widenet's layers lack; None if there is none."""
         kind, (_, *others) = node.op_type, node.input
         if attributes.get("direction", b"forward") != b"forward":
             return f'the direction "{attributes["direction"].decode()}"'
@@ -276,32 +275,31 @@ class Along:
         ):
             return "other activations, a clip or coupled gates"
         if len(others) > 3 and others[3]:
-            return "lengths of its own for each sequence"
+            return "a length for each sequence"
         return (
             None
             if all(self.is_zero(name) for name in others[4:])
-            else "a first state other than zeros, or peepholes"
+            else "an initial state other than zeros, or peepholes"
         )
 
 
-def along_time(given: Input, time: str, sizes: tuple[int | None, ...]) -> Input:
-    """An input of a sequence, whose positions lie along an axis; at most so many as the model has room
-    for.
-    """
+def along_time(step: Input, time: str, sizes: tuple[int | None, ...]) -> Input:
+    """Limit a sequence input to the number of positions that the model's axis `time` has, if it is known."""
     place = int(time.rpartition(".")[2])
-    return replace(given, last=sizes[place] if len(sizes) > place and sizes[place] else None)
+    return replace(step, last=sizes[place] if len(sizes) > place and sizes[place] else None)
 
 
-def _in_order(numbers: np.ndarray, kind: str) -> np.ndarray:
-    """The gates along the first axis, in the order of this project; float32."""
+def _reordered(numbers: np.ndarray, kind: str) -> np.ndarray:
+    """Reorder the gates along the first axis to widenet's order, float32."""
     parts = np.split(numbers.astype(np.float32), len(_GATES[kind]))
     return np.concatenate([parts[gate] for gate in _GATES[kind]])
 
 
-def _one_bias(bias: np.ndarray, kind: str) -> np.ndarray:
-    """The biases of sums and of the state before as [4 units]: added where both are, but for a new state's
-    of a GRU.
+def _merged_bias(bias: np.ndarray, kind: str) -> np.ndarray:
+    """Merge the biases of inputs and previous state to [4 units].
+
+    They are added up, except those of a GRU's new state, which stay apart.
     """
-    to_sums, to_state = (_in_order(part, kind) for part in np.split(bias, 2))
+    to_sums, to_state = (_reordered(part, kind) for part in np.split(bias, 2))
     shared = len(to_sums) if kind == "LSTM" else 2 * len(to_sums) // 3
     return np.concatenate([to_sums[:shared] + to_state[:shared], to_sums[shared:], to_state[shared:]])

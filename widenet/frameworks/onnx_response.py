@@ -1,5 +1,6 @@
-"""Local response normalization as PyTorch exports it: nodes that square, average over channels, raise and
-divide.
+"""Recognition of local response normalization in PyTorch's ONNX exports.
+
+PyTorch exports it as nodes that square, average over channels, raise to a power and divide.
 """
 
 from collections import Counter
@@ -18,9 +19,16 @@ Dimensions = Mapping[str, tuple[int | None, ...]]
 
 @dataclass(frozen=True)
 class Response:
-    """x / (k + alpha * mean of squares) ** beta, over some channels before and after each.
+    """x / (k + alpha * mean of squares) ** beta, with the mean over neighbouring channels.
 
-    value: the name of x. inside: the values of the nodes between x and the quotient.
+    Attributes:
+        value: Name of x.
+        before: Number of channels before each.
+        after: Number of channels after each.
+        k: The constant k.
+        alpha: The factor alpha.
+        beta: The exponent beta.
+        inside: Names of the values between x and the quotient.
     """
 
     value: str
@@ -32,13 +40,13 @@ class Response:
     inside: frozenset[str]
 
     def operation(self, name: str, source: str) -> Operation:
-        """The layer that computes it."""
+        """Return the operation of the normalization."""
         n = self.before + self.after + 1
         if self.before != (n - 1) // 2:
             return Unknown(
                 name,
-                f"LocalResponseNorm of {n} channels, {self.before} of them before each; here the longer half"
-                " comes after",
+                f"LocalResponseNorm of {n} channels, {self.before} of them before each; widenet has the"
+                " longer half after each",
             )
         return Pool(
             name, source, {"kind": "lrn", "n": n, "k": self.k, "alpha": self.alpha, "beta": self.beta}
@@ -46,20 +54,20 @@ class Response:
 
 
 def responses(graph: Any, constants: Mapping[str, np.ndarray], shapes: Dimensions) -> dict[str, Response]:
-    """Every local response normalization, by the name of the quotient that it ends in."""
+    """Return all local response normalizations of a graph, by the name of their final quotient."""
     nodes = {node.output[0]: node for node in graph.node if len(node.output) == 1}
     uses = Counter(name for node in graph.node for name in node.input)
     uses.update(value.name for value in graph.output)
-    found = {}
+    by_quotient = {}
     for node in graph.node:
-        response = _Walk(nodes, constants, shapes).response(node) if node.op_type == "Div" else None
+        response = _Matcher(nodes, constants, shapes).response(node) if node.op_type == "Div" else None
         if response is not None and all(uses[name] == 1 for name in response.inside):
-            found[node.output[0]] = response
-    return found
+            by_quotient[node.output[0]] = response
+    return by_quotient
 
 
-class _Walk:
-    """The way back from a quotient."""
+class _Matcher:
+    """Follows the nodes of a normalization backwards from its quotient."""
 
     def __init__(
         self, nodes: Mapping[str, Any], constants: Mapping[str, np.ndarray], shapes: Dimensions
@@ -68,7 +76,7 @@ class _Walk:
         self.inside: list[str] = []
 
     def response(self, node: Any) -> Response | None:
-        """The normalization that a quotient ends; None where it is another."""
+        """Return the normalization that ends in a quotient; None for any other quotient."""
         value, divisor = node.input
         raised, beta = self._with_number(divisor, "Pow")
         added, k = self._with_number(raised, "Add")
@@ -92,7 +100,7 @@ class _Walk:
         return Response(value, *around, k, alpha, beta, frozenset(self.inside)) if is_placed else None
 
     def _back(self, name: str, kind: str) -> Any:
-        """The node that gives a value, where it is of a kind."""
+        """Return the node of a value if it has this type; otherwise None."""
         node = self.nodes.get(name)
         if node is None or node.op_type != kind:
             return None
@@ -100,7 +108,7 @@ class _Walk:
         return node
 
     def _with_number(self, name: str, kind: str) -> tuple[str, float | None]:
-        """The value that a node takes beside a constant number, and that number."""
+        """Return the variable input of a node of this type, and its constant number."""
         node = self._back(name, kind)
         if node is None:
             return "", None
@@ -110,7 +118,7 @@ class _Walk:
         return first, None if number is None or number.size != 1 else float(number.reshape(-1)[0])
 
     def _reshaped(self, name: str) -> str:
-        """The value that nodes only put into other axes."""
+        """Return the value before nodes that only change the shape."""
         while (node := self.nodes.get(name)) is not None and node.op_type in (
             "Squeeze",
             "Unsqueeze",
@@ -121,21 +129,21 @@ class _Walk:
         return name
 
     def _around(self, padded: Any) -> tuple[int, int] | None:
-        """How many channels of zeros stand before and after; channels are the third axis."""
+        """Return the number of zero channels that a Pad adds before and after, along the third axis."""
         attributes, (_, pads, *more) = attributes_of(padded), padded.input
         is_zero = len(more) < 2 and all(
             not name or (name in self.constants and not self.constants[name].any()) for name in more
         )
-        given = self.constants.get(pads, np.zeros(0, np.int64)).reshape(-1).tolist()
-        rank = len(given) // 2
+        sizes = self.constants.get(pads, np.zeros(0, np.int64)).reshape(-1).tolist()
+        rank = len(sizes) // 2
         if rank < 4 or not is_zero or attributes.get("mode", b"constant") != b"constant":
             return None
-        before, after = given[2], given[rank + 2]
-        is_plain = min(given) >= 0 and sum(given) == before + after
+        before, after = sizes[2], sizes[rank + 2]
+        is_plain = min(sizes) >= 0 and sum(sizes) == before + after
         return (before, after) if is_plain else None
 
     def _averages(self, node: Any, n: int) -> bool:
-        """Whether a node gives the means of n channels."""
+        """Return whether a node averages over n channels."""
         attributes = attributes_of(node)
         axes = len(attributes["kernel_shape"])
         is_plain = not any(attributes.get("pads", [])) and attributes.get("auto_pad", b"NOTSET") in (
@@ -150,7 +158,7 @@ class _Walk:
         )
 
     def _is_placed(self, name: str, value: str) -> bool:
-        """Whether a value has one channel of its own, and then the channels and places of another."""
+        """Return whether a value has the shape of another with an additional channel axis of size 1."""
         own, other = self._sizes(name), self._sizes(value)
         return (
             len(own) > 2
@@ -160,5 +168,5 @@ class _Walk:
         )
 
     def _sizes(self, name: str) -> list[int]:
-        """The dimensions of a value after that of the examples; 0 for one that is not known."""
+        """Return the dimensions of a value without the examples; 0 for an unknown one."""
         return [size or 0 for size in self.shapes.get(name, ())[1:]]

@@ -1,4 +1,4 @@
-"""Sequences as ONNX computes them: positions padded to one length, side by side in time."""
+"""Sequences in ONNX exports, padded to one length and ordered by position."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,15 @@ _FLOAT = TensorProto.FLOAT
 
 @dataclass(frozen=True)
 class Padded:
-    """The newest positions of E sequences, T of each.
+    """The T newest positions of E sequences.
 
-    Values along them flow as rows [T * E, H]: those of the first position of every example, then those of the
-    second, and so on. What stands beyond an example's end is computed and never looked at.
-    entries: int64 [T * E], the entry of the field that stands at each place; the number of entries where none
-    does.
-    ends: int64 [E], the row of each sequence's newest position; T * E of a sequence without any.
-    num_examples: int64 [1].
+    Values along the sequences are rows [T * E, H]: first the first position of every example, then the second
+    position, and so on. Rows beyond the end of an example are computed and ignored.
+
+    Attributes:
+        entries: Entry of the field at each row, int64 [T * E]; the number of entries for padding.
+        ends: Row of each sequence's newest position, int64 [E]; T * E for an empty sequence.
+        num_examples: Number of examples, int64 [1].
     """
 
     entries: str
@@ -29,8 +30,13 @@ class Padded:
 
 
 def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
-    """The newest positions, at most `newest` of each sequence, of a field's offsets [E + 1] and indices
-    [Z].
+    """Return the newest positions of a field, at most `newest` of each sequence.
+
+    Args:
+        graph: The graph.
+        offsets: int64 [E + 1].
+        indices: int64 [Z].
+        newest: Maximum of positions.
     """
     stops = graph.ends(offsets)
     lengths = graph.op("Min", graph.op("Sub", stops, graph.starts(offsets)), graph.whole(newest))
@@ -49,15 +55,13 @@ def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
     return Padded(flat, ends, num_examples)
 
 
-def at_positions(graph: Graph, entries: str, numbers: str, nothing: str) -> str:
-    """What a field's numbers [Z] are at each place [T * E]. nothing: [1], what stands where no position
-    is.
-    """
-    return str(graph.op("Gather", graph.op("Concat", numbers, nothing, axis=0), entries))
+def at_positions(graph: Graph, entries: str, numbers: str, padding: str) -> str:
+    """Return a field's numbers [Z] at each row [T * E], and `padding` [1] at rows without an entry."""
+    return str(graph.op("Gather", graph.op("Concat", numbers, padding, axis=0), entries))
 
 
 def newest(graph: Graph, rows: str, positions: Padded, width: int) -> str:
-    """The rows [E, width] of the newest positions; zeros of a sequence without any."""
+    """Return the rows [E, width] of the newest positions; zeros for an empty sequence."""
     zeros = graph.constant(np.zeros((1, width)))
     return str(graph.op("Gather", graph.op("Concat", rows, zeros, axis=0), positions.ends))
 
@@ -65,10 +69,15 @@ def newest(graph: Graph, rows: str, positions: Padded, width: int) -> str:
 def states(
     graph: Graph, layer: RecurrentLayer, own: str, weight: str, bias: str | None, positions: Padded
 ) -> str:
-    """The states [T * E, H] of a recurrent layer, as `model.recurrence` has them.
+    """Return the states [T * E, H] of a recurrent layer, with the formulas of `model.recurrence`.
 
-    own: what the sources give to the gates, [T * E, G]. weight: [G, H], of the state before. bias: [4 H], or
-    None.
+    Args:
+        graph: The graph.
+        layer: The layer.
+        own: Contribution of the sources to the gates, [T * E, G].
+        weight: Weights of the previous state, [G, H].
+        bias: Biases [4 H], or None.
+        positions: Positions of the sequences.
     """
     carried_bias = None
     if bias is not None:
@@ -86,32 +95,32 @@ def states(
     here = f"{inner.prefix}/own"
     carried = inner.op("Gemm", before[0], weight, *([carried_bias] if carried_bias else []), transB=1)
     after = (_gru if layer.cell == "gru" else _lstm)(inner, here, carried, before)
-    shown = inner.op("Identity", after[0])
-    takes = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in before]
-    takes.append(helper.make_tensor_value_info(here, _FLOAT, [None, layer.sums]))
-    gives = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in (*after, shown)]
-    body = helper.make_graph(inner.nodes, "position", takes, gives, list(inner.constants.values()))
-    *_, found = graph.op(
+    output = inner.op("Identity", after[0])
+    inputs = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in before]
+    inputs.append(helper.make_tensor_value_info(here, _FLOAT, [None, layer.sums]))
+    outputs = [helper.make_tensor_value_info(name, _FLOAT, [None, layer.units]) for name in (*after, output)]
+    body = helper.make_graph(inner.nodes, "position", inputs, outputs, list(inner.constants.values()))
+    *_, stacked = graph.op(
         "Scan",
         *[zeros] * len(before),
         graph.op("Reshape", own, by_time),
-        outputs=len(gives),
+        outputs=len(outputs),
         body=body,
         num_scan_inputs=1,
     )
-    return str(graph.op("Reshape", found, graph.whole(-1, layer.units)))
+    return str(graph.op("Reshape", stacked, graph.whole(-1, layer.units)))
 
 
 def _gru(inner: Graph, own: str, carried: str, before: list[str]) -> list[str]:
-    """h' = n + z (h - n)."""
-    mine, theirs = (inner.op("Split", value, outputs=3, axis=1, num_outputs=3) for value in (own, carried))
-    r, z = (inner.op("Sigmoid", inner.op("Add", mine[gate], theirs[gate])) for gate in (0, 1))
-    n = inner.op("Tanh", inner.op("Add", mine[2], inner.op("Mul", r, theirs[2])))
+    """Return the new state h' = n + z (h - n)."""
+    inputs, state = (inner.op("Split", value, outputs=3, axis=1, num_outputs=3) for value in (own, carried))
+    r, z = (inner.op("Sigmoid", inner.op("Add", inputs[gate], state[gate])) for gate in (0, 1))
+    n = inner.op("Tanh", inner.op("Add", inputs[2], inner.op("Mul", r, state[2])))
     return [inner.op("Add", n, inner.op("Mul", z, inner.op("Sub", before[0], n)))]
 
 
 def _lstm(inner: Graph, own: str, carried: str, before: list[str]) -> list[str]:
-    """c' = f c + i g and h' = o tanh(c')."""
+    """Return the new states h' = o tanh(c') and c' = f c + i g."""
     i, f, g, o = inner.op("Split", inner.op("Add", own, carried), outputs=4, axis=1, num_outputs=4)
     i, f, g, o = inner.op("Sigmoid", i), inner.op("Sigmoid", f), inner.op("Tanh", g), inner.op("Sigmoid", o)
     memory = inner.op("Add", inner.op("Mul", f, before[1]), inner.op("Mul", i, g))

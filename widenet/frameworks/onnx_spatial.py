@@ -1,6 +1,6 @@
-"""Convolutions and pooling layers as ONNX computes them.
+"""Convolutions and poolings as ONNX nodes.
 
-Units flow flat, [E, channels x positions], as in the network.
+Their inputs and outputs are flat units, [E, channels * positions], as in the network.
 """
 
 from functools import reduce
@@ -12,11 +12,11 @@ from widenet.spec.pooling import LocalResponseNormalization
 from widenet.spec.spatial import PoolingLayer
 
 _LENGTH_FLOOR = 1e-8
-"""What the network adds to a length under "cosine"."""
+"""The number that the network adds to a length for "cosine"."""
 
 
 def convolution(graph: Graph, value: str, weight: str, windows: Windows) -> str:
-    """The product of a convolution, flat. weight: [filters, channels x kernel]."""
+    """Return the flat product of a convolution, with weight [filters, channels * kernel]."""
     filters = graph.op("Reshape", weight, graph.whole(-1, windows.channels, *windows.kernel))
     return _flat(
         graph,
@@ -29,7 +29,7 @@ def convolution(graph: Graph, value: str, weight: str, windows: Windows) -> str:
 def pooling(
     graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape, windows: Windows | None
 ) -> str:
-    """What a pooling layer gives, flat. shape: of its first source."""
+    """Return the flat units of a pooling layer; `shape` is that of its first source."""
     first = sources[0]
     match layer.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
@@ -48,8 +48,9 @@ def pooling(
 
 
 def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
-    """Local response normalization over an even number of channels, which no runtime need have: the longer
-    half after each channel.
+    """Return a local response normalization over an even number of channels.
+
+    ONNX's LRN need not support even sizes. The longer half comes after each channel.
     """
     n = function.n
     placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
@@ -67,7 +68,7 @@ def _even_response(graph: Graph, value: str, shape: Shape, function: LocalRespon
 
 
 def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:
-    """The product of the first source with each other one, or their cosine: [E, others]."""
+    """Return the dot products or cosines of the first source with each other one, [E, others]."""
     axis = graph.whole(1)
     products = [graph.op("ReduceSum", graph.op("Mul", sources[0], other), axis) for other in sources[1:]]
     if by_cosine:
@@ -81,7 +82,7 @@ def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:
 
 
 def per_channel(graph: Graph, value: str, shape: Shape, *numbers: tuple[str, str]) -> str:
-    """Flat units, changed by operations ("Add", "Mul") each with one number a channel."""
+    """Apply operations ("Add", "Mul") with one number per channel to flat units."""
     placed = (
         value if len(shape) == 1 else graph.op("Reshape", value, graph.whole(-1, shape[0], _positions(shape)))
     )

@@ -1,4 +1,4 @@
-"""What an ONNX file says of its values and nodes: constants, dimensions and attributes."""
+"""Constants, dimensions and attributes of the values and nodes in an ONNX file."""
 
 from typing import Any
 
@@ -8,20 +8,18 @@ from onnx import helper, numpy_helper
 
 
 def dimensions(model: Any) -> dict[str, tuple[int | None, ...]]:
-    """The dimensions of every value of which they are known; None for one that is not."""
+    """Return the dimensions of all values with a known shape; None for an unknown dimension."""
     graph = onnx.shape_inference.infer_shapes(model).graph
-    found = {}
+    shapes = {}
     for value in (*graph.input, *graph.value_info, *graph.output):
         if value.type.tensor_type.HasField("shape"):
             dims = value.type.tensor_type.shape.dim
-            found[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
-    return found
+            shapes[value.name] = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
+    return shapes
 
 
 def constant(node: Any) -> np.ndarray | None:
-    """The numbers of a Constant node by its only attribute; None for texts, sparse tensors and other
-    nodes.
-    """
+    """Return the numbers of a Constant node; None for texts, sparse tensors and other nodes."""
     if node.op_type != "Constant":
         return None
     (attribute,) = node.attribute
@@ -38,5 +36,5 @@ def constant(node: Any) -> np.ndarray | None:
 
 
 def attributes_of(node: Any) -> dict[str, Any]:
-    """A node's attributes by name."""
+    """Return a node's attributes by name."""
     return {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

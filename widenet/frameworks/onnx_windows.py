@@ -1,4 +1,4 @@
-"""ONNX's convolutions and pooling nodes read."""
+"""Translation of ONNX's convolutions and poolings to operations."""
 
 from typing import Any
 
@@ -10,8 +10,14 @@ from widenet.frameworks.operations import Convolve, Operation, Padding, Pool, Un
 def spatial(
     name: str, node: Any, attributes: dict[str, Any], source: str, constants: list[np.ndarray | None]
 ) -> Operation:
-    """What a node over channels and axes does. constants: its inputs after the first, where they are
-    constant.
+    """Return the operation of a node over channels and axes.
+
+    Args:
+        name: Name of the operation.
+        node: The node.
+        attributes: Its attributes.
+        source: Operation of its first input.
+        constants: Its other inputs; None for one that is not constant.
     """
     kind = node.op_type
     if not source or any(constant is None for constant in constants) or len(node.output) > 1:

@@ -1,4 +1,4 @@
-"""What other programs' networks do, in a few words that all of them are read into."""
+"""The operations that the readers of all frameworks translate networks to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,17 +10,22 @@ import numpy as np
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
 
-_LARGEST_KERNEL = 2**20
-"""Places of a kernel with dilations, which a file may claim to be of any size."""
+_MAX_KERNEL = 2**20
+"""Maximum of positions in a kernel with dilations, since a file can claim any size."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """A value that examples bring: dense [width], or the indices of features among `width`. width: None where
-    the file does not say.
+    """An input of the network: dense values [width], or indices of features below `width`.
 
-    shape: channels and the sizes of axes, where it has any. is_sequence: the indices have an order; last: at
-    most so many of them count.
+    Attributes:
+        name: Name of the operation.
+        width: Width; None if the file does not have it.
+        shape: Channels and sizes of axes; None for a flat input.
+        is_sparse: Whether the examples are indices of features.
+        scale: Scale of a sparse input, as in a network document.
+        is_sequence: Whether the indices are ordered.
+        last: Number of newest indices that count; None for all.
     """
 
     name: str
@@ -34,9 +39,9 @@ class Input:
 
 @dataclass(frozen=True)
 class Dense:
-    """x W^T + b. weight: float32 [units, inputs]; bias: float32 [units] or None.
+    """x W^T + b, with weight float32 [units, inputs] and bias float32 [units] or None.
 
-    Of a sparse input, the sum of its features' columns.
+    For a sparse input it is the sum of the features' columns.
     """
 
     name: str
@@ -47,27 +52,32 @@ class Dense:
 
 @dataclass(frozen=True)
 class Recur:
-    """A GRU or an LSTM along a sequence, as `spec.recurrent` has them, and its state at the end of it.
+    """A GRU or an LSTM over a sequence, with the formulas of `spec.recurrent`, and its final state.
 
-    weight: float32 [G, inputs], gate after gate; own: [G, units], of the state before. bias: [4 units] or
-    None; of a gru the last ones belong to the state before.
+    Attributes:
+        name: Name of the operation.
+        source: Its source.
+        cell: The kind of cell.
+        weight: Input weights of all gates, float32 [G, inputs].
+        state_weight: Weights of the previous state, float32 [G, units].
+        bias: Biases [4 units], or None. The last ones of a GRU belong to the previous state.
     """
 
     name: str
     source: str
     cell: Literal["gru", "lstm"]
     weight: np.ndarray
-    own: np.ndarray
+    state_weight: np.ndarray
     bias: np.ndarray | None = None
 
 
 Padding: TypeAlias = tuple[tuple[int, int], ...] | Literal["same"]
-"""Zeros before and after the places of each axis; same: as a network document has it."""
+"""Zeros before and after each axis, or "same" with the meaning of a network document."""
 
 
 @dataclass(frozen=True)
 class Convolve:
-    """A convolution. weight: float32 [filters, channels, *kernel]; bias: float32 [filters] or None."""
+    """A convolution, with weight float32 [filters, channels, *kernel] and bias float32 [filters] or None."""
 
     name: str
     source: str
@@ -79,10 +89,16 @@ class Convolve:
 
 @dataclass(frozen=True)
 class Pool:
-    """A pooling layer. function: as a network document writes it. kernel: None covers all places, or belongs
-    to no function.
+    """A pooling.
 
-    rounds_up: a last window may reach beyond places and padding.
+    Attributes:
+        name: Name of the operation.
+        source: Its source.
+        function: Function, as in a network document.
+        kernel: Sizes of the kernel; None for all positions, or for a function without windows.
+        stride: Strides.
+        padding: Padding.
+        rounds_up: Whether a last window may reach beyond the positions and the padding.
     """
 
     name: str
@@ -96,7 +112,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Affine:
-    """x * scale + shift, each one number or one for each unit; after a convolution, one for each channel."""
+    """x * scale + shift, with one number, or one per unit (per channel after a convolution)."""
 
     name: str
     source: str
@@ -106,10 +122,15 @@ class Affine:
 
 @dataclass(frozen=True)
 class Activate:
-    """An activation, as a network document writes it.
+    """An activation, as in a network document.
 
-    by_place: a softmax is over the channels of each place, not over all units. is_logarithm: the file takes
-    the logarithm of it, which ranks alike, so that an output can do without.
+    Attributes:
+        name: Name of the operation.
+        source: Its source.
+        activation: The activation.
+        by_place: Whether a softmax is over the channels of each position rather than over all units.
+        is_logarithm: Whether the file takes the logarithm of it. An output can omit that, since the ranking
+            is the same.
     """
 
     name: str
@@ -121,7 +142,7 @@ class Activate:
 
 @dataclass(frozen=True)
 class Join:
-    """Values side by side."""
+    """The concatenation of values."""
 
     name: str
     sources: tuple[str, ...]
@@ -129,7 +150,7 @@ class Join:
 
 @dataclass(frozen=True)
 class Add:
-    """The sum of values of one width."""
+    """The sum of values of the same width."""
 
     name: str
     sources: tuple[str, ...]
@@ -137,7 +158,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Drop:
-    """Dropout: nothing outside training."""
+    """Dropout, which has no effect outside training."""
 
     name: str
     source: str
@@ -146,9 +167,13 @@ class Drop:
 
 @dataclass(frozen=True)
 class Same:
-    """Its source, under another name or in another shape. channels_last: flattened, the channels fastest.
+    """The source with another name or shape.
 
-    shape: channels and axes that it has from then on, where the file says any.
+    Attributes:
+        name: Name of the operation.
+        source: Its source.
+        channels_last: Whether the source is flattened with the channels fastest.
+        shape: New channels and axes, if the file has them.
     """
 
     name: str
@@ -159,41 +184,48 @@ class Same:
 
 @dataclass(frozen=True)
 class Unknown:
-    """What has no counterpart. kind: as the file calls it, or why it cannot be read."""
+    """An operation without a counterpart; `kind` is the file's name for it, or the reason."""
 
     name: str
     kind: str
 
 
 def whole_filters(weight: np.ndarray, groups: int, dilation: Sequence[int]) -> np.ndarray:
-    """The filters [filters, channels, *kernel] of an ordinary convolution that computes what one in groups or
-    with dilations does.
+    """Return filters of an ordinary convolution that equals one with groups or dilations.
 
-    weight: [filters, channels / groups, *kernel]. Between the weights stand zeros. Raises ValueError where
-    the groups do not divide them, or the kernel would be huge.
+    Missing weights become zeros.
+
+    Args:
+        weight: Weights [filters, channels / groups, *kernel].
+        groups: Number of groups.
+        dilation: Dilation of each axis.
+
+    Returns:
+        Weights [filters, channels, *dilated kernel].
+
+    Raises:
+        ValueError: The groups do not divide the filters, or the result is too large.
     """
     filters, inner, *kernel = weight.shape
     if filters % groups:
         raise ValueError(f"{groups} groups must divide the {filters} filters")
     sizes = [(size - 1) * step + 1 for size, step in zip(kernel, dilation, strict=True)]
-    if prod(sizes) > _LARGEST_KERNEL:
+    if prod(sizes) > _MAX_KERNEL:
         raise ValueError(f"dilations {list(dilation)} make a kernel of {' x '.join(map(str, sizes))}")
     needed, free = 4 * filters * inner * groups * prod(sizes), available_memory()
     if free is not None and needed > free:
-        raise ValueError(f"{groups} groups make filters of {amount(needed)}, where {amount(free)} are free")
-    found = np.zeros((filters, inner * groups, *sizes), weight.dtype)
+        raise ValueError(f"{groups} groups make filters of {amount(needed)}; {amount(free)} are free")
+    expanded = np.zeros((filters, inner * groups, *sizes), weight.dtype)
     places = tuple(slice(None, None, step) for step in dilation)
-    own = filters // groups
+    size = filters // groups
     for group in range(groups):
-        filled = (slice(group * own, (group + 1) * own), slice(group * inner, (group + 1) * inner), *places)
-        found[filled] = weight[filled[0]]
-    return found
+        filled = (slice(group * size, (group + 1) * size), slice(group * inner, (group + 1) * inner), *places)
+        expanded[filled] = weight[filled[0]]
+    return expanded
 
 
 def leaky(name: str, source: str, slope: float) -> Activate | Unknown:
-    """A rectifier with a slope for negative x; a network document has only slopes from 0 to 1 for that
-    side.
-    """
+    """Return a leaky ReLU, or a ReLU for the slope 0; other slopes than 0 to 1 have no counterpart."""
     if not 0 <= slope <= 1:
         return Unknown(name, f"a leaky ReLU with the slope {slope:g}, which is not from 0 to 1")
     return Activate(name, source, {"kind": "leaky_relu", "slope": slope} if slope else "relu")
@@ -206,15 +238,18 @@ Operation: TypeAlias = (
 
 @dataclass
 class Operations:
-    """A network as it was read: operations, each after its sources; and which of them it gives, by the
-    names that it gives them.
+    """The operations of a network.
+
+    Attributes:
+        steps: Operations, each after its sources.
+        outputs: Names of the operations that are outputs, by the names of the outputs.
     """
 
     steps: list[Operation] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
 
     def sources(self, step: Operation) -> tuple[str, ...]:
-        """The names of an operation's sources."""
+        """Return the names of an operation's sources."""
         if isinstance(step, Input | Unknown):
             return ()
         return step.sources if isinstance(step, Join | Add) else (step.source,)

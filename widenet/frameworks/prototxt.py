@@ -1,4 +1,4 @@
-"""The format of Caffe's networks as text, as `widenet import` finds it."""
+"""The network format of Caffe's networks as text, for `widenet import`."""
 
 from pathlib import Path
 from typing import Any
