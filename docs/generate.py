@@ -1,5 +1,6 @@
-"""Writes the pages of docs/ that follow from the code: `python docs/generate.py`, or with `--check` only
-compares them.
+"""Generates the pages of docs/ that depend on the code: `python docs/generate.py`.
+
+With `--check`, it only compares them with the existing pages.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""widenet's training step by one process or several, with sums that give all of them the same bits, or
-with plain ones.
-"""
+"""widenet's training step in one or several processes, with reproducible sums or with plain ones."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -26,10 +24,10 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 
 class _PlainExchange(ProcessExchange):
-    """Sums of floats by an all-reduce of floats, as most programs have them."""
+    """Sums floats with an all-reduce of floats, as most programs do."""
 
     def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
-        """The sums, in whatever order the others' numbers come."""
+        """Return the sums, in the order in which numbers arrive."""
 
         def summed() -> list[Tensor]:
             sums = [torch.stack(list(each)).sum(dim=0) for each in terms]
@@ -43,23 +41,23 @@ class _PlainExchange(ProcessExchange):
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:
-        """Every process computes the whole."""
+        """Compute the whole result in every process."""
         del inner, where
         return _whole(result, edges, fill)
 
 
 class _PlainLocal(LocalExchange):
-    """One shard, whose sums are itself."""
+    """An exchange of one shard, whose sums are its own terms."""
 
     def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
-        """The only terms."""
+        """Return the only terms."""
         del where
         return Here(lambda: [each[0] for each in terms])
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Here[Tensor]:
-        """The whole at once."""
+        """Compute the whole result at once."""
         del inner, where
         return _whole(result, edges, fill)
 
@@ -79,9 +77,17 @@ def train(
     threads: int,
     plain: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network, its shards divided among some processes of some threads each.
+    """Return the steps of a network whose shards are divided among processes.
 
-    plain: one shard a process, torch's own threads within each operation, sums of floats.
+    Args:
+        folder: Folder of the data.
+        hidden: Units of the hidden layers.
+        softmax: Whether the output is a softmax.
+        batch: Batch size.
+        optimizer: Name of the optimizer.
+        processes: Number of processes.
+        threads: Threads of each process.
+        plain: Use one shard per process, torch's own threads in each operation, and sums of floats.
     """
     job = {
         "folder": folder,

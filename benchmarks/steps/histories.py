@@ -1,4 +1,4 @@
-"""What every program trains on: histories in CSR form, in a new order each epoch."""
+"""The training data of all programs: histories in CSR form, in a new order in each epoch."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 
 def histories(folder: str) -> csr_matrix:
-    """float32 [examples, width], as `benchmarks.synthetic` wrote it."""
+    """Load the histories that `benchmarks.synthetic` wrote, float32 [examples, width]."""
     indptr, indices, width = (
         np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width")
     )
@@ -18,12 +18,12 @@ def histories(folder: str) -> csr_matrix:
 
 
 def batches(matrix: csr_matrix, size: int) -> Iterator[csr_matrix]:
-    """Batches without end, each of `size` examples."""
+    """Yield batches of `size` examples without end."""
     return (matrix[rows] for rows in orders(matrix.shape[0], size))
 
 
 def orders(examples: int, size: int) -> Iterator[np.ndarray]:
-    """The examples of each batch, without end."""
+    """Yield the examples of each batch, without end."""
     order = np.random.default_rng(0)
     while True:
         rows = order.permutation(examples)

@@ -1,5 +1,6 @@
-"""Keras on TensorFlow with multi-hot input; it needs neither torch nor widenet, so that it can live in an
-environment of its own.
+"""Keras on TensorFlow with multi-hot input.
+
+This module imports neither torch nor widenet, so it can run in an environment of its own.
 """
 
 import os
@@ -15,8 +16,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 def train(
     folder: str, hidden: Sequence[int], softmax: bool, batch: int, optimizer: str, threads: int
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of `train_on_batch` over dense batches made from CSR; `fit` over a `PyDataset` takes longer
-    for the same.
+    """Return steps of `train_on_batch` over dense batches made from CSR.
+
+    `fit` over a `PyDataset` is slower.
     """
     import keras
     import tensorflow

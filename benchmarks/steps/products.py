@@ -1,4 +1,4 @@
-"""The bound: the three matrix products of the output layer, and nothing else."""
+"""The lower bound of a step's time: the three matrix products of the output layer alone."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ _CACHED_BLOCK = 2**17
 
 
 def whole(width: int, hidden: int, batch: int, threads: int) -> Callable[[int], dict[str, Any]]:
-    """Each product over all units at once, or by as many units as have 512 MB of logits; torch's threads."""
+    """Return steps that compute each product over blocks of units with up to 512 MB of logits."""
     torch.set_num_threads(threads)
     hidden_EH, weight_LH = _operands(width, hidden, batch)
     work = _Products(hidden_EH, min(width, _LARGEST_BLOCK // batch))
@@ -26,7 +26,7 @@ def whole(width: int, hidden: int, batch: int, threads: int) -> Callable[[int], 
 
 
 def tiled(width: int, hidden: int, batch: int, threads: int) -> Callable[[int], dict[str, Any]]:
-    """All three for so few units that their logits stay in a core's cache; each thread has its own units."""
+    """Return steps over blocks whose logits stay in a core's cache; each thread has its own units."""
     torch.set_num_threads(1)
     hidden_EH, weight_LH = _operands(width, hidden, batch)
     works = [_Products(hidden_EH, max(64, _CACHED_BLOCK // batch)) for _ in range(threads)]
@@ -46,9 +46,7 @@ def _operands(width: int, hidden: int, batch: int) -> tuple[Tensor, Tensor]:
 
 
 class _Products:
-    """Logits, gradient to the hidden vectors, weight gradient: `units` at a time, into the same memory
-    again and again.
-    """
+    """Computes logits, hidden gradient and weight gradient for blocks of units, reusing memory."""
 
     def __init__(self, hidden_EH: Tensor, units: int) -> None:
         self.hidden_EH, self.units = hidden_EH, units
@@ -59,7 +57,7 @@ class _Products:
         )
 
     def over(self, weight_LH: Tensor) -> None:
-        """The products of some units."""
+        """Compute the products of some units."""
         for weight_UH in torch.split(weight_LH, self.units):
             num = len(self.hidden_EH) * len(weight_UH)
             logits_EU = self.logits[:num].view(len(self.hidden_EH), len(weight_UH))

@@ -1,6 +1,4 @@
-"""PyTorch without any dense matrix of the batch: `nn.EmbeddingBag` for input, losses from the targets'
-indices.
-"""
+"""PyTorch without dense batches: an `nn.EmbeddingBag` as input, and losses from target indices."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -19,8 +17,8 @@ from benchmarks.steps.torch_dense import optimizer_of, steps_of
 class Autoencoder(nn.Module):
     """Sums of item vectors, hidden layers, a score for every item, and the loss.
 
-    `torch.nn.functional.linear_cross_entropy` of torch 2.13 serves where an example has one target: see
-    `torch_next`.
+    `torch_next` uses `torch.nn.functional.linear_cross_entropy` of torch 2.13, which needs a single target
+    per example.
     """
 
     def __init__(self, width: int, hidden: Sequence[int], softmax: bool) -> None:
@@ -33,8 +31,13 @@ class Autoencoder(nn.Module):
         self.softmax = softmax
 
     def forward(self, indices: Tensor, indptr: Tensor, examples: Tensor, shares: Tensor) -> Tensor:
-        """Cross-entropy of an example. examples, shares: of every entry its example, and its share of the
-        example's targets.
+        """Return the mean cross-entropy of an example.
+
+        Args:
+            indices: Items of all examples.
+            indptr: Offsets of the examples.
+            examples: Example of each entry.
+            shares: Share of each entry in its example's targets.
         """
         x = torch.sigmoid(self.bag(indices, indptr) + self.bias)
         for layer in self.trunk:
@@ -57,7 +60,7 @@ def eager(
     threads: int,
     compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of the `Autoencoder`."""
+    """Return steps of the `Autoencoder`."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     matrix = histories(folder)
@@ -67,7 +70,7 @@ def eager(
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
-    """The same, its passes and its optimizer through `torch.compile`."""
+    """Return the same steps with model and optimizer compiled by `torch.compile`."""
     return eager(**arguments, compiled=True)
 
 

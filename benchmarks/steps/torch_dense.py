@@ -1,6 +1,4 @@
-"""PyTorch with multi-hot input: each batch of CSR becomes a dense matrix, as the usual code for
-autoencoders does.
-"""
+"""PyTorch with multi-hot input; each CSR batch becomes a dense matrix, as in common autoencoder code."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -32,8 +30,13 @@ def steps_of(
     stream: Iterator[tuple[Tensor, ...]],
     compiled: bool,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of an optimizer down a loss of what the stream gives. compiled: loss and optimizer through
-    `torch.compile`.
+    """Return training steps over a stream of inputs.
+
+    Args:
+        objective: Computes the loss of one item of the stream.
+        chosen: The optimizer.
+        stream: The inputs.
+        compiled: Compile loss and optimizer with `torch.compile`.
     """
     update: Callable[[], Any] = chosen.step
     if compiled:
@@ -61,7 +64,7 @@ def eager(
     threads: int,
     compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a stack of `nn.Linear`."""
+    """Return steps of a stack of `nn.Linear`."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     matrix = histories(folder)
@@ -80,5 +83,5 @@ def eager(
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
-    """The same, its passes and its optimizer through `torch.compile`."""
+    """Return the same steps with model and optimizer compiled by `torch.compile`."""
     return eager(**arguments, compiled=True)

@@ -1,6 +1,4 @@
-"""PyTorch with multi-hot input on a GPU: a batch of CSR becomes a dense matrix on the host, or on the
-device.
-"""
+"""PyTorch with multi-hot input on a GPU; a CSR batch becomes a dense matrix on the host or the device."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ def train(
     compiled: bool,
     dense_on_host: bool,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a stack of `nn.Linear`, in float32. compiled: loss and optimizer through `torch.compile`."""
+    """Return steps of a stack of `nn.Linear` in float32, compiled by `torch.compile` if `compiled`."""
     torch.manual_seed(0)
     width = int(np.load(Path(folder) / "width.npy"))
     layers: list[nn.Module] = []
@@ -38,7 +36,7 @@ def train(
 
 
 def _dense(folder: str, width: int, batch: int, device: str) -> Iterator[Tensor]:
-    """Batches without end, each of `batch` examples: float32 [batch, width], made on a device."""
+    """Yield dense batches float32 [batch, width] without end, made on a device."""
     indptr, indices = (
         torch.from_numpy(np.load(Path(folder) / f"{name}.npy")).long() for name in ("indptr", "indices")
     )

@@ -1,6 +1,4 @@
-"""PyTorch where an example has one item to come: `nn.EmbeddingBag` and
-`torch.nn.functional.linear_cross_entropy`.
-"""
+"""PyTorch for one target per example: `nn.EmbeddingBag` and `functional.linear_cross_entropy`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -17,10 +15,10 @@ from benchmarks.steps.torch_dense import optimizer_of, steps_of
 
 
 class NextItem(nn.Module):
-    """Sums of item vectors, hidden layers, and the cross-entropy of the item to come.
+    """Sums of item vectors, hidden layers, and the cross-entropy of the next item.
 
-    The loss takes all logits at once: its chunks are meant for batches larger than the last hidden layer, and
-    are slower below.
+    The loss computes all logits at once: its chunks are slower for batches smaller than the last hidden
+    layer.
     """
 
     def __init__(self, width: int, hidden: Sequence[int]) -> None:
@@ -32,7 +30,7 @@ class NextItem(nn.Module):
         self.scores = nn.Linear(hidden[-1], width)
 
     def forward(self, indices: Tensor, indptr: Tensor, following: Tensor) -> Tensor:
-        """The mean over the examples."""
+        """Return the mean loss of the examples."""
         x = torch.sigmoid(self.bag(indices, indptr) + self.bias)
         for layer in self.trunk:
             x = torch.sigmoid(layer(x))
@@ -48,7 +46,7 @@ def eager(
     threads: int,
     compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of `NextItem`."""
+    """Return steps of `NextItem`."""
     assert softmax
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -58,7 +56,7 @@ def eager(
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
-    """The same, its passes and its optimizer through `torch.compile`."""
+    """Return the same steps with model and optimizer compiled by `torch.compile`."""
     return eager(**arguments, compiled=True)
 
 

@@ -1,6 +1,4 @@
-"""widenet's training loop without its log and checkpoints: batches from a dataset directory, one
-`train_step` each.
-"""
+"""widenet's training loop without log and checkpoints: a `train_step` for each batch of a dataset."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing
@@ -14,12 +12,12 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.group import exchange_for
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
@@ -47,11 +45,23 @@ def train(
     cuda_graph: bool = False,
     bits: Bits = "native",
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network built as `widenet.train` builds it. target: the field of its output. cuda_graph:
-    recorded, replayed.
+    """Return steps of a network built as `widenet.train` builds it.
+
+    Args:
+        folder: Folder of the data.
+        hidden: Units of the hidden layers.
+        softmax: Whether the output is a softmax.
+        batch: Batch size.
+        optimizer: Name of the optimizer.
+        threads: Ignored; widenet uses all available processors.
+        precision: Precision of the weights.
+        device: The device.
+        target: Field of the output.
+        cuda_graph: Record a step as a CUDA graph and replay it.
+        bits: Native or portable bits.
     """
     choose_bits(bits, torch.device(device))
-    del threads  # the exchange takes every processor that is available, as every program does
+    del threads
     training = TrainingSpec.of(
         {"epochs": _EPOCHS, "batch_size": batch, "optimizer": optimizer, "precision": precision}
     )
@@ -76,7 +86,7 @@ def steps_of(
     device: str = "cpu",
     cuda_graph: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
-    """Steps of a network over the dataset in a folder. threading: within it, all work is done."""
+    """Return steps of a network over the dataset in a folder, run inside the context of `threading`."""
     dataset = Dataset.open(f"{folder}/dataset")
     base = status_bytes("VmRSS")
     with threading():
@@ -94,12 +104,12 @@ def steps_of(
         loss, waited, started = 0.0, 0.0, perf_counter()
         with threading(), closing(_following(stream, network, recorded, done)) as following:
             for _ in range(number):
-                asked = perf_counter()
-                found, prepared, packed = next(following)
-                waited += perf_counter() - asked
+                begin = perf_counter()
+                batch, prepared, packed = next(following)
+                waited += perf_counter() - begin
                 done += 1
-                draws = Draws(training.seed, found.epoch, found.step)
-                step = Step(prepared, found.weights, draws, StepNumbers(done, table))
+                random = StepRandom(training.seed, batch.epoch, batch.step)
+                step = Step(prepared, batch.weights, random, StepNumbers(done, table))
                 if recorded is not None and packed is not None:
                     loss = recorded.step(packed, step)
                 else:
@@ -110,7 +120,7 @@ def steps_of(
 
 
 def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> NetworkSpec:
-    """A network from the field "items" to itself, or to another."""
+    """Return a network from the field "items" to itself or to another field."""
     trunk = [{"name": f"hidden {number}", "units": units} for number, units in enumerate(hidden, 1)]
     output = {
         "name": "next",
@@ -129,17 +139,20 @@ Following = tuple[Batch, Prepared, Packed | None]
 def _following(
     stream: Stream, network: Network, recorded: GraphSteps | None, done: int
 ) -> Generator[Following]:
-    """The batches after the first `done`, read anew: none was prepared while another program had its turn."""
+    """Yield the batches after the first `done`.
+
+    They are read when the turn starts, so none is prepared while another program runs.
+    """
     beside = Ahead(network.device)
 
     def prepared(number: int) -> Following:
         with torch.no_grad():
             batch = stream.batch(*divmod(number, stream.steps_per_epoch), network.device)
-            found = network.prepare(batch.fields, Draws(stream.seed, batch.epoch, batch.step))
+            inputs = network.prepare(batch.fields, StepRandom(stream.seed, batch.epoch, batch.step))
             return (
                 batch,
-                found,
-                None if recorded is None else recorded.pack(found, batch.weights, batch.num_examples),
+                inputs,
+                None if recorded is None else recorded.pack(inputs, batch.weights, batch.num_examples),
             )
 
     with closing(
@@ -152,7 +165,7 @@ def _following(
 
 
 def _kept(network: Network) -> dict[str, int]:
-    """Bytes of all weights, and of the optimizer's state with what else is kept of rows."""
+    """Return the bytes of all weights, and of all other training state."""
     weights = [part.weight for wide in network.wide.values() for part in wide.parts.values()]
     weights += [trunk.tensor for trunk in network.trunk.values()]
     state = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widenet.training.idle_steps import Roads, Shrinkage
+from widenet.training.idle_steps import PathSums, Shrinkage
 
 SCHEDULES = {
     "constant": lambda n: np.full(n + 1, 0.1),
@@ -14,7 +14,7 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
 @pytest.mark.parametrize(
-    "ask", [lambda momentum: Roads(momentum).ahead, lambda momentum: Shrinkage(momentum / 9).logs]
+    "ask", [lambda momentum: PathSums(momentum).ahead, lambda momentum: Shrinkage(momentum / 9).logs]
 )
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.99])
 def test_asked_at_every_step_or_at_the_last_one_the_numbers_are_the_same(momentum, ask, schedule):
@@ -28,9 +28,9 @@ def test_asked_at_every_step_or_at_the_last_one_the_numbers_are_the_same(momentu
             assert found[: step + 1].tolist() == ask(momentum)(rates, step)[: step + 1].tolist()
 
 
-def test_the_road_ahead_is_the_sum_of_what_the_velocity_still_covers():
-    rates, roads = np.array([0.0, 0.4, 0.3, 0.2, 0.1]), Roads(0.5)
-    roads.ahead(rates, 1)
+def test_a_path_sum_is_the_distance_that_a_velocity_still_covers():
+    rates, sums = np.array([0.0, 0.4, 0.3, 0.2, 0.1]), PathSums(0.5)
+    sums.ahead(rates, 1)
     rates[2] = 0.03
     wanted = [sum(rates[n + j] * 0.5**j for j in range(1, 5 - n)) for n in range(5)]
-    assert roads.ahead(rates, 2).tolist() == pytest.approx(wanted, rel=1e-15)
+    assert sums.ahead(rates, 2).tolist() == pytest.approx(wanted, rel=1e-15)

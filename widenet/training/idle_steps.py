@@ -8,8 +8,8 @@ from threading import Lock
 import numpy as np
 
 
-class Roads:
-    """How far a velocity moves a weight in later steps without a gradient; threads may share it."""
+class PathSums:
+    """Distances that a velocity moves a weight in later steps without a gradient; threads may share it."""
 
     def __init__(self, momentum: float) -> None:
         self.momentum = momentum

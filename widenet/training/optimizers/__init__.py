@@ -183,9 +183,7 @@ class Optimizer:
         return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
 
     def _faded(self, touched: RowGradient, idled: Tensor | None, numbers: Tensor) -> Tensor:
-        """The same on a device, which knows the step's number by `table`; of rows that are none (-1) any
-        number.
-        """
+        """Compute the fade on a device, where the step number is a tensor; rows of -1 get any number."""
         if idled is None or self.idling is None or not len(idled):
             return torch.ones(len(touched), device=numbers.device)
         return self.idling.fade(

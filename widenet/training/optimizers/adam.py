@@ -41,9 +41,7 @@ class AdamFormula:
         weight.addcdiv_(mean, square.sqrt().mul_(factor).add_(self.spec.epsilon), value=-length)
 
     def _corrected(self, rate: float, number: int) -> tuple[float, float]:
-        """The rate for the mean, and the factor of the square's root, that make up for the moments' start
-        at zero.
-        """
+        """Return the rate and the factor of the square root after the bias correction of the moments."""
         times = number + self.step_offset
         return min(rate / (1 - self.spec.beta1**times), _LARGEST), 1 / math.sqrt(1 - self.spec.beta2**times)
 

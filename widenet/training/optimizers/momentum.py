@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.spec.optimizers import Momentum
-from widenet.training.idle_steps import Roads
+from widenet.training.idle_steps import PathSums
 from widenet.training.optimizers import Numbers, multiply_rows
 from widenet.transfer import sent
 
@@ -17,7 +17,7 @@ class Velocity:
 
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
-        self._roads = Roads(momentum)
+        self._path_sums = PathSums(momentum)
 
     @staticmethod
     def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
@@ -43,10 +43,12 @@ class Velocity:
     def idle(
         self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
     ) -> None:
-        """Rolling on: w -= v * sum of rate * momentum^j (Nesterov: once more times momentum); v *=
-        momentum^skipped.
+        """Apply the skipped steps, in which only the velocity moves the weights.
+
+        w -= v * sum of rate * momentum^j (Nesterov multiplies by momentum once more);
+        v *= momentum^skipped.
         """
-        ahead = self._roads.ahead(rates, until)
+        ahead = self._path_sums.ahead(rates, until)
         fade_U = self.fade((until - since_U).astype(np.float64))
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:

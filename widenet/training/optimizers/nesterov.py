@@ -1,6 +1,4 @@
-"""Nesterov's accelerated gradient, in the form of Sutskever et al., ICML 2013, section 2.1, as torch has
-it.
-"""
+"""Nesterov's accelerated gradient, in torch's form (Sutskever et al., ICML 2013, section 2.1)."""
 
 from widenet.spec.optimizers import Nesterov
 from widenet.training.optimizers.momentum import Velocity
