@@ -130,7 +130,7 @@ def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data
     heard = Heard()
     assert train(NETWORK, TRAINING, data, run, resume=True, report=heard).fingerprint() == undisturbed
     assert [
-        bool(re.fullmatch(f"{message} Going on from {older.name} instead\\.", text)) for text in heard.said
+        bool(re.fullmatch(f"{message} Resuming from {older.name} instead\\.", text)) for text in heard.said
     ] == [True]
 
 
@@ -210,7 +210,7 @@ def test_a_training_goes_on_where_the_disk_under_tensorboard_is_full(
     ended = on_small_disk("run/tensorboard", 16_384, "run", filled=True, resume=True)
     assert ended.returncode == 0, ended.stderr
     told = (
-        "run/tensorboard cannot be written: No space left on device. The training goes on without"
+        "run/tensorboard cannot be written: No space left on device. The training continues without"
         " TensorBoard."
     )
     assert ended.stderr.count("No space left") == ended.stderr.count(told) == 1
@@ -268,7 +268,7 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
         pass
     monkeypatch.setattr(run_path, "locked", other_first)
     with pytest.raises(
-        CheckpointError, match=r"run exists already\. Go on with `resume=True`, or choose another `out`\."
+        CheckpointError, match=r"run exists already\. Resume it with `resume=True`, or choose another `out`\."
     ):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed

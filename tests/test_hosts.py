@@ -233,9 +233,7 @@ def test_a_training_on_two_hosts_resumes_by_itself_when_the_cable_is_mended(host
         )
         hosts.cable("up")
         assert [process.wait(HANG_SECONDS) for process in agents] == [0, 0]
-    assert "torchrun has started this training again; it goes on from its newest checkpoint." in said(
-        folder, 0
-    )
+    assert "torchrun has restarted this training; it resumes from its newest checkpoint." in said(folder, 0)
     assert f"Fingerprint {undisturbed}\n" in said(folder, 0)
 
 
@@ -249,7 +247,7 @@ def test_when_one_of_four_nodes_is_lost_three_go_on(folder, undisturbed):
             os.kill(pid, signal.SIGKILL)
         assert [agents[node].wait(HANG_SECONDS) for node in range(4) if node != lost] == [0, 0, 0]
     everything = "".join(said(folder, node) for node in range(4))
-    assert "torchrun has started this training again; it goes on from its newest checkpoint." in everything
+    assert "torchrun has restarted this training; it resumes from its newest checkpoint." in everything
     assert f"Fingerprint {undisturbed}\n" in everything
     assert json.loads((out / "machine.json").read_text())["processes"] == 3
     shutil.rmtree(out)
@@ -265,6 +263,6 @@ def test_a_training_goes_on_with_a_node_that_joins(folder, undisturbed):
         with started([second], folder, [ELASTIC]) as (joined,):
             assert [before.wait(HANG_SECONDS), joined.wait(HANG_SECONDS)] == [0, 0]
     everything = (folder / "said-first").read_text() + said(folder, 0)
-    assert "torchrun has started this training again; it goes on from its newest checkpoint." in everything
+    assert "torchrun has restarted this training; it resumes from its newest checkpoint." in everything
     assert f"Fingerprint {undisturbed}\n" in everything
     assert json.loads((out / "machine.json").read_text())["processes"] == 2

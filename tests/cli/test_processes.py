@@ -159,7 +159,7 @@ def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
-    message = "one-short exists already. Go on with --resume, or choose another --out."
+    message = "one-short exists already. Resume it with --resume, or choose another --out."
     assert ended(started(place, words(out="one-short"))) == (2, "", f"widenet: {message}\n")
 
 
@@ -286,7 +286,7 @@ def test_three_processes_that_mpirun_starts_train_the_bits_of_one_and_speak_once
     assert [line.split()[0] for line in err.splitlines()] == ["epoch", "epoch", "Report:", "Next:"]
 
 
-AGAIN = "torchrun has started this training again"
+AGAIN = "torchrun has restarted this training"
 
 
 class Long:
@@ -386,8 +386,8 @@ def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_f
     assert (status, shown) == (0, f"again: trained. Fingerprint {fingerprint}\n"), err
     said = (long.said + err).splitlines()
     assert [line for line in said if line.startswith((AGAIN, "Resuming", "Next: "))] == [
-        f"{AGAIN}; it begins anew, as there is no checkpoint yet.",
-        f"{AGAIN}; it goes on from its newest checkpoint.",
+        f"{AGAIN}; it starts over, since it has no checkpoint yet.",
+        f"{AGAIN}; it resumes from its newest checkpoint.",
         "Resuming after epoch 30, step 0.",
         (
             "Next: widenet evaluate again --data data, or widenet predict again --data data --out"

@@ -180,8 +180,8 @@ def test_everything_that_has_no_counterpart_is_named(tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r'3 layers have no .* \(Lambda\), "memory" \(GRU whose source is not .*\), "steep" \(a leaky ReLU with the'
-            r" slope 2,"
+            r'3 layers have no .* \(Lambda\), "memory" \(GRU whose source is not .*\), "steep" \(a leaky ReLU'
+            r" with the slope 2,"
         ),
     ):
         import_network(path, tmp_path / "run")

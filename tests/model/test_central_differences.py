@@ -91,7 +91,7 @@ def assert_gradient_is_that_of_central_differences(network, facts, batch, weight
     def loss(key, moved):
         return float(
             Twin(real.spec, real.network.layout.units).loss(
-                {**before, key: moved}, batch, weights_E, real.draws
+                {**before, key: moved}, batch, weights_E, real.random
             )
         )
 

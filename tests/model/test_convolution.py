@@ -261,12 +261,12 @@ KINDS = SMOOTH | {
 def test_the_gradients_of_the_twin_are_central_differences_of_its_loss(document):
     real, given = Real(document, {}, FIELDS), batch()
     weights, twin = snapshot(real.network), Twin(real.spec, real.network.layout.units)
-    _, gradients, _ = twin.step(weights, given, None, real.draws, real.training, 0.5)
+    _, gradients, _ = twin.step(weights, given, None, real.random, real.training, 0.5)
     generator = torch.Generator().manual_seed(1)
     for key, gradient in gradients.items():
         direction = torch.randn(gradient.shape, generator=generator, dtype=torch.float64)
         ends = [
-            twin.loss({**weights, key: weights[key] + side * 1e-6 * direction}, given, None, real.draws)
+            twin.loss({**weights, key: weights[key] + side * 1e-6 * direction}, given, None, real.random)
             for side in (1, -1)
         ]
         assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(

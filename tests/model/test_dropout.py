@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from widenet.errors import DocumentError
-from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.model.layers.hidden import forward, sparseness
+from widenet.model.step_random import StepRandom
 from widenet.spec.network import NetworkSpec
 
 P = 0.3
@@ -125,8 +125,8 @@ def test_an_activation_without_a_rest_value_is_refused(activation):
 def test_the_penalty_is_of_the_units_before_dropout_or_after_it(after_dropout):
     penalty = {"target": 0.2, "weight": 2.0, "after_dropout": after_dropout}
     spec = layer("sigmoid", dropout=P, sparseness=penalty)
-    z_EH, draws = torch.linspace(-2, 2, 28).reshape(4, 7), Draws(3, 0, 1)
-    units_EH, found = forward(spec, [z_EH], None, draws)
+    z_EH, random = torch.linspace(-2, 2, 28).reshape(4, 7), StepRandom(3, 0, 1)
+    units_EH, found = forward(spec, [z_EH], None, random)
     assert not torch.equal(units_EH, z_EH.sigmoid())
     assert torch.equal(found, sparseness(units_EH if after_dropout else z_EH.sigmoid(), 0.2, 2.0))
 

@@ -15,9 +15,9 @@ from tests.model.twin import (
     stands_of,
 )
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
 from widenet.model.sampled_loss import sampled
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
 from widenet.plan.binding import bind
@@ -91,7 +91,7 @@ def test_a_step_is_that_of_the_dense_twin_in_which_the_sample_stands_for_all(
         document, FIELDS, batch(values), {"shards": 8}, torch.linspace(0.2, 2, EXAMPLES), COUNTS
     )
     if sample is ALL:
-        assert stands_of(real.network.outputs["out"], real.draws).tolist() == [1.0] * WIDTH
+        assert stands_of(real.network.outputs["out"], real.random).tolist() == [1.0] * WIDTH
 
 
 TIED = {"weights": {"layer": "h", "transposed": True}}
@@ -181,7 +181,7 @@ class Evenly:
     def __init__(self, place):
         self.place = place
 
-    def spread(self, _, num):
+    def stratified(self, _, num):
         return (np.arange(num) + self.place) / num
 
 
@@ -204,8 +204,8 @@ def steps(sample, output, asked, many_draws):
         torch.full((num,), 1 / num),
     )
     found = []
-    for draws in many_draws:
-        choice = out.sampler.choice(asked, draws)
+    for random in many_draws:
+        choice = out.sampler.choice(asked, random)
         loss = sampled(out, direct_EH, choice, weight_E, real.rule, StepNumbers(1, real.rates))
         total, gradient_EH = loss.start().result()
         weight_LH, bias_L = torch.zeros(WIDTH, 6), torch.zeros(WIDTH)
@@ -251,7 +251,7 @@ def test_under_a_softmax_the_mean_loss_is_too_low_and_comes_nearer_with_more_uni
 def test_real_draws_give_every_unit_its_mean():
     real = Real(network(EVENLY), {}, FIELDS, WHOLE)
     found = torch.stack(
-        [stands_of(real.network.outputs["out"], Draws(1, step % 3, step)) for step in range(2000)]
+        [stands_of(real.network.outputs["out"], StepRandom(1, step % 3, step)) for step in range(2000)]
     )
     error_L = found.std(dim=0) / len(found) ** 0.5
     assert float(((found.mean(dim=0) - 1) / error_L).abs().max()) < 4
@@ -259,13 +259,13 @@ def test_real_draws_give_every_unit_its_mean():
 
 
 def test_draws_are_anywhere_in_their_pieces_and_others_in_every_step_for_every_output():
-    spread = Draws(1, 2, 3).spread("sample/out", 10_000) * 10_000
+    spread = StepRandom(1, 2, 3).stratified("sample/out", 10_000) * 10_000
     assert spread.astype(int).tolist() == list(range(10_000))
     assert np.abs(np.sort(spread % 1) - np.linspace(0, 1, 10_000)).max() < 0.02
-    others = [Draws(2, 2, 3), Draws(1, 3, 3), Draws(1, 2, 4)]
+    others = [StepRandom(2, 2, 3), StepRandom(1, 3, 3), StepRandom(1, 2, 4)]
     seen = [
-        Draws(1, 2, 3).spread("sample/wish", 100),
-        *(draws.spread("sample/out", 100) for draws in [*others, Draws(1, 2, 3)]),
+        StepRandom(1, 2, 3).stratified("sample/wish", 100),
+        *(random.stratified("sample/out", 100) for random in [*others, StepRandom(1, 2, 3)]),
     ]
     assert len({numbers.tobytes() for numbers in seen}) == 5
 
@@ -274,7 +274,7 @@ def test_only_rows_of_the_sample_and_of_targets_are_moved():
     real = Real(network(UNIFORM), {}, FIELDS, COUNTS)
     before, asked = snapshot(real.network), batch(values=False)
     real.step(asked)
-    touched = (stands_of(real.network.outputs["out"], real.draws) > 0).index_fill_(
+    touched = (stands_of(real.network.outputs["out"], real.random) > 0).index_fill_(
         0, asked["items"].indices, True
     )
     after = snapshot(real.network)

@@ -11,8 +11,8 @@ import torch
 from tests.model.twin import Real, Twin, dense_field, random_batch, snapshot, sparse
 from widenet.errors import NumericsError
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.plan.drift import DRIFT_GRAM_WINDOWS
@@ -109,13 +109,13 @@ class Run:
         self.real = Real(document, training, FIELDS, num_threads=num_threads)
         self.network, self.made, self.rates = self.real.network, 0, rates(self.real.training, 10**4)
 
-    def draws(self):
-        return Draws(11, 2, self.made)
+    def random(self):
+        return StepRandom(11, 2, self.made)
 
     def step(self, batch, weights_E):
         self.made += 1
-        prepared, numbers = self.network.prepare(batch, self.draws()), StepNumbers(self.made, self.rates)
-        return train_step(self.network, self.real.rule, Step(prepared, weights_E, self.draws(), numbers))
+        prepared, numbers = self.network.prepare(batch, self.random()), StepNumbers(self.made, self.rates)
+        return train_step(self.network, self.real.rule, Step(prepared, weights_E, self.random(), numbers))
 
     def weights(self):
         settle(self.network, self.real.rule, self.rates, self.made)
@@ -165,7 +165,7 @@ def assert_as_near_as_with_every_logit(runs, steps, tolerance):
     for number, (batch, weights_E) in enumerate(steps, 1):
         losses = [run.step(batch, weights_E) for run in runs]
         loss, _, weights = twin.step(
-            weights, batch, weights_E, full.draws(), full.real.training, float(full.rates[number])
+            weights, batch, weights_E, full.random(), full.real.training, float(full.rates[number])
         )
         assert losses == [pytest.approx(loss, rel=tolerance, abs=tolerance)] * 2
     near, usual = (distance(run.weights(), weights) for run in runs)

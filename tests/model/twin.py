@@ -10,8 +10,8 @@ import torch
 from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normalized, pooled
 from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
@@ -85,11 +85,11 @@ class Twin:
         self.spec, self.widths, self.counts, self.stands = spec, widths, counts or {}, stands or {}
         self.statistics = {}
 
-    def loss(self, weights, batch, weights_E, draws):
+    def loss(self, weights, batch, weights_E, random):
         """The loss of a batch, penalties of sparseness included."""
         values, hidden_entries, penalty = {}, {}, 0.0
         for layer in self.spec.inputs:
-            values[layer.name], hidden_entries[layer.field] = self._input(layer, batch[layer.field], draws)
+            values[layer.name], hidden_entries[layer.field] = self._input(layer, batch[layer.field], random)
         shapes = {layer.name: layer.shape or (values[layer.name].shape[1],) for layer in self.spec.inputs}
         for layer in self.spec.hidden:
             sources = self.spec.sources(layer)
@@ -110,7 +110,7 @@ class Twin:
                     layer.sparseness.weight
                     * (p * torch.log(p / mean) + (1 - p) * torch.log((1 - p) / (1 - mean))).sum()
                 )
-            values[layer.name] = self._dropped(layer, a, draws)
+            values[layer.name] = self._dropped(layer, a, random)
         total = penalty
         for layer in self.spec.outputs:
             found = self._output_losses(
@@ -152,14 +152,14 @@ class Twin:
             )
         return z
 
-    def _input(self, layer, field, draws):
+    def _input(self, layer, field, random):
         if isinstance(field, torch.Tensor):
-            x = self._dropped(layer, field.double(), draws)
+            x = self._dropped(layer, field.double(), random)
             count, hidden = torch.full((len(x), 1), float(x.shape[1])), None
         else:
             stored = entries_of(field)
             kept = (
-                draws.kept(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist()
+                random.keep_mask(f"denoise/{layer.name}", (len(stored),), layer.denoise, CPU).tolist()
                 if layer.denoise
                 else [True] * len(stored)
             )
@@ -183,11 +183,13 @@ class Twin:
         }
         return x / divisor[layer.scale], hidden
 
-    def _dropped(self, layer, x, draws):
+    def _dropped(self, layer, x, random):
         if not layer.dropout:
             return x
         return (
-            x * draws.kept(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU) / (1 - layer.dropout)
+            x
+            * random.keep_mask(f"dropout/{layer.name}", tuple(x.shape), layer.dropout, CPU)
+            / (1 - layer.dropout)
         )
 
     def _weight(self, weights, layer, source):
@@ -227,12 +229,12 @@ class Twin:
             z = torch.where(listed, z, z + stands.clamp_min(1e-250).log())
         return example_losses(layer, activation(layer.activation, z), t, listed, stands)
 
-    def step(self, weights, batch, weights_E, draws, training, rate):
+    def step(self, weights, batch, weights_E, random, training, rate):
         """Loss, gradients and the weights after one step of plain descent, with penalties and limits."""
         leaves = {
             key: weight.clone().requires_grad_() for key, weight in weights.items() if key[1] not in FOLLOWING
         }
-        loss = self.loss(leaves, batch, weights_E, draws)
+        loss = self.loss(leaves, batch, weights_E, random)
         gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
         for key, gradient in gradients.items() if self.spec.shared_gradient == "mean" else ():
             gradients[key] = gradient / self._sharers(key)
@@ -285,9 +287,9 @@ def snapshot(network):
     return found
 
 
-def stands_of(output, draws):
+def stands_of(output, random):
     """For how many units each of an output with a sample stands in a step, float64 [L]."""
-    shards, points = output.weight.shards, output.sampler.points(draws, CPU)
+    shards, points = output.weight.shards, output.sampler.points(random, CPU)
     found = torch.zeros(output.width, dtype=torch.float64)
     for shard in output.weight.parts:
         units_U, stands_U = output.sampler.drawn(shard, points)
@@ -345,13 +347,13 @@ class Real:
             bias.add_(torch.randn(bias.shape, generator=generator), alpha=0.3)
         self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
         self.network.prepare_training(self.rule)
-        self.rates, self.draws = rates(self.training, 100), Draws(11, 2, 3)
+        self.rates, self.random = rates(self.training, 100), StepRandom(11, 2, 3)
 
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
-        limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.draws)
+        limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.random)
         loss = train_step(
-            self.network, self.rule, Step(prepared, weights_E, self.draws, StepNumbers(1, self.rates), limit)
+            self.network, self.rule, Step(prepared, weights_E, self.random, StepNumbers(1, self.rates), limit)
         )
         settle(self.network, self.rule, self.rates, 1)
         return loss
@@ -370,13 +372,13 @@ def assert_step_matches_twin(
     real = Real(document, training or {}, facts, counts)
     before = snapshot(real.network)
     stands = {
-        name: stands_of(output, real.draws)
+        name: stands_of(output, real.random)
         for name, output in real.network.outputs.items()
         if output.sampler is not None
     }
     twin = Twin(real.spec, real.network.layout.units, counts, stands)
     rate = real.training.optimizer.learning_rate
-    loss, gradients, after = twin.step(before, batch, weights_E, real.draws, real.training, rate)
+    loss, gradients, after = twin.step(before, batch, weights_E, real.random, real.training, rate)
     assert abs(real.step(batch, weights_E) - loss) <= 1e-5 * max(abs(loss), 0.1)
     found = snapshot(real.network)
     assert found.keys() == after.keys()

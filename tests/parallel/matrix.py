@@ -12,8 +12,8 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.evaluate import evaluate
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
 from widenet.predict.top_k import Filter, top_k
 from widenet.spec.activations import RESTING
@@ -370,11 +370,11 @@ def outcome_in(spec, training, data, exchange):
     stream = Stream(data, spec.fields, training.batch_size, training.seed, training.shuffle)
     steps, losses = rates(training, stream.steps_per_epoch), []
     for batch in stream.batches(0):
-        draws, numbers = Draws(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
-        prepared = network.prepare(batch.fields, draws)
+        random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
+        prepared = network.prepare(batch.fields, random)
         losses.append(
             train_step(
-                network, rule, Step(prepared, batch.weights, draws, numbers, training.gradient_norm_limit)
+                network, rule, Step(prepared, batch.weights, random, numbers, training.gradient_norm_limit)
             )
         )
     settle(network, rule, steps, stream.steps_per_epoch)

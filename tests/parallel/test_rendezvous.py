@@ -191,7 +191,7 @@ def a_run_of_which_the_best_alone_was_saved(out, data):
     shutil.rmtree(out / "checkpoints")
 
 
-ANEW, ON = "begins anew, as there is no checkpoint yet", "goes on from its newest checkpoint"
+ANEW, ON = "starts over, since it has no checkpoint yet", "resumes from its newest checkpoint"
 
 
 LEFT = {
@@ -217,7 +217,7 @@ def test_a_group_that_torchrun_has_started_again_goes_on_or_begins_anew(
     leave(tmp_path / "run", data)
     leader, other = groups(2)(trained_again, "momentum", data, tmp_path / "run")
     assert leader[:2] == other[:2] == undisturbed
-    assert (leader[2][0], other[2]) == (f"torchrun has started this training again; it {said}.", [])
+    assert (leader[2][0], other[2]) == (f"torchrun has restarted this training; it {said}.", [])
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -227,7 +227,7 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     groups(2).start(trained_again, "momentum", data, tmp_path / "run")
     found = groups(2).outcomes()
     assert [type(error) for error in found] == [CheckpointError] * 2
-    assert "exists already. Go on with `resume=True`" in str(found[0])
+    assert "exists already. Resume it with `resume=True`" in str(found[0])
 
 
 def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(

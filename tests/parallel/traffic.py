@@ -9,8 +9,8 @@ from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
@@ -81,9 +81,9 @@ def sent(width, tied):
         [sorted(chance.choice(width, 5, replace=False).tolist()) for _ in range(EXAMPLES)]
     )
     with counted() as bytes_sent:
-        prepared = network.prepare({"items": batch}, Draws(0, 0, 0))
+        prepared = network.prepare({"items": batch}, StepRandom(0, 0, 0))
         train_step(
-            network, rule, Step(prepared, None, Draws(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
+            network, rule, Step(prepared, None, StepRandom(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
         )
     return sum(bytes_sent), len(bytes_sent)
 
@@ -98,14 +98,14 @@ def sent_and_planned(layers, plan, folder):
     batch = next(Stream(data, spec.fields, training.batch_size, training.seed).batches(0))
     for number in (1, 2):
         with counted() as bytes_sent:
-            numbers, draws = StepNumbers(number, rates(training, 2)), Draws(0, 0, number)
+            numbers, random = StepNumbers(number, rates(training, 2)), StepRandom(0, 0, number)
             train_step(
                 network,
                 rule,
                 Step(
-                    network.prepare(batch.fields, draws),
+                    network.prepare(batch.fields, random),
                     batch.weights,
-                    draws,
+                    random,
                     numbers,
                     training.gradient_norm_limit,
                 ),

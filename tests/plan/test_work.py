@@ -8,8 +8,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
 from widenet.plan.binding import bind
@@ -22,7 +22,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 from widenet.training.step import Step, train_step
 
-WIDTH, EXAMPLES, ENTRIES, DRAWS = 203, 6, 5, Draws(0, 0, 0)
+WIDTH, EXAMPLES, ENTRIES, RANDOM = 203, 6, 5, StepRandom(0, 0, 0)
 SAMPLE = {"sample": {"kind": "uniform", "units": 29}}
 """As 29 divides the width, no unit is drawn twice."""
 TIED = {"weights": {"layer": "mid", "transposed": True}}
@@ -57,7 +57,7 @@ def targets_beside(output):
 
 
 def drawn(output):
-    shards, points = output.weight.shards, output.sampler.points(DRAWS, torch.device("cpu"))
+    shards, points = output.weight.shards, output.sampler.points(RANDOM, torch.device("cpu"))
     return [
         shards.start(shard) + unit
         for shard in range(shards.count)
@@ -81,8 +81,8 @@ def counted(job):
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
-        prepared = network.prepare({"items": batch}, DRAWS)
-        train_step(network, rule, Step(prepared, None, DRAWS, numbers, job.training.gradient_norm_limit))
+        prepared = network.prepare({"items": batch}, RANDOM)
+        train_step(network, rule, Step(prepared, None, RANDOM, numbers, job.training.gradient_norm_limit))
     return counter.get_total_flops()
 
 

@@ -90,7 +90,7 @@ def test_resuming_falls_back_to_the_newest_checkpoint_that_is_whole_and_says_so(
     model = train(*two_checkpoints, resume=True, report=report)
     assert len(report.said) == 1
     assert report.said[0].endswith(
-        f"Going on from {newest.name if damage == 'pointer' else older.name} instead."
+        f"Resuming from {newest.name if damage == 'pointer' else older.name} instead."
     )
     assert (model.fingerprint(), log(out)) == undisturbed
 

@@ -80,7 +80,7 @@ def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits
     report, versions = Heard(), [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
     model = run(*SETTINGS["momentum"], data, later, resume=True, report=report)
     rule = (
-        f"{later} was begun with version {versions[0]} of the arithmetic; this widenet has version"
+        f"{later} was started with version {versions[0]} of the arithmetic; this widenet has version"
         f" {versions[1]}"
     )
     assert report.said == [

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from widenet.model.build import build
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.sparse import SparseBatch
@@ -52,10 +52,10 @@ class Training:
 
     def step(self, items):
         self.number += 1
-        numbers, draws = StepNumbers(self.number, self.rates), Draws(1, 0, self.number)
-        prepared = self.network.prepare({"items": items}, draws)
+        numbers, random = StepNumbers(self.number, self.rates), StepRandom(1, 0, self.number)
+        prepared = self.network.prepare({"items": items}, random)
         return train_step(
-            self.network, self.rule, Step(prepared, None, draws, numbers, self.spec.gradient_norm_limit)
+            self.network, self.rule, Step(prepared, None, random, numbers, self.spec.gradient_norm_limit)
         )
 
     def fingerprint(self):

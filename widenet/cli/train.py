@@ -49,7 +49,7 @@ def train(
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
     if not arguments.resume and not quiet and is_leader():
-        _say_what_is_usual(network, training, out)
+        _print_default_documents(network, training, out)
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -58,7 +58,7 @@ def train(
     except KeyboardInterrupt:
         report.stop()
         if is_leader():
-            _say_how_to_go_on(arguments, dataset, processes)
+            _print_resume_command(arguments, dataset, processes)
         sys.exit(130)
     finally:
         report.stop()
@@ -66,22 +66,22 @@ def train(
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
         problem = diverged(model.run.training, model.run.records())
-        _say_what_follows(None if problem is None else f"{out}: {problem}", written, words["data"], out)
+        _print_next_commands(None if problem is None else f"{out}: {problem}", written, words["data"], out)
 
 
-def _say_what_is_usual(network: Path | None, training: Path | None, out: Path) -> None:
+def _print_default_documents(network: Path | None, training: Path | None, out: Path) -> None:
     """Print which documents are missing, for which the run uses defaults."""
-    usual = " and no ".join(
+    missing = " and no ".join(
         name for name, path in (("network.json", network), ("training.json", training)) if path is None
     )
-    if usual:
+    if missing:
         typer.echo(
-            f"No {usual} was named: widenet uses a default and saves it in {out}.",
+            f"No {missing} was named: widenet uses a default and saves it in {out}.",
             err=True,
         )
 
 
-def _say_what_follows(problem: str | None, written: Path | None, data: Path, out: Path) -> None:
+def _print_next_commands(problem: str | None, written: Path | None, data: Path, out: Path) -> None:
     """Print the problem of a finished training, if any, its report and the next commands."""
     for line in (problem, f"Report: {written}" if written is not None else None):
         if line is not None:
@@ -93,7 +93,7 @@ def _say_what_follows(problem: str | None, written: Path | None, data: Path, out
     )
 
 
-def _say_how_to_go_on(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
+def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
     """Print the command that resumes an interrupted training; write its report, without recommendations."""
     out = Path(arguments.out)
     if not (out / "checkpoints" / "latest").exists():

@@ -215,8 +215,8 @@ def _layer(file: NetcdfFile, prefix: str) -> tuple[dict[str, Any], tuple[int, ..
     )
     attributes = file.whole(f"{prefix}attributes", default=0)
     sides = tuple(file.whole(f"{prefix}{side}", minimum=1, default=1) for side in SIDES)
-    default = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
-    sides = sides[: file.whole(f"{prefix}dimensions", minimum=1, default=default, maximum=len(SIDES))]
+    num_sides = 1 + max(place for place in range(len(SIDES)) if place == 0 or sides[place] > 1)
+    sides = sides[: file.whole(f"{prefix}dimensions", minimum=1, default=num_sides, maximum=len(SIDES))]
     layer: dict[str, Any] = {
         "Name": file.text(f"{prefix}name"),
         "Kind": kind,

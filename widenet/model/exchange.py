@@ -21,7 +21,7 @@ class Exchange(Protocol):
     """Runs work on the shards of this process and combines results across shards.
 
     No result depends on which process holds which shard. All processes must make the same calls in the same
-    order. Methods that begin with `start` return at once, and the exchange goes on in the background. If a
+    order. Methods that begin with `start` return at once, and the exchange continues in the background. If a
     process is lost, the error says what was being done (`at`) and for which layer (`where`, such as 'layer
     "taste"').
     """

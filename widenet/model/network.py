@@ -11,7 +11,6 @@ from torch import Tensor
 from widenet.kernels import Touched, gather_sum
 from widenet.model import preparation
 from widenet.model.convolution import convolution
-from widenet.model.draws import Draws
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
@@ -19,6 +18,7 @@ from widenet.model.normalization import Statistics, running
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
+from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.layout import Key, Layout
@@ -82,15 +82,15 @@ class Network:
         """Return the shards of a wide layer's units."""
         return self.layout.shards(self.layout.units[layer])
 
-    def prepare(self, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
+    def prepare(self, fields: Mapping[str, Values], random: StepRandom | None) -> Prepared:
         """Return a batch's fields as the layers read them; this needs no weights, so it can run ahead.
 
         Args:
             fields: The batch, by field.
-            draws: The step's random numbers; None outside training, where outputs have no targets.
+            random: The step's random numbers; None outside training, where outputs have no targets.
         """
-        prepared = preparation.prepared(self._ends, fields, draws)
-        if draws is not None and self.device.type == "cuda":
+        prepared = preparation.prepared(self._ends, fields, random)
+        if random is not None and self.device.type == "cuda":
             # The host must wait for the number of touched rows; here it does not delay a step.
             prepared.touched = self.touched(prepared)
         return prepared
@@ -140,14 +140,14 @@ class Network:
         positions = prepared.positions[self.layout.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
 
-    def forward(self, prepared: Prepared, draws: Draws | None) -> Activity:
+    def forward(self, prepared: Prepared, random: StepRandom | None) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
         activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
         for layer in self.spec.hidden:
-            flow = self._flow(layer, prepared, pending, activity, draws)
+            flow = self._flow(layer, prepared, pending, activity, random)
             activity.values[layer.name] = kind_of(layer).forward(layer, flow)
         return activity
 
@@ -238,7 +238,7 @@ class Network:
         prepared: Prepared,
         pending: Mapping[Key, Pending[list[Tensor]]],
         activity: Activity,
-        draws: Draws | None,
+        random: StepRandom | None,
     ) -> Flow:
         """Return everything that a layer reads in a step."""
         sources = self.spec.sources(layer)
@@ -249,7 +249,7 @@ class Network:
             sources=[activity.values[name] for name in sources if name in activity.values],
             sums=[self._product(key, pending, activity) for key in keys],
             skips=[activity.values[name] for name in layer.skip or ()],
-            draws=draws,
+            random=random,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
             blocks=self._blocks(layer.name),
             penalties=activity.penalties,

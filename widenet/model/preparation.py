@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels import Touched
-from widenet.model.draws import Draws
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
+from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
@@ -68,30 +68,30 @@ class Ends:
     damping: Mapping[str, Tensor]
 
 
-def prepared(ends: Ends, fields: Mapping[str, Values], draws: Draws | None) -> Prepared:
+def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None) -> Prepared:
     """See `Network.prepare`."""
     batch, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
     for layer in ends.inputs:
         values = fields[layer.field]
         if isinstance(values, Tensor):
-            batch.dense[layer.name] = scaled_dense(layer, values, draws)
+            batch.dense[layer.name] = scaled_dense(layer, values, random)
             continue
-        if layer.denoise and draws is not None:
-            values, hidden[layer.field] = hide(layer, values, draws)
+        if layer.denoise and random is not None:
+            values, hidden[layer.field] = hide(layer, values, random)
         elif layer.values == "ignore":
             values = values.with_values(None)
-        _add_sparse(ends, layer, values, draws is not None, batch)
+        _add_sparse(ends, layer, values, random is not None, batch)
     for name, output in ends.outputs.items():
         positions = batch.positions.get(ends.along.get(name, ""))
-        predicts_next = draws is not None and output.spec.predict == "next"
+        predicts_next = random is not None and output.spec.predict == "next"
         if positions is not None:
             batch.taken[name] = positions.asking_M if predicts_next else positions.ends_E
-        if draws is not None:
+        if random is not None:
             values = (
                 hidden[output.spec.field] if output.spec.predict == "hidden" else fields[output.spec.field]
             )
             batch.targets[name] = _targets(
-                output, positions.next if positions is not None and predicts_next else values, draws
+                output, positions.next if positions is not None and predicts_next else values, random
             )
     return batch
 
@@ -120,7 +120,7 @@ def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
     )
 
 
-def _targets(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | Choice | Targets:
+def _targets(output: WideOutput, values: Values, random: StepRandom) -> SparseBatch | Choice | Targets:
     """Return the values of a field as targets of an output."""
     if isinstance(values, Tensor):
         if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
@@ -130,5 +130,5 @@ def _targets(output: WideOutput, values: Values, draws: Draws) -> SparseBatch | 
     if output.spec.values == "ignore":
         values = values.with_values(None)
     if output.sampler is not None:
-        return output.sampler.choice(values, draws)
+        return output.sampler.choice(values, random)
     return values if output.drift is not None else Targets.of_sparse(values, output.weight.shards)

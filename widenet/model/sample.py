@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.model.draws import Draws
 from widenet.model.sharding import split
+from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
@@ -35,13 +35,13 @@ class Choice:
 class Sampler:
     """Draws units of a layer by stratified sampling.
 
-    Every unit owns an interval of a line. The line is cut into as many equal pieces as there are draws, and
+    Every unit owns an interval of a line. The line is cut into as many equal pieces as there are points, and
     each piece gets a random point; the owners of the points are drawn. So the expected number of draws of a
-    unit is draws x its share of the line, with little variance.
+    unit is num_points x its share of the line, with little variance.
 
     Attributes:
         purpose: Name of the random stream.
-        draws: Number of points.
+        num_points: Number of points.
         shards: Shards of the layer.
         length: Length of the line.
         starts: Start of the first interval of each shard of this process.
@@ -49,7 +49,7 @@ class Sampler:
     """
 
     purpose: str
-    draws: int
+    num_points: int
     shards: Shards
     length: float
     starts: dict[int, float]
@@ -98,9 +98,9 @@ class Sampler:
         }
         return cls(purpose, spec.units, shards, float(ends_L[-1]), starts, ends)
 
-    def choice(self, targets: SparseBatch, draws: Draws) -> Choice:
+    def choice(self, targets: SparseBatch, random: StepRandom) -> Choice:
         """Return the units of a step whose batch has these targets."""
-        points_N, parts = self.points(draws, targets.indices.device), split(targets, self.shards)
+        points_N, parts = self.points(random, targets.indices.device), split(targets, self.shards)
         units, stands = {}, {}
         for shard in self.starts:
             (drawn_N, stands_N), part = self.drawn(shard, points_N), parts[shard]
@@ -113,11 +113,12 @@ class Sampler:
             parts[shard] = SparseBatch(part.indptr, torch.searchsorted(units_U, targets_Z), part.values)
         return Choice(units, stands, Targets.of_parts(targets, parts))
 
-    def points(self, draws: Draws, device: torch.device) -> Tensor:
-        """Return this step's points on the line, float64 [draws], ascending."""
+    def points(self, random: StepRandom, device: torch.device) -> Tensor:
+        """Return this step's points on the line, float64 [num_points], ascending."""
         last = np.nextafter(self.length, 0)
         return sent(
-            torch.from_numpy((draws.spread(self.purpose, self.draws) * self.length).clip(max=last)), device
+            torch.from_numpy((random.stratified(self.purpose, self.num_points) * self.length).clip(max=last)),
+            device,
         )
 
     def drawn(self, shard: int, points_N: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,4 +143,4 @@ class Sampler:
             lengths_U = self.ends[shard].diff(
                 prepend=torch.tensor([start], dtype=torch.float64, device=points_N.device)
             )[units_U]
-        return units_U, (counts_U * self.length / (self.draws * lengths_U)).float()
+        return units_U, (counts_U * self.length / (self.num_points * lengths_U)).float()

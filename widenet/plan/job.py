@@ -155,7 +155,7 @@ class Job:
 
     @property
     def in_background(self) -> bool:
-        """Whether checkpoints are written from a copy of weights and state while the training goes on."""
+        """Whether checkpoints are written from a copy of weights and state while the training continues."""
         return self.has_snapshots and self.training.checkpoints.within_epochs
 
     @property

@@ -114,12 +114,13 @@ class Model:
     def caveats(
         self, data: Dataset | None = None, part: Part = "heldout", output: str | None = None
     ) -> list[str]:
-        """What to know before numbers of this model are believed, a sentence each.
+        """Return sentences to read before trusting the model's numbers.
 
-        That its training has not ended, or went on in another arithmetic; that nobody can tell whether its
-        documents have changed since; that its loss ended far above its start; how much of what a dataset
-        holds out for an output was trained on, where it is not the dataset of the training, or of one with
-        whose weights this one began.
+        They report:
+        - a training that has not ended, or was resumed with another arithmetic
+        - a checkpoint without a record of its documents, which may have changed since
+        - a loss that ended far above its start
+        - held-out data of an output on which this run, or a run whose weights it started with, was trained
         """
         found = []
         facts = facts_of(self.facts)

@@ -50,20 +50,20 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         if checkpoint is None:
             continue
         if problem is not None:
-            report.say(f"{problem} Going on from {checkpoint.path.name} instead.")
+            report.say(f"{problem} Resuming from {checkpoint.path.name} instead.")
         facts = TrainingFacts.of(checkpoint.facts)
         if facts.documents is None:
             report.say(f"{checkpoint.path}: {UNRECORDED}")
         state = facts.state
-        _say_what_changed(run, facts, network.device, state, report)
-        _go_on_in_own_arithmetic(run, state, report)
+        _report_changed_environment(run, facts, network.device, state, report)
+        _record_arithmetic(run, state, report)
         break
     else:
         if problem is not None:
             raise problem
         load_start(run, network, report.say)
         _inherit_arithmetic(run, state, report)
-        by_leader(network.exchange, lambda: _say_what_was_seen(run, dataset, report), "earlier trainings")
+        by_leader(network.exchange, lambda: _report_seen_data(run, dataset, report), "earlier trainings")
     _check_best(run, network, state)
     by_leader(network.exchange, lambda: run.rewind_log(state.epoch), "log")
     return state
@@ -83,13 +83,13 @@ def agreed(network: Network, find: Callable[[], T]) -> T:
     return results[0]
 
 
-def _say_what_was_seen(run: RunDirectory, dataset: Dataset, report: Report) -> None:
+def _report_seen_data(run: RunDirectory, dataset: Dataset, report: Report) -> None:
     """Report held-out data on which the run's starting weights were trained."""
     for sentence in seen_before(run, None, dataset, held_of(run, dataset)):
         report.say(f"{sentence} Its metrics will be too good.")
 
 
-def _say_what_changed(
+def _report_changed_environment(
     run: RunDirectory, facts: TrainingFacts, device: torch.device, state: LoopState, report: Report
 ) -> None:
     """Report libraries or instruction sets that differ from those of the steps so far."""
@@ -101,13 +101,13 @@ def _say_what_changed(
         )
 
 
-def _go_on_in_own_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
+def _record_arithmetic(run: RunDirectory, state: LoopState, report: Report) -> None:
     """Record and report that the next steps round in another way than the steps so far."""
     before = state.arithmetic[-1]
     if before != ARITHMETIC and not state.has_ended(run.training):
         state.arithmetic.append(ARITHMETIC)
         rule = (
-            f"{run.path} was begun with version {before} of the arithmetic; this widenet has version"
+            f"{run.path} was started with version {before} of the arithmetic; this widenet has version"
             f" {ARITHMETIC}"
         )
         report.say(

@@ -45,13 +45,13 @@ from widenet.training.state import LoopState
 def train(arguments: TrainArguments) -> Model:
     """Train a network on a dataset; the run directory holds documents, checkpoints, log and finished model.
 
-    A document that is None is a default one, which the run directory keeps, or the run's own if the training
-    resumes. A resumed training has the bits of an undisturbed one, unless widenet's arithmetic has changed
-    since, which the report says. Weights that another run lacks, such as those of new features, start as the
-    seed says. A recorded step has the same bits as others.
+    If a document is None, widenet uses a default and saves it in the run directory; a resumed training uses
+    the run's own. A resumed training has the bits of an undisturbed one, unless widenet's arithmetic has
+    changed since, which the report says. Weights that another run lacks, such as those of new features, get
+    their initial values. A recorded step has the same bits as others.
 
     torchrun and Slurm start several processes: each must call this function, and they belong to one group
-    until they end. A group that torchrun restarts resumes by itself, or begins anew if there is no checkpoint
+    until they end. A group that torchrun restarts resumes by itself, or starts over if there is no checkpoint
     yet. All processes must make the same calls of the exchange in `after_epoch`.
 
     Returns:
@@ -60,7 +60,7 @@ def train(arguments: TrainArguments) -> Model:
     Raises:
         DocumentError, DataError, FitError, CapacityError, OptionError: The documents, the dataset, the
             machine or an option does not allow the training.
-        CheckpointError, NumericsError, DisagreementError, GroupError: The training could not go on.
+        CheckpointError, NumericsError, DisagreementError, GroupError: The training could not continue.
     """
     dataset, path = dataset_of(arguments.data), path_of("out", arguments.out)
     network, training = documents(
@@ -100,7 +100,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
             if restarted:
-                _say_restarted(state, report)
+                _report_restart(state, report)
             training = Training(
                 run,
                 network,
@@ -129,12 +129,12 @@ def _start(arguments: TrainArguments) -> Path | None:
     return None if arguments.start_from is None else path_of("start_from", arguments.start_from)
 
 
-def _say_restarted(state: LoopState, report: Report) -> None:
+def _report_restart(state: LoopState, report: Report) -> None:
     """Report that torchrun has restarted the training, and where it stands."""
-    goes_on = "goes on from its newest checkpoint"
+    outcome = "it resumes from its newest checkpoint"
     if state == LoopState():
-        goes_on = "begins anew, as there is no checkpoint yet"
-    report.say(f"torchrun has started this training again; it {goes_on}.")
+        outcome = "it starts over, since it has no checkpoint yet"
+    report.say(f"torchrun has restarted this training; {outcome}.")
 
 
 def _device(name: str | None, training: TrainingSpec) -> torch.device:

@@ -38,11 +38,12 @@ class RecurrentLayer(Spec, OfLayers):
     initializer: InitializerField = Xavier(kind="xavier")
     """How the weights of the sources and of the state before start; `out` counts the units."""
     dropout: Probability = 0.0
-    """Share of the state's numbers that go on as zero in each training step, the others rescaled; the next
-    state sees all.
+    """Share of the state's numbers set to zero in the output in each training step, the others rescaled.
+
+    The next state uses all numbers.
     """
     skip: Sources | None = None
-    """Layers of as many units that are added to what goes on."""
+    """Layers with the same number of units that are added to the output."""
 
     @property
     def sums(self) -> int:

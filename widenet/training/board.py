@@ -70,7 +70,7 @@ class Board:
 
     def _give_up(self, error: OSError) -> None:
         self.say(
-            f"{self.folder} cannot be written: {error.strerror or error}. The training goes on without"
+            f"{self.folder} cannot be written: {error.strerror or error}. The training continues without"
             " TensorBoard."
         )
         self.close()

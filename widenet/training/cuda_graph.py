@@ -76,7 +76,7 @@ class GraphSteps:
         assert self.memory is not None
         prepared, weights_E = self.memory.unpacked(step.prepared, step.weights_E)
         numbers = StepNumbers(step.numbers.number, step.numbers.rates, loaded=self.loaded)
-        return Step(prepared, weights_E, step.draws, numbers)
+        return Step(prepared, weights_E, step.random, numbers)
 
     def _record(self, step: Step) -> None:
         self.graph = torch.cuda.CUDAGraph()

@@ -13,11 +13,11 @@ import torch
 
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
-from widenet.model.draws import Draws
 from widenet.model.network import Network
 from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
 from widenet.spec.training import Checkpoints, Evaluation
 from widenet.training.board import Board
@@ -111,7 +111,7 @@ class Training:
                         state.add(loss, ready.batch.num_examples, watch.lap())
                         self.report.advance(ready.batch.num_examples, loss)
                         is_interrupted, is_late, is_writing = answers.result()
-                        saving.go_on(is_writing)
+                        saving.continue_writing(is_writing)
                         is_last = state.step == self.stream.steps_per_epoch
                         is_due = saving.falls_due(self._number(state.step), is_late) and not is_last
                         if is_interrupted or is_due:
@@ -157,7 +157,7 @@ class Training:
         """Return batch `step` of the current epoch, prepared."""
         with torch.no_grad():
             batch = self.stream.batch(self.state.epoch, step, self.network.device)
-            prepared = self.network.prepare(batch.fields, Draws(self.spec.seed, batch.epoch, batch.step))
+            prepared = self.network.prepare(batch.fields, StepRandom(self.spec.seed, batch.epoch, batch.step))
             packed = (
                 None
                 if self.recorded is None
@@ -171,10 +171,10 @@ class Training:
         step = Step(
             ready.prepared,
             batch.weights,
-            Draws(self.spec.seed, batch.epoch, batch.step),
+            StepRandom(self.spec.seed, batch.epoch, batch.step),
             self._numbers(batch.step + 1),
             self.spec.gradient_norm_limit,
-            self._braked if self.spec.brake else None,
+            self._brake if self.spec.brake else None,
         )
         try:
             if self.recorded is not None and ready.packed is not None:
@@ -183,7 +183,7 @@ class Training:
         except NumericsError as error:
             raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
 
-    def _braked(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
+    def _brake(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
         """Return the numbers of a step whose batch has this loss; None if the brake skips the step."""
         brake = self.state.brake
         if brake.leaves_out(loss):

@@ -35,7 +35,7 @@ def check_free(path: Path) -> None:
     """Raise CheckpointError if a path holds something that a new run must not replace."""
     if _is_taken(path):
         remedy = (
-            "Go on with `resume=True`, or choose another `out`."
+            "Resume it with `resume=True`, or choose another `out`."
             if (path / "network.json").exists()
             else "Choose another `out`."
         )

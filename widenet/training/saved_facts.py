@@ -14,7 +14,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """Facts of a checkpoint from which a training goes on.
+    """Facts of a checkpoint from which a training resumes.
 
     Attributes:
         state: Where the training stands.

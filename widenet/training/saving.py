@@ -90,7 +90,7 @@ class Saving:
         self.run.save_model("best", self.network, facts)
         self.seconds += monotonic() - started
 
-    def go_on(self, is_writing: bool) -> None:
+    def continue_writing(self, is_writing: bool) -> None:
         """Start the next stage of the checkpoint in progress, unless some process is still writing.
 
         Raises:
@@ -113,7 +113,7 @@ class Saving:
         while self.pending is not None:
             if self.work is not None:
                 wait([self.work])
-            self.go_on(is_writing=False)
+            self.continue_writing(is_writing=False)
         self.seconds += monotonic() - started
 
     def close(self) -> None:

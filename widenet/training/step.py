@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched
-from widenet.model.draws import Draws
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
@@ -18,6 +17,7 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss
+from widenet.model.step_random import StepRandom
 from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import WideWeight
 from widenet.sparse import SparseBatch
@@ -33,19 +33,19 @@ class Step:
         prepared: The batch, from `Network.prepare` with the same random numbers.
         weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
             the examples, divided by their number.
-        draws: The step's random numbers.
+        random: The step's random numbers.
         numbers: The step's number, and the learning rates.
         norm_limit: Largest length of the whole gradient.
-        judge: Called with the loss before any weight changes; returns the numbers of the step, or None to
+        on_loss: Called with the loss before any weight changes; returns the numbers of the step, or None to
             skip it.
     """
 
     prepared: Prepared
     weights_E: Tensor | None
-    draws: Draws
+    random: StepRandom
     numbers: StepNumbers
     norm_limit: float | None = None
-    judge: Callable[[float, StepNumbers], StepNumbers | None] | None = None
+    on_loss: Callable[[float, StepNumbers], StepNumbers | None] | None = None
 
 
 def train_step(network: Network, rule: Rule, step: Step) -> float:
@@ -64,13 +64,13 @@ def train_step(network: Network, rule: Rule, step: Step) -> float:
 
 def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     """Train a network on a batch; the device may still be working on the step when this returns."""
-    prepared, draws, judge = step.prepared, step.draws, step.judge
-    numbers = rule.on_device(step.numbers, network.device) if judge is None else step.numbers
+    prepared, random, on_loss = step.prepared, step.random, step.on_loss
+    numbers = rule.on_device(step.numbers, network.device) if on_loss is None else step.numbers
     with torch.no_grad():
         touched = prepared.touched or network.touched(prepared)
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
-        activity = network.forward(prepared, draws)
+        activity = network.forward(prepared, random)
         vectors = {name: network.direct(output, activity) for name, output in network.outputs.items()}
     deferred: dict[str, OutputStep] = {}
     samples: dict[str, SampledStep] = {}
@@ -89,17 +89,17 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
                 samples[name] = sampled(output, direct_EH, targets, share_E, rule, numbers)
                 pending.append(samples[name].start())
                 continue
-            wide = output_step(output, direct_EH, targets, share_E, _most_vectors(network, name, vectors))
-            at_once = output.owns_weight and step.norm_limit is None and judge is None
+            wide = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
+            at_once = output.owns_weight and step.norm_limit is None and on_loss is None
             pending.append(run(wide, _updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
     results = [result.result() for result in pending]
     launched = _launched(network, activity, [loss for loss, _ in results])
-    judged = numbers if judge is None else judge(float(launched.loss), numbers)
-    if judged is None:
+    adjusted = numbers if on_loss is None else on_loss(float(launched.loss), numbers)
+    if adjusted is None:
         return launched
-    numbers = rule.on_device(judged, network.device)
+    numbers = rule.on_device(adjusted, network.device)
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
@@ -115,7 +115,7 @@ def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Lau
     return Launched(sum(totals[1:], totals[0]), values, dict(zip(network.outputs, losses, strict=True)))
 
 
-def _most_vectors(network: Network, output: str, vectors: Mapping[str, Tensor]) -> int:
+def _max_vectors(network: Network, output: str, vectors: Mapping[str, Tensor]) -> int:
     """Return the largest number of vectors among the outputs that share an output's weight.
 
     An output along a sequence has more vectors than examples.

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from widenet.model.draws import Draws
 from widenet.model.layers.hidden import forward, sparseness
+from widenet.model.step_random import StepRandom
 from widenet.spec.layers import HiddenLayer, Sparseness
 
 
@@ -48,7 +48,7 @@ def test_outside_training_there_is_neither_penalty_nor_dropout():
 
 def test_dropout_zeroes_the_asked_share_and_rescales_the_rest_after_the_penalty():
     spec = layer(dropout=0.2, sparseness=Sparseness(target=0.5))
-    value_EH, penalty = forward(spec, [torch.zeros(5000, 3)], None, Draws(1, 2, 3))
+    value_EH, penalty = forward(spec, [torch.zeros(5000, 3)], None, StepRandom(1, 2, 3))
     assert sorted(set(value_EH.flatten().tolist())) == pytest.approx([0.0, 0.625])
     assert float((value_EH == 0).float().mean()) == pytest.approx(0.2, abs=0.02)
     assert float(penalty) == pytest.approx(0.0, abs=1e-6)

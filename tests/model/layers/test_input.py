@@ -9,12 +9,12 @@ import torch
 from tests.model.test_network import BATCH as EXAMPLES
 from tests.model.test_network import FIELDS, TOWER_FIELDS, WIDTH, items, network
 from tests.model.twin import assert_step_matches_twin
-from widenet.model.draws import Draws
 from widenet.model.layers.input import damping, hide, scaled, scaled_dense
+from widenet.model.step_random import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
-DRAWS = Draws(5, 1, 2)
+RANDOM = StepRandom(5, 1, 2)
 
 
 def layer(**settings):
@@ -80,7 +80,7 @@ def test_damping_comes_before_the_scale():
 
 
 def test_what_is_hidden_and_what_stays_are_the_batch_once():
-    stays, hidden = hide(layer(denoise=0.5), BATCH, DRAWS)
+    stays, hidden = hide(layer(denoise=0.5), BATCH, RANDOM)
     for example in range(3):
         parts = [
             batch.indices[batch.indptr[example] : batch.indptr[example + 1]].tolist()
@@ -94,33 +94,34 @@ def test_what_is_hidden_and_what_stays_are_the_batch_once():
 
 def test_about_the_asked_share_is_hidden_and_each_step_hides_another():
     big = SparseBatch.from_lists([list(range(50_000))])
-    _, hidden = hide(layer(denoise=0.3), big, DRAWS)
+    _, hidden = hide(layer(denoise=0.3), big, RANDOM)
     assert hidden.num_entries == pytest.approx(15_000, abs=4 * math.sqrt(50_000 * 0.21))
-    _, again = hide(layer(denoise=0.3), big, DRAWS)
+    _, again = hide(layer(denoise=0.3), big, RANDOM)
     assert torch.equal(hidden.indices, again.indices)
     others = [
-        hide(layer(denoise=0.3), big, draws)[1] for draws in (Draws(6, 1, 2), Draws(5, 2, 2), Draws(5, 1, 3))
+        hide(layer(denoise=0.3), big, random)[1]
+        for random in (StepRandom(6, 1, 2), StepRandom(5, 2, 2), StepRandom(5, 1, 3))
     ]
     overlaps = [len(set(hidden.indices.tolist()) & set(other.indices.tolist())) for other in others]
     assert overlaps == [pytest.approx(4_500, abs=4 * math.sqrt(50_000 * 0.09))] * 3
 
 
 def test_rescaling_keeps_the_expected_sum():
-    stays, hidden = hide(layer(denoise=0.2, denoise_rescale=True), BATCH, DRAWS)
-    plain, _ = hide(layer(denoise=0.2), BATCH, DRAWS)
+    stays, hidden = hide(layer(denoise=0.2, denoise_rescale=True), BATCH, RANDOM)
+    plain, _ = hide(layer(denoise=0.2), BATCH, RANDOM)
     assert stays.values.tolist() == pytest.approx([value / 0.8 for value in plain.values.tolist()])
     assert set(hidden.values.tolist()) <= set(BATCH.values.tolist())
 
 
 def test_ignored_values_stay_out_of_the_input_and_in_what_was_hidden():
-    stays, hidden = hide(layer(denoise=0.5, values="ignore"), BATCH, DRAWS)
+    stays, hidden = hide(layer(denoise=0.5, values="ignore"), BATCH, RANDOM)
     assert stays.values is None
     assert hidden.values is not None
 
 
 def test_dropout_of_a_dense_field_zeroes_some_and_rescales_the_rest():
     ones = torch.ones(100, 100)
-    found = scaled_dense(layer(dropout=0.25), ones, DRAWS)
+    found = scaled_dense(layer(dropout=0.25), ones, RANDOM)
     assert sorted(set(found.flatten().tolist())) == pytest.approx([0.0, 4 / 3])
     assert float((found == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
     assert torch.equal(scaled_dense(layer(dropout=0.25), ones, None), ones)

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from widenet.model.draws import Draws
 from widenet.model.normalization import Statistics
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks
+from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.plan.layout import Layout
 from widenet.spec.layers import Trunk
@@ -37,7 +37,7 @@ class Flow:
         sources: Values of its sources, [E, units] each; without those of sparse inputs.
         sums: Products of its sources and their weights, [E, sums] each.
         skips: Values [E, units] of the layers to add.
-        draws: Random numbers of the step; None outside training.
+        random: Random numbers of the step; None outside training.
         positions: Where the layer goes along a sequence.
         blocks: How its products are cut.
         penalties: Takes the layer's penalty, if there is one.
@@ -49,7 +49,7 @@ class Flow:
     sources: list[Tensor]
     sums: list[Tensor]
     skips: list[Tensor]
-    draws: Draws | None
+    random: StepRandom | None
     positions: Positions | None
     blocks: Blocks
     penalties: list[Tensor]

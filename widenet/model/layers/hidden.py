@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from widenet.model.activations import activate
-from widenet.model.draws import Draws
 from widenet.model.dropout import dropped
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.limits import shortened
 from widenet.model.normalization import by_batch, by_statistics, running
 from widenet.model.positions import Positions
+from widenet.model.step_random import StepRandom
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.parts import Sparseness
 from widenet.spec.spatial import ConvolutionLayer
@@ -26,7 +26,7 @@ def forward(
     spec: HiddenLayer | ConvolutionLayer,
     sums: list[Tensor],
     bias: Tensor | None,
-    draws: Draws | None,
+    random: StepRandom | None,
     normalized: Callable[[Tensor], Tensor] | None = None,
     positions: Positions | None = None,
 ) -> tuple[Tensor, Tensor | None]:
@@ -36,7 +36,7 @@ def forward(
 
     sums: one product of a source and its weights a source, and the units of layers to add, float32 [E, H]
     each. bias: float32 [H].
-    draws: the step's random numbers; None outside training. normalized: the batch normalization of the
+    random: the step's random numbers; None outside training. normalized: the batch normalization of the
     layer's sums.
     positions: where the layer goes along a sequence; E is then their number.
     """
@@ -47,12 +47,12 @@ def forward(
         total_EH = total_EH + bias
     if normalized is not None:
         total_EH = normalized(total_EH)
-    if draws is None:
+    if random is None:
         return activate(spec.activation, total_EH), None
     total_EH = shortened(total_EH, spec.delta_norm, positions)
     a_EH = units_EH = activate(spec.activation, total_EH)
     if spec.dropout:
-        kept_EH = draws.kept(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
+        kept_EH = random.keep_mask(f"dropout/{spec.name}", tuple(a_EH.shape), spec.dropout, a_EH.device)
         units_EH = dropped(spec.activation, total_EH, kept_EH, spec.dropout, spec.dropout_form)
     return units_EH, _penalty(spec.sparseness, a_EH, units_EH)
 
@@ -87,7 +87,7 @@ class Activated(LayerKind[Spec]):
         bias = _each_unit(layer, flow) if layer.bias else None
         normalized = None if layer.batch_normalization is None else _normalization(layer, flow)
         units_EH, penalty = forward(
-            layer, flow.sums + flow.skips, bias, flow.draws, normalized, flow.positions
+            layer, flow.sums + flow.skips, bias, flow.random, normalized, flow.positions
         )
         if penalty is not None:
             flow.penalties.append(penalty)
@@ -112,7 +112,7 @@ def _normalization(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Callabl
 
     def normalized(sums_EH: Tensor) -> Tensor:
         sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
-        if flow.draws is not None and len(sums_EH):
+        if flow.random is not None and len(sums_EH):
             values, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
             if statistics is not None:
                 flow.statistics[layer.name] = statistics

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import sum_by
-from widenet.model.draws import Draws
+from widenet.model.step_random import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
 
@@ -23,9 +23,11 @@ def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
     return torch.from_numpy(factors.astype(np.float32))
 
 
-def hide(spec: InputLayer, batch: SparseBatch, draws: Draws) -> tuple[SparseBatch, SparseBatch]:
+def hide(spec: InputLayer, batch: SparseBatch, random: StepRandom) -> tuple[SparseBatch, SparseBatch]:
     """What stays of a batch after `denoise`, as the layer takes it, and what was hidden, as it was stored."""
-    kept_Z = draws.kept(f"denoise/{spec.name}", (batch.num_entries,), spec.denoise, batch.indices.device)
+    kept_Z = random.keep_mask(
+        f"denoise/{spec.name}", (batch.num_entries,), spec.denoise, batch.indices.device
+    )
     stays = (batch.with_values(None) if spec.values == "ignore" else batch).keep(kept_Z)
     if spec.denoise_rescale:
         stays = stays.with_values(stays.values_or_ones() / (1 - spec.denoise))
@@ -46,10 +48,12 @@ def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> Sp
     return batch.with_values(values_Z / (divisor_E if spec.scale == "mean" else divisor_E.sqrt())[examples_Z])
 
 
-def scaled_dense(spec: InputLayer, values_EN: Tensor, draws: Draws | None) -> Tensor:
+def scaled_dense(spec: InputLayer, values_EN: Tensor, random: StepRandom | None) -> Tensor:
     """A dense field as it enters the network."""
-    if spec.dropout and draws is not None:
-        kept_EN = draws.kept(f"dropout/{spec.name}", tuple(values_EN.shape), spec.dropout, values_EN.device)
+    if spec.dropout and random is not None:
+        kept_EN = random.keep_mask(
+            f"dropout/{spec.name}", tuple(values_EN.shape), spec.dropout, values_EN.device
+        )
         values_EN = values_EN * kept_EN / (1 - spec.dropout)
     match spec.scale:
         case "mean":

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from widenet.model.draws import Draws
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.positions import Positions
 from widenet.model.product import Blocks
 from widenet.model.recurrence import CELLS, states
+from widenet.model.step_random import StepRandom
 from widenet.spec.recurrent import RecurrentLayer
 
 
@@ -30,7 +30,7 @@ def forward(
     bias: Tensor | None,
     positions: Positions,
     blocks: Blocks,
-    draws: Draws | None,
+    random: StepRandom | None,
 ) -> Tensor:
     """States float32 [N, H], as the next layers see them.
 
@@ -38,7 +38,7 @@ def forward(
 
     sums: one product of a source and its weights a source, float32 [N, G] each. weight_GH: of the state
     before.
-    draws: the step's random numbers; None outside training.
+    random: the step's random numbers; None outside training.
     """
     total_NG = sums[0]
     for other in sums[1:]:
@@ -49,8 +49,10 @@ def forward(
         if spec.cell == "gru":
             carried = torch.cat([torch.zeros(2 * spec.units, device=bias.device), bias[spec.sums :]])
     state_NH = states(CELLS[spec.cell], total_NG, weight_GH, carried, positions.sizes, blocks)
-    if draws is not None and spec.dropout:
-        kept_NH = draws.kept(f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device)
+    if random is not None and spec.dropout:
+        kept_NH = random.keep_mask(
+            f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device
+        )
         state_NH = state_NH * kept_NH / (1 - spec.dropout)
     return state_NH
 
@@ -63,7 +65,7 @@ class Recurrent(LayerKind[RecurrentLayer]):
         assert flow.positions is not None
         weight_GH = flow.tensor(f"{layer.name}/{layer.name}")
         bias = flow.tensor(f"{layer.name} bias") if layer.bias else None
-        state_NH = forward(layer, flow.sums, weight_GH, bias, flow.positions, flow.blocks, flow.draws)
+        state_NH = forward(layer, flow.sums, weight_GH, bias, flow.positions, flow.blocks, flow.random)
         return sum(flow.skips, state_NH)
 
     def first_numbers(self, layer: RecurrentLayer, name: str, count: int) -> Tensor:

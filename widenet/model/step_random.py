@@ -11,20 +11,20 @@ from widenet.transfer import sent
 
 
 @dataclass(frozen=True)
-class Draws:
-    """Where in a training the numbers are drawn."""
+class StepRandom:
+    """The random numbers of one step, as functions of a purpose."""
 
     seed: int
     epoch: int
     step: int
 
-    def kept(
+    def keep_mask(
         self, purpose: str, shape: tuple[int, ...], share_dropped: float, device: torch.device
     ) -> Tensor:
-        """bool of a shape: true with probability 1 - share_dropped."""
+        """Return a bool tensor whose entries are true with probability 1 - share_dropped."""
         numbers = stream(self.seed, purpose, self.epoch, self.step).random(shape, dtype="float32")
         return sent(torch.from_numpy(numbers >= share_dropped), device)
 
-    def spread(self, purpose: str, num: int) -> np.ndarray:
-        """float64 [num], ascending: a number at random in each of as many equal pieces of [0, 1)."""
+    def stratified(self, purpose: str, num: int) -> np.ndarray:
+        """Return ascending random numbers, one in each of `num` equal pieces of [0, 1), float64 [num]."""
         return (np.arange(num) + stream(self.seed, purpose, self.epoch, self.step).random(num)) / num
