@@ -189,7 +189,7 @@ def test_a_repeated_pair_is_refused_where_it_must_not_be(tmp_path, source):
     path = source("r.csv", "user,item\na,x\nb,x\nb,y\nb,x\n")
     with pytest.raises(DataError) as raised:
         ingest(path, tmp_path / "ds", duplicates="error")
-    rule = "a user must have an item once with `duplicates='error'`"
+    rule = "with `duplicates='error'`, a user must have each item once"
     assert (
         str(raised.value)
         == f"{path}: {rule}; 'b' has 'x' several times. Remove the rows, or choose another rule."

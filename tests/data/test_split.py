@@ -139,8 +139,8 @@ def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
     with pytest.raises(DataError) as raised:
         split(few, tmp_path / "ds", **shares)
     rule = (
-        f"{few.path}: {option} must set something aside; it takes none of 4 entries, the most that an example"
-        " has, of which one stays."
+        f"{few.path}: {option} must set something aside; no example has enough entries: the most is 4, and"
+        " one must stay."
     )
     assert str(raised.value) == f"{rule} Give a larger share, or leave it out."
     assert not (tmp_path / "ds").exists()

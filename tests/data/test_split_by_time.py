@@ -152,12 +152,12 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
     [
         (
             {"heldout_since": "2025-01-01"},
-            "`heldout_since='2025-01-01'` must set something aside; nothing that is left is so late",
+            "`heldout_since='2025-01-01'` must set something aside; no remaining interaction is that late",
         ),
         ({"heldout_since": 0}, "at least one interaction must be left for training"),
         (
             {"heldout_last": 40, "validation_last": 1},
-            r"`validation_last=1` must set something aside; it takes none of \d+ entries",
+            r"`validation_last=1` must set something aside; no example has enough entries: the most is \d+",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from widenet.data.manifest import FILE_NAME, Blocks, File, sha256_of
 from widenet.errors import DataError
 
 BLOCK_BYTES = 2**20
-"""Bytes of a block: small, since a row is checked with its block; not tiny, since the manifest lists all."""
+"""Size of a block. A row is checked with its whole block, but the manifest lists every block."""
 
 _RULE = f"must have the SHA-256 of {FILE_NAME}; it changed. Restore it, or ingest again."
 

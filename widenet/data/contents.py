@@ -1,4 +1,4 @@
-"""Check what the files of a dataset directory hold, whichever program wrote them; loads no torch."""
+"""Checks what the files of a dataset directory hold, whichever program wrote them; does not load torch."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The database of an ingest, which bounds memory and reports what it lacks."""
+"""The database of an ingest: its memory is bounded, and a full disk or memory is one clear error."""
 
 import errno
 import shutil

@@ -78,7 +78,7 @@ class Dataset:
         return f"Dataset({str(self.path)!r}, {self.num_examples:,} examples, {fields})"
 
     def __fspath__(self) -> str:
-        """Its directory, so that a dataset can be used as a path."""
+        """The directory, so that a dataset can be used as a path."""
         return str(self.path)
 
     def _repr_html_(self) -> str:

@@ -45,7 +45,8 @@ class Spread:
     def of(cls, counts: np.ndarray) -> "Spread":
         """Compute the distribution of counts, int64 [N].
 
-        A quantile is the smallest count that at least this share of all does not exceed.
+        The quantile of a share is the smallest count c such that at least this share of all counts are at
+        most c.
         """
         ascending = np.sort(counts)
         number, total = len(counts), int(counts.sum())

@@ -116,7 +116,7 @@ class Merging:
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
             names = self._sources["train"].names
-            rule = "a user must have an item once with `duplicates='error'`"
+            rule = "with `duplicates='error'`, a user must have each item once"
             raise DataError(
                 f"{names}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another"
                 " rule."

@@ -116,7 +116,7 @@ class Sources:
         self._read = [(source, roles.columns(source)) for source in sources]
 
     def check_column(self, column: str, users: Source | None) -> None:
-        """Raise DataError unless every source has a column, which the file of users, if any, lacks."""
+        """Raise DataError unless every source has a column; the file of users, if any, lacks it."""
         for source, _ in self._read:
             if column not in source.columns:
                 first, others = (source, "") if users is None else (users, f"; {source.name} lacks it too")

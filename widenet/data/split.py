@@ -27,7 +27,7 @@ Divide = Callable[[int, pa.RecordBatch], np.ndarray]
 """Gives the part of each entry of a record batch, from the number of its first row and the batch."""
 
 _ROWS_AT_ONCE = 1024
-"""Few enough for the CPU's caches."""
+"""Rows of a piece, few enough for the CPU's caches."""
 
 _MIX_FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_SECOND = np.uint64(0x94D049BB133111EB)
@@ -127,11 +127,8 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
 
 
 def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
-    none = (
-        f"it takes none of {lengths.max(initial=0):,} entries, the most that an example has, of which one"
-        " stays"
-    )
-    return DataError(f"{source}: {option} must set something aside; {none}. {remedy}, or leave it out.")
+    reason = f"no example has enough entries: the most is {lengths.max(initial=0):,}, and one must stay"
+    return DataError(f"{source}: {option} must set something aside; {reason}. {remedy}, or leave it out.")
 
 
 def _by_time(
@@ -166,8 +163,9 @@ def _check_moves_by_time(
                 dataset.path, f"`{part}_last={selection.last[part]}`", lengths, "Give another number"
             )
         if not count:
-            rule = f"`{part}_since={start[part]!r}` must set something aside; nothing that is left is so late"
-            raise DataError(f"{dataset.path}: {rule}. Give an earlier time, or leave it out.")
+            rule = f"`{part}_since={start[part]!r}` must set something aside"
+            reason = "no remaining interaction is that late"
+            raise DataError(f"{dataset.path}: {rule}; {reason}. Give an earlier time, or leave it out.")
     if not counts[0]:
         raise DataError(
             f"{dataset.path}: at least one interaction must be left for training; the parts set aside take"

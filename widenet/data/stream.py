@@ -134,7 +134,7 @@ class Stream:
 
 
 def ahead(make: Callable[[int], T], steps: range) -> Generator[T, None, None]:
-    """Yield `make(step)` for every step; a thread makes them ahead, and ends with the iterator."""
+    """Yield `make(step)` for every step; a thread works ahead, and ends with the iterator."""
     with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
         pending: deque[Future[T]] = deque()
         try:

@@ -207,5 +207,5 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
 
 
 def _arrow(indices: np.ndarray) -> pa.Array:
-    """int64 as an Arrow array, without a copy; `pa.array` would first import pandas if it is installed."""
+    """Make an Arrow array of int64 without a copy; `pa.array` would first import pandas if installed."""
     return pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])

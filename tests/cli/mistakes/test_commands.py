@@ -151,7 +151,7 @@ SAID = {
     'data ingest likes.csv --out OUT --titles likes.csv': 'widenet: likes.csv: no column is obviously the title; it has user, item. Name one with --title, or use --no-titles-header if line 1 is data.',
     'data ingest likes.csv --out OUT --field a/b': "widenet: a field's name must be printable text without / and \\; got 'a/b'. Choose another name.",
     'data ingest likes.csv --out OUT --duplicates frist': 'widenet: --duplicates must be one of last, first, max, sum, error; got \'frist\'. Did you mean "first"?',
-    'data ingest likes.csv likes.csv --out OUT --duplicates error': "widenet: likes.csv, likes.csv: a user must have an item once with --duplicates error; 'u0' has '0' several times. Remove the rows, or choose another rule.",
+    'data ingest likes.csv likes.csv --out OUT --duplicates error': "widenet: likes.csv, likes.csv: with --duplicates error, a user must have each item once; 'u0' has '0' several times. Remove the rows, or choose another rule.",
     'data ingest no*.csv --out OUT': 'widenet: no*.csv: no file matches the pattern. Check it, or name the files.',
     'data ingest likes.csv --out OUT --sparse x': "widenet: --sparse must be FIELD=COLUMN, each field once; got 'x'.",
     'data ingest likes.csv --out OUT --weight user': 'widenet: --weight needs --users. Name the file of users.',

@@ -20,7 +20,7 @@ _NUMBERS = re.compile(r"\d+(\s+\d+)+\s*")
 _EARLIEST, _LATEST = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1990, 2040))
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _FEWEST_EXPECTED = 5
-"""Expected number of first words among the items, from which on their absence is significant."""
+"""If fewer first words are expected among the items, their absence means nothing."""
 _FEWEST_NUMBERED = 10
 _LARGEST_STEP = 1.5
 """Largest mean distance between the numbers of users, for a file that leaves some users out."""
