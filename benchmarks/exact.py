@@ -38,10 +38,10 @@ def run(asked: argparse.Namespace) -> None:
                 Program(
                     name,
                     "benchmarks.exact:train",
-                    {"folder": str(folder), "drifts": drifts},
+                    {"folder": str(folder), "defers_rows": defers_rows},
                     ["widenet", "torch"],
                 )
-                for name, drifts in (("without the logits", True), ("with every logit", False))
+                for name, defers_rows in (("without the logits", True), ("with every logit", False))
             ]
             tables.append(_table(targets, measure(programs, asked.rounds, asked.seconds)))
         print(tables[-1], flush=True)
@@ -62,8 +62,8 @@ def _table(targets: int, found: list[Measured]) -> Table:
     return table
 
 
-def train(folder: str, drifts: bool) -> Callable[[int], dict[str, Any]]:
-    """Steps of one network. drifts: false computes every logit, as for an output that cannot do without."""
+def train(folder: str, defers_rows: bool) -> Callable[[int], dict[str, Any]]:
+    """Return the steps of one network; without `defers_rows`, every logit is computed."""
     import torch
 
     from benchmarks.steps.widenet_steps import steps_of
@@ -81,7 +81,7 @@ def train(folder: str, drifts: bool) -> Callable[[int], dict[str, Any]]:
         {"epochs": 10_000, "batch_size": BATCH, "optimizer": {"kind": "sgd", "learning_rate": 0.5}}
     )
     exchange = exchange_for(training.shards, torch.device("cpu"))
-    with patch("widenet.model.build.drifts", return_value=drifts):
+    with patch("widenet.model.build.defers_rows", return_value=defers_rows):
         return steps_of(
             folder, NetworkSpec.of({"layers": layers}), training, exchange, one_thread_an_operation
         )

@@ -217,8 +217,10 @@ def replicas_of(network: Network) -> dict[str, Tensor]:
         tensors.update({f"state.{name}.{key}": tensor for key, tensor in trunk.state.items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
     for name, output in network.outputs.items():
-        if output.drift is not None:
-            tensors.update({f"state.{name}.{key}": tensor for key, tensor in output.drift.tensors().items()})
+        if output.deferred_rows is not None:
+            tensors.update(
+                {f"state.{name}.{key}": tensor for key, tensor in output.deferred_rows.tensors().items()}
+            )
     return tensors
 
 

@@ -15,7 +15,7 @@ from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
-from widenet.plan.drift import DRIFT_GRAM_WINDOWS
+from widenet.plan.deferred_rows import GRAM_WINDOWS
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.training.schedules import rates
@@ -140,9 +140,9 @@ def tiled(monkeypatch):
 
     def make(*arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr("widenet.model.build.drifts", lambda *_: False)
+            patch.setattr("widenet.model.build.defers_rows", lambda *_: False)
             run = Run(*arguments, **options)
-        assert run.network.outputs["out"].drift is None
+        assert run.network.outputs["out"].deferred_rows is None
         return run
 
     return make
@@ -160,7 +160,7 @@ def assert_as_near_as_with_every_logit(runs, steps, tolerance):
     rounding.
     """
     drifting, full = runs
-    assert drifting.network.outputs["out"].drift.window in range(5, 12)
+    assert drifting.network.outputs["out"].deferred_rows.window in range(5, 12)
     twin, weights = Twin(full.real.spec, full.network.layout.units), snapshot(full.network)
     for number, (batch, weights_E) in enumerate(steps, 1):
         losses = [run.step(batch, weights_E) for run in runs]
@@ -209,18 +209,20 @@ def test_looking_at_the_weights_twice_shows_the_same_and_a_step_follows_from_eit
 
 def test_what_the_rows_add_up_to_is_taken_anew_from_them_at_times():
     run, steps = Run(network()), batches()
-    drift = run.network.outputs["out"].drift
-    every = drift.window * DRIFT_GRAM_WINDOWS
+    deferred_rows = run.network.outputs["out"].deferred_rows
+    every = deferred_rows.window * GRAM_WINDOWS
     for _ in range(every // 2):
         run.step(*next(steps))
-    drift.gram.mul_(1.01)
+    deferred_rows.gram.mul_(1.01)
     while run.made < every:
         run.step(*next(steps))
     errors = []
     for _ in range(2):
         weights = run.weights()
         rows = torch.cat([weights["out", ""], weights["out", "bias"][None]])
-        errors.append(float((drift.gram - rows @ rows.T).abs().max() / drift.gram.abs().max()))
+        errors.append(
+            float((deferred_rows.gram - rows @ rows.T).abs().max() / deferred_rows.gram.abs().max())
+        )
         run.step(*next(steps))
     assert errors[0] > 1e-3
     assert errors[1] < 1e-6
@@ -268,7 +270,7 @@ def test_what_is_too_large_for_numbers_shows_in_the_loss_and_in_the_weights():
 def test_what_would_break_rows_later_counts_as_broken(name):
     run = Run(network())
     assert run.network.first_non_finite() is None
-    run.network.outputs["out"].drift.tensors()[name].view(-1)[0] = math.nan
+    run.network.outputs["out"].deferred_rows.tensors()[name].view(-1)[0] = math.nan
     assert run.network.first_non_finite() == "out"
 
 
@@ -276,5 +278,5 @@ def test_a_network_that_only_serves_takes_no_room_for_drifting():
     built = build(
         bind(NetworkSpec.of(network()), Run(network()).real.training, FIELDS), LocalExchange(3), counts={}
     )
-    assert built.outputs["out"].drift.products.numel() == 0
+    assert built.outputs["out"].deferred_rows.products.numel() == 0
     assert all(not part.state for part in built.wide["out"].parts.values())

@@ -54,8 +54,10 @@ def test_weights_and_state_are_what_a_process_allocates(case, num_processes):
         weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk] + counted)
         states = [tensor for part in [*parts, *trunk] for tensor in part.state.values()]
         moved = [part.moved for part in parts if part.moved is not None]
-        drifts = [output.drift for output in built.outputs.values() if output.drift is not None]
-        states += [tensor for drift in drifts for tensor in drift.tensors().values()]
+        deferred = [
+            output.deferred_rows for output in built.outputs.values() if output.deferred_rows is not None
+        ]
+        states += [tensor for rows in deferred for tensor in rows.tensors().values()]
         assert (memory(job, process).weights, memory(job, process).state) == (
             weights,
             size(states) + size(moved),

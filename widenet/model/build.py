@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import roomy
-from widenet.model.drift import Drift
+from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
 from widenet.model.initializers import initial
 from widenet.model.layers import LayerKind, kind_of
@@ -18,7 +18,7 @@ from widenet.model.network import Network
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
-from widenet.plan.drift import drift_window, drifts
+from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.layout import Layout, Weight
 from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
@@ -82,18 +82,18 @@ def _output(
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
     )
-    if drifts(spec, layout):
-        output.drift = _drift(output, layout.training)
+    if defers_rows(spec, layout):
+        output.deferred_rows = _deferred_rows(output, layout.training)
     return output
 
 
-def _drift(output: WideOutput, training: TrainingSpec) -> Drift:
-    """Return the `Drift` of an output under a training's penalties."""
+def _deferred_rows(output: WideOutput, training: TrainingSpec) -> DeferredRows:
+    """Return the `DeferredRows` of an output under a training's penalties."""
     weight = next(iter(output.weight.parts.values())).weight
     penalties = [training.l2] * weight.shape[1] + [output.spec.bias_l2] * output.spec.bias
     strengths_D = torch.tensor(penalties, dtype=torch.float64, device=weight.device)
-    window = drift_window(output.width, len(penalties))
-    return Drift(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
+    window = catch_up_window(output.width, len(penalties))
+    return DeferredRows(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
 
 class _InitialWeights:

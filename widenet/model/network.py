@@ -199,8 +199,8 @@ class Network:
         for weight in self.wide.values():
             weight.prepare(rule)
         for output in self.outputs.values():
-            if output.drift is not None:
-                output.drift.prepare()
+            if output.deferred_rows is not None:
+                output.deferred_rows.prepare()
         for trunk in self.trunk.values():
             trunk.prepare(rule)
 
@@ -222,7 +222,7 @@ class Network:
             (
                 name
                 for name, output in self.outputs.items()
-                if output.drift is not None and not output.drift.is_finite()
+                if output.deferred_rows is not None and not output.deferred_rows.is_finite()
             ),
             None,
         )

@@ -30,8 +30,8 @@ class Prepared:
     Attributes:
         sparse: Sparse inputs by shard; a sequence has one example per position.
         dense: Dense inputs.
-        targets: In training, the targets of each output: sparse ones unchanged if the output drifts, with a
-            sample if it has one, else cut for its tiles.
+        targets: In training, the targets of each output: sparse ones unchanged if the output defers rows,
+            with a sample if it has one, else cut for its tiles.
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
@@ -131,4 +131,4 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> SparseBa
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    return values if output.drift is not None else Targets.of_sparse(values, output.weight.shards)
+    return values if output.deferred_rows is not None else Targets.of_sparse(values, output.weight.shards)

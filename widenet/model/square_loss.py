@@ -1,10 +1,10 @@
-"""One step of a drifting output: half the squared error of all units and its gradients, without logits."""
+"""One step of an output with deferred rows: half the squared error and its gradients, without logits."""
 
 import torch
 from torch import Tensor
 
 from widenet.kernels import gather_sum, row_gradient, sum_by
-from widenet.model.drift import Drift
+from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Pending
 from widenet.model.rule import StepNumbers
 from widenet.model.sharding import split
@@ -29,44 +29,48 @@ class SquareLoss:
     Q, but store the rows as V U, for which U must be inverted; see docs/architecture.md.
     """
 
-    def __init__(self, drift: Drift, direct_EH: Tensor, targets: SparseBatch, weight_E: Tensor) -> None:
+    def __init__(
+        self, deferred_rows: DeferredRows, direct_EH: Tensor, targets: SparseBatch, weight_E: Tensor
+    ) -> None:
         """Prepare the step.
 
         Args:
-            drift: Rows of the output.
+            deferred_rows: Rows of the output.
             direct_EH: Hidden vectors, float32.
             targets: Targets of E examples.
             weight_E: Per-example loss weights, float32 (own weight over the batch size).
         """
-        self.drift, self.targets, self.hidden_units = drift, targets, direct_EH.shape[1]
-        ones = [] if drift.bias is None else [torch.ones_like(direct_EH[:, :1])]
+        self.deferred_rows, self.targets, self.hidden_units = deferred_rows, targets, direct_EH.shape[1]
+        ones = [] if deferred_rows.bias is None else [torch.ones_like(direct_EH[:, :1])]
         self.direct_ED = torch.cat([direct_EH, *ones], dim=1).double()
         self.weight_E1 = weight_E.double()[:, None]
-        self.parts = split(targets, drift.weight.shards)
+        self.parts = split(targets, deferred_rows.weight.shards)
 
     def run(self, step: StepNumbers) -> Pending[list[Tensor]]:
         """Update the rows; start the loss float64 [] and the gradient to the vectors, float32 [E, H]."""
-        drift = self.drift
-        drift.begin(step.number)
+        deferred_rows = self.deferred_rows
+        deferred_rows.begin(step.number)
         self.pull_ED = step.rate * self.weight_E1 * self.direct_ED
-        change_DD = (-(self.pull_ED.T @ self.direct_ED) - step.rate * torch.diag(drift.penalty_D)).float()
-        sums = drift.exchange.each(
+        change_DD = (
+            -(self.pull_ED.T @ self.direct_ED) - step.rate * torch.diag(deferred_rows.penalty_D)
+        ).float()
+        sums = deferred_rows.exchange.each(
             lambda shard: self._move(shard, step.number, self.pull_ED.float(), change_DD)
         )
-        self.pending = drift.exchange.start_sum(sums, where=drift.where)
-        drift.turn(change_DD, step.number)
+        self.pending = deferred_rows.exchange.start_sum(sums, where=deferred_rows.where)
+        deferred_rows.turn(change_DD, step.number)
         self.change_DD = change_DD.double()
         return self
 
     def result(self) -> list[Tensor]:
         """Return loss and gradient; see `run`. Waits for the sums over the targets."""
-        drift, pull_ED, change_DD = self.drift, self.pull_ED, self.change_DD
+        deferred_rows, pull_ED, change_DD = self.deferred_rows, self.pull_ED, self.change_DD
         target_ED, gained_ED = self.pending.result()[0].double().view(2, *pull_ED.shape)
-        all_ED = self.direct_ED @ drift.gram
-        turned_DD = drift.gram + drift.gram @ change_DD
+        all_ED = self.direct_ED @ deferred_rows.gram
+        turned_DD = deferred_rows.gram + deferred_rows.gram @ change_DD
         turned_DD += change_DD.T @ turned_DD
         crossed_DD = pull_ED.T @ (target_ED + target_ED @ change_DD + gained_ED / 2)
-        drift.gram = turned_DD + crossed_DD + crossed_DD.T
+        deferred_rows.gram = turned_DD + crossed_DD + crossed_DD.T
         gradient_ED = self.weight_E1 * (all_ED - target_ED)
         return [self._loss(all_ED - 2 * target_ED), gradient_ED[:, : self.hidden_units].float()]
 
@@ -80,10 +84,10 @@ class SquareLoss:
         part = self.parts[shard]
         units_U, places_Z = torch.unique(part.indices, return_inverse=True)
         batch, units_U = SparseBatch(part.indptr, places_Z, part.values), units_U.long()
-        rows_UD = self.drift.rows(shard, units_U, step - 1)
+        rows_UD = self.deferred_rows.rows(shard, units_U, step - 1)
         gain_UD = row_gradient(batch, pull_ED).rows()
         sums = torch.cat([gather_sum(batch, rows_UD), gather_sum(batch, gain_UD)])
-        self.drift.put(shard, units_U, torch.addmm(rows_UD, rows_UD, change_DD).add_(gain_UD), step)
+        self.deferred_rows.put(shard, units_U, torch.addmm(rows_UD, rows_UD, change_DD).add_(gain_UD), step)
         return sums
 
     def _loss(self, crossed_ED: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class Part:
 
     Attributes:
         weight: float32 [R, H], or [R] for biases.
-        state: The optimizer's tensors, of the weight's shape, or the state of `Drift`; empty outside
+        state: The optimizer's tensors, of the weight's shape, or the state of `DeferredRows`; empty outside
             training.
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].

@@ -59,7 +59,7 @@ def _obstacles_of(job: Job, output: OutputLayer) -> Iterator[str]:
     closed = kind == "softmax" and output.loss.kind in CROSS_ENTROPIES
     obstacles = {
         "is trained on a sample": output.sample is not None,
-        "is trained without its logits": job.drifts(output),
+        "is trained without its logits": job.defers_rows(output),
         "shares its weights": job.layout.is_shared(output.name),
         "stands on a sparse input": job.is_over_sparse(output),
         f'has the activation "{kind}" under "{output.loss.kind}"': kind in ROW_WISE and not closed,

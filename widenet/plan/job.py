@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from widenet.errors import OptionError
-from widenet.plan.drift import drifts
+from widenet.plan.deferred_rows import defers_rows
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.shards import Shards, held, most_held
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
@@ -133,9 +133,9 @@ class Job:
         """Return the mean number of targets of one of an output's vectors; its field is sparse."""
         return 1.0 if layer.predict == "next" else self.entries[layer.field]
 
-    def drifts(self, layer: OutputLayer) -> bool:
+    def defers_rows(self, layer: OutputLayer) -> bool:
         """Return whether an output is trained without computing its logits."""
-        return drifts(layer, self.layout)
+        return defers_rows(layer, self.layout)
 
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Return the number of an output's units that a process computes in a step.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from widenet.plan.drift import DRIFT_BLOCK_ROWS, drift_bytes, drift_columns
+from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
@@ -72,7 +72,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     state = (
         trained * len(optimizer.state)
         + moved
-        + sum(_drift_state(job, layer, process) for layer in job.network.outputs)
+        + sum(_deferred_state(job, layer, process) for layer in job.network.outputs)
     )
     return Memory(
         weights=weights,
@@ -105,12 +105,12 @@ def _line(job: Job, layer: OutputLayer, process: int) -> int:
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
 
 
-def _drift_state(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes of a drifting output's state: the last step of each row, and the matrices since."""
-    if not job.drifts(layer):
+def _deferred_state(job: Job, layer: OutputLayer, process: int) -> int:
+    """Return the bytes of the state of deferred rows: the last step of each row, and the matrices since."""
+    if not job.defers_rows(layer):
         return 0
     weight = job.layout.weights[layer.name]
-    return 4 * job.rows(weight, process) + drift_bytes(weight.rows, drift_columns(layer, job.layout))
+    return 4 * job.rows(weight, process) + deferred_bytes(weight.rows, deferred_columns(layer, job.layout))
 
 
 def _activations(job: Job) -> int:
@@ -202,8 +202,8 @@ def _sample(job: Job, layer: OutputLayer, process: int) -> int:
 
 def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of the tiles in use, and of an output's gradient to the hidden vectors."""
-    if job.drifts(layer):
-        return _drifting(job, layer, process)
+    if job.defers_rows(layer):
+        return _defers_rows(job, layer, process)
     weight = job.layout.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
@@ -234,12 +234,12 @@ def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int)
     return at_work + _exact_sum(job, layer.name, 0, process)
 
 
-def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes of a drifting output's step.
+def _defers_rows(job: Job, layer: OutputLayer, process: int) -> int:
+    """Return the bytes of a step of an output with deferred rows.
 
     These are six float64 numbers per hidden unit, the rows of a batch's targets, and the matrices.
     """
-    width, columns = job.layout.units[layer.name], drift_columns(layer, job.layout)
+    width, columns = job.layout.units[layer.name], deferred_columns(layer, job.layout)
     examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
     touched = (
         min(job.num_examples * job.entries[layer.field], width)
@@ -250,9 +250,9 @@ def _drifting(job: Job, layer: OutputLayer, process: int) -> int:
         * 3
     )
     at_work = min(job.num_threads, job.num_held(process)) * (
-        3 * DRIFT_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards)
+        3 * CATCH_UP_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards)
     )
-    return round(examples + touched) + max(drift_bytes(width, columns), at_work) + 5 * 8 * columns**2
+    return round(examples + touched) + max(deferred_bytes(width, columns), at_work) + 5 * 8 * columns**2
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widenet.plan.drift import drift_columns, drift_operations
+from widenet.plan.deferred_rows import deferred_columns, deferred_operations
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.memory import keeps, waits
@@ -50,10 +50,10 @@ def _products(job: Job, process: int) -> Iterator[int]:
     for output in job.network.outputs:
         weight = job.layout.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
-        if job.drifts(output):
-            columns, share = drift_columns(output, job.layout), rows / weight.rows
+        if job.defers_rows(output):
+            columns, share = deferred_columns(output, job.layout), rows / weight.rows
             entries = num * job.entries[output.field]
-            yield drift_operations(num, round(entries), weight.rows, columns, share) + round(
+            yield deferred_operations(num, round(entries), weight.rows, columns, share) + round(
                 6 * entries * columns * share
             )
         elif weight.by_columns:
@@ -112,8 +112,8 @@ def _added_up(job: Job) -> Iterator[int]:
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
     for output in job.network.outputs:
         num = job.vectors(output.name)
-        if job.drifts(output):
-            columns = drift_columns(output, job.layout)
+        if job.defers_rows(output):
+            columns = deferred_columns(output, job.layout)
             yield 16 * num * (columns + 1)
             continue
         yield 8 * num * (job.layout.of_output(output.name).incoming + 1) + 16

@@ -82,8 +82,8 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
             direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
             targets = prepared.targets[name]
             if isinstance(targets, SparseBatch):
-                assert output.drift is not None
-                pending.append(SquareLoss(output.drift, direct_EH, targets, share_E).run(numbers))
+                assert output.deferred_rows is not None
+                pending.append(SquareLoss(output.deferred_rows, direct_EH, targets, share_E).run(numbers))
                 continue
             if isinstance(targets, Choice):
                 samples[name] = sampled(output, direct_EH, targets, share_E, rule, numbers)

@@ -30,8 +30,8 @@ def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> N
     for weight in network.wide.values():
         weight.catch_up_all(rule, StepNumbers(num_steps + 1, rates))
     for output in network.outputs.values():
-        if output.drift is not None:
-            output.drift.catch_up(num_steps)
+        if output.deferred_rows is not None:
+            output.deferred_rows.catch_up(num_steps)
 
 
 def check_weights(network: Network, progress: str, place: str) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched, gather_sum
-from widenet.model.drift import Drift
+from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import add_product, matrix_product, rounded
@@ -26,8 +26,8 @@ class WideOutput:
 
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
     half: a training step's matrix products take operands rounded to bfloat16.
-    drift: how its rows move, where a step can do without the logits; None where it cannot.
-    sampler: what draws the units of a step; None where all take part, and outside training.
+    deferred_rows: its rows with deferred updates; None if a step needs the logits.
+    sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
@@ -39,7 +39,7 @@ class WideOutput:
     exchange: Exchange
     owns_weight: bool = True
     half: bool = False
-    drift: Drift | None = None
+    deferred_rows: DeferredRows | None = None
     sampler: Sampler | None = None
     kept_bytes: int | None = None
     features: SparseBatch | None = None

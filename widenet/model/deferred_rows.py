@@ -1,4 +1,4 @@
-"""Drifting rows of an output: a step multiplies all of them by one matrix, and each catches up when read."""
+"""Deferred updates of an output's rows: a step gives all rows one matrix, and rows catch up when read."""
 
 from dataclasses import dataclass, field
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from widenet.model.exchange import Exchange
 from widenet.model.wide_weight import WideWeight
-from widenet.plan.drift import DRIFT_BLOCK_ROWS, DRIFT_GRAM_WINDOWS
+from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, GRAM_WINDOWS
 
 
 @dataclass
-class Drift:
+class DeferredRows:
     """The matrices that act on an output's rows, and the sum of the rows' outer products.
 
     A row [D] holds the weights of a unit, then its bias. The last step in which a row was written is in the
@@ -53,7 +53,7 @@ class Drift:
             return
         self.catch_up(step - 1)
         self.products[0] = torch.eye(len(self.gram), device=self.gram.device)
-        if (step - 1) % (self.window * DRIFT_GRAM_WINDOWS) == 0:
+        if (step - 1) % (self.window * GRAM_WINDOWS) == 0:
             self.gram = self.exchange.sum(self.exchange.each(self._sum_of_products), self.where)
 
     def turn(self, change_DD: Tensor, step: int) -> None:
@@ -110,13 +110,13 @@ class Drift:
 
     def _catch_up(self, shard: int, step: int) -> None:
         by_age_R = torch.argsort(self._moved(shard), stable=True)
-        for units_T in torch.split(by_age_R, DRIFT_BLOCK_ROWS):
+        for units_T in torch.split(by_age_R, CATCH_UP_BLOCK_ROWS):
             self.put(shard, units_T, self.rows(shard, units_T, step), step)
 
     def _sum_of_products(self, shard: int) -> Tensor:
         total_DD = torch.zeros_like(self.gram)
         units_R = torch.arange(len(self._moved(shard)), device=total_DD.device)
-        for units_T in torch.split(units_R, DRIFT_BLOCK_ROWS):
+        for units_T in torch.split(units_R, CATCH_UP_BLOCK_ROWS):
             rows_TD = self._stored(shard, units_T)
             total_DD += rows_TD.T @ rows_TD
         return total_DD

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from widenet.plan.binding import bind
-from widenet.plan.drift import drift_columns, drift_window, drifts
+from widenet.plan.deferred_rows import catch_up_window, deferred_columns, defers_rows
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
@@ -31,7 +31,7 @@ def training(**changes):
 
 
 def drifting(network, training):
-    return drifts(network.outputs[0], bind(network, training, FIELDS))
+    return defers_rows(network.outputs[0], bind(network, training, FIELDS))
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_it_does_not_where_that_would_not_halve_the_work():
     assert not drifting(network({"units": 512}), training(batch_size=1))
 
 
-def job(drifts=True, **changes):
+def job(defers_rows=True, **changes):
     made = training(optimizer="sgd", **changes.pop("training", {}))
     network_ = network(**changes.pop("network", {}))
-    if not drifts:
+    if not defers_rows:
         made = made.model_copy(update={"l1": 1e-9})
     return Job.of(
         bind(network_, made, {"items": Width(changes.pop("width", 10**6))}), {"items": 30.0}, **changes
@@ -87,7 +87,7 @@ def job(drifts=True, **changes):
 def test_its_work_grows_with_the_root_of_the_width_and_is_divided_among_processes():
     narrow, wide = (work(job(width=width)).operations for width in (10**6, 10**8))
     assert narrow * 3 < wide < narrow * 12
-    assert work(job()).operations < work(job(drifts=False)).operations / 40
+    assert work(job()).operations < work(job(defers_rows=False)).operations / 40
     assert work(job(num_processes=4)).operations < 0.7 * work(job()).operations
 
 
@@ -96,8 +96,8 @@ def test_what_it_sends_does_not_depend_on_the_width():
 
 
 def test_it_holds_a_matrix_for_each_step_of_a_window_and_four_bytes_a_row():
-    asked, other = memory(job()), memory(job(drifts=False))
-    window = drift_window(10**6, 65)
+    asked, other = memory(job()), memory(job(defers_rows=False))
+    window = catch_up_window(10**6, 65)
     assert asked.weights == other.weights
     assert asked.state - other.state == 4 * 10**6 + 4 * (window + 1) * 65**2 + 8 * 65**2
     assert checkpoint_bytes(job()) == asked.weights + asked.state
@@ -108,4 +108,4 @@ def test_it_holds_a_matrix_for_each_step_of_a_window_and_four_bytes_a_row():
 def test_a_row_is_its_weights_and_its_bias():
     for bias in (True, False):
         asked = network(bias=bias)
-        assert drift_columns(asked.outputs[0], bind(asked, TrainingSpec(), FIELDS)) == 64 + bias
+        assert deferred_columns(asked.outputs[0], bind(asked, TrainingSpec(), FIELDS)) == 64 + bias
