@@ -12,6 +12,7 @@ import pytest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load, loaded
+from widenet.interop.formats import format_of, writer_of
 
 ROOT = Path(__file__).parent.parent
 PROJECT = """
@@ -214,6 +215,17 @@ def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
     damaged = EntryPoint("a", "nowhere.at_all", group)
     monkeypatch.setattr("widenet.extensions.extensions", lambda _: {"a": damaged, **extensions(group)})
     assert loaded(group) == own
+
+
+def test_a_file_of_no_known_format_may_be_one_of_a_damaged_extension(tmp_path, monkeypatch):
+    damaged = EntryPoint("a", "nowhere.at_all", NETWORKS)
+    monkeypatch.setattr("widenet.extensions.extensions", lambda _: {"a": damaged, **extensions(NETWORKS)})
+    (tmp_path / "model.bin").write_bytes(b"ANOTHER")
+    sentence = r' Besides, nowhere.at_all: the extension "a" of widenet.networks cannot be loaded: .*nowhere'
+    with pytest.raises(OptionError, match=sentence):
+        format_of(tmp_path / "model.bin")
+    with pytest.raises(OptionError, match=sentence):
+        writer_of(tmp_path / "model.bin", "a")
 
 
 def test_widenets_own_extension_counts_where_names_are_equal(monkeypatch):

@@ -128,12 +128,23 @@ def load(point: EntryPoint) -> Any:
 
 
 def loaded(group: str) -> dict[str, Any]:
-    """Return what the entry points of a group name; damaged distributions are left out."""
+    """Return what the entry points of a group name; damaged distributions are left out: see `damage`."""
     targets = {}
     for name, point in extensions(group).items():
         with suppress(OptionError):
             targets[name] = load(point)
     return targets
+
+
+def damage(group: str) -> str:
+    """Return a sentence for each extension of a group that cannot be loaded, each after a space."""
+    sentences = []
+    for point in extensions(group).values():
+        try:
+            load(point)
+        except OptionError as error:
+            sentences.append(f" Besides, {error}")
+    return "".join(sentences)
 
 
 def document_forms() -> list[DocumentForm]:

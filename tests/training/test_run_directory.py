@@ -215,7 +215,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_p
 
 def test_what_is_no_run_is_refused(tmp_path, run):
     with pytest.raises(
-        CheckpointError, match=r'data is not a run: it has no network.json. Make one with "widenet train"\.'
+        CheckpointError, match=r"data is not a run: it has no network.json. Make one with `widenet\.train\("
     ):
         RunDirectory.open(tmp_path / "data")
     for text in ("{", "[1]", '{"items": {"kind": "sparse"}}'):

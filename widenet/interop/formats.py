@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from widenet.data.silence import ignore_message
 from widenet.errors import OptionError
-from widenet.extensions import NETWORKS, loaded
+from widenet.extensions import NETWORKS, damage, loaded
 
 HEAD_BYTES = 2**16
 """How much of a file a format sees to recognize it."""
@@ -92,7 +92,7 @@ def format_of(path: Path) -> NetworkFormat:
     known = ", ".join(sorted({suffix for each in formats for suffix in each.SUFFIXES}))
     raise OptionError(
         f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to"
-        " ONNX."
+        f" ONNX.{damage(NETWORKS)}"
     )
 
 
@@ -117,7 +117,7 @@ def writer_of(out: Path, name: str | None) -> NetworkWriter:
     }
     if name is not None and name not in writers:
         names = " or ".join(f'"{key}"' for key in writers)
-        raise OptionError(f'format must be {names}; got "{name}".')
+        raise OptionError(f'format must be {names}; got "{name}".{damage(NETWORKS)}')
     if name is not None:
         return writers[name]
     by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)

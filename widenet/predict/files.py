@@ -115,7 +115,7 @@ def _known_format(path: Path, file_format: str | None) -> str:
         known = ", ".join(_EXTENSIONS)
         raise OptionError(
             f'{path}: the extension must be one of {known}; got "{extension}".'
-            " Rename the file, or name the format."
+            " Rename the file, or give its `file_format`."
         )
     return _EXTENSIONS[extension]
 

@@ -27,7 +27,11 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
             f'{place} needs a sparse field; output "{output.name}" predicts the dense field'
             f' "{output.field}". Remove it.'
         )
-    dataset.entry_counts(output.field, slice(0), part)
+    try:
+        dataset.entry_counts(output.field, slice(0), part)
+    except FitError as error:
+        remedy = f'or remove "evaluation" from {training.where}.'
+        raise FitError(f"{str(error).removesuffix('.')}, {remedy}") from error
     if not dataset.field(output.field).num_entries[part]:
         where = f'{dataset.path}: the {part} part of field "{output.field}"'
         raise FitError(f"{where} has no entries. Split again, with a larger share.")

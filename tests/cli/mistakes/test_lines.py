@@ -90,7 +90,7 @@ MISTAKES = {
     ),
     "train network.json BAD/no-k.json --data data --out OUT": 'Write "recall@10"',
     "train network.json BAD/validated.json --data whole --out OUT": (
-        "has no validation part, only train. Set one aside with `widenet"
+        'or remove "evaluation" from BAD/validated.json.'
     ),
     "train network.json BAD/biased.json --data data --out OUT": (
         "evaluation.metric must be a metric that is better when larger"
