@@ -20,7 +20,8 @@ def test_what_cannot_be_reported_is_one_sentence(inside, widenet, tmp_path):
     ended = widenet("report", inside / "data")
     assert (ended.status, ended.err) == (
         2,
-        f'widenet: {inside / "data"} is not a run: it has no network.json. Make one with `widenet train NETWORK TRAINING --data DATA --out RUN`.\n',
+        f"widenet: {inside / 'data'} is not a run: it has no network.json. Make one with"
+        " `widenet train NETWORK TRAINING --data DATA --out RUN`.\n",
     )
     (tmp_path / "file").touch()
     ended = widenet("report", "run", "--out", tmp_path / "file" / "x.html")

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from widenet.kernels.compiled_tiles import Entries, compiled_tiles
+from widenet.kernels import compiled_tiles
+from widenet.kernels.compiled_tiles import Entries
 
 NOTHING, ONES = Entries(np.zeros(0, np.int64), np.zeros(0, np.int64)), np.ones(2, np.float32)
 
@@ -19,7 +20,7 @@ def drawn(*shape, seed=0):
 def softplus_sums(z_ET):
     """Sums float64 [E] and slopes [E, T] of the cross-entropy under a sigmoid, where nothing is a target."""
     slopes = [z_E1T.clone() for z_E1T in z_ET.split(1)]
-    sums = [compiled_tiles().sigmoid(z_T, None, NOTHING, None, ONES[:1], ONES[:1])[0] for z_T in slopes]
+    sums = [compiled_tiles.sigmoid(z_T, None, NOTHING, None, ONES[:1], ONES[:1])[0] for z_T in slopes]
     return torch.tensor(sums, dtype=torch.float64), torch.cat(slopes)
 
 
@@ -81,7 +82,7 @@ def test_targets_take_the_place_of_other_units(with_bias, with_values):
     weight_ET = torch.where(t_ET > 0, target_E[:, None], other_E[:, None]).double()
     given = values_Z.numpy() if with_values else None
     later = Entries(entries.examples_Z, entries.units_Z + 7).within(slice(None), 7)
-    loss, bias_gradient_T = compiled_tiles().sigmoid(
+    loss, bias_gradient_T = compiled_tiles.sigmoid(
         logits_ET, bias_T, later, given, target_E.numpy(), other_E.numpy()
     )
     assert loss == pytest.approx(
@@ -97,7 +98,7 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units):
     examples, halves = 130, [(0, units), (units, 2 * units)]
     logits_EL, bias_L = 5 * drawn(examples, 2 * units), drawn(2 * units, seed=5)
     entries, pulls_Z = entries_of(examples, units, min(200, examples * units), seed=6)
-    coupling_E, tiles = drawn(examples, seed=7).abs(), compiled_tiles()
+    coupling_E, tiles = drawn(examples, seed=7).abs(), compiled_tiles
     peak_E, total_E = torch.full((examples,), -torch.inf), torch.zeros(examples, dtype=torch.float64)
     z_EL = (logits_EL.float() + bias_L).double()
     for start, stop in halves:
@@ -120,7 +121,7 @@ def test_a_softmax_over_tiles_is_that_over_all_units(units):
 
 def test_of_a_target_that_is_named_twice_the_last_counts():
     twice, values_Z = Entries(np.array([0, 0, 1]), np.array([1, 1, 1])), np.array([3.0, 2.0, 1.0], np.float32)
-    once, tiles = Entries(np.array([0, 1]), np.array([1, 1])), compiled_tiles()
+    once, tiles = Entries(np.array([0, 1]), np.array([1, 1])), compiled_tiles
     logits_ET, expected_ET = drawn(2, 3), drawn(2, 3)
     slopes_T = tiles.sigmoid(logits_ET, None, twice, values_Z, ONES, ONES)[1]
     assert torch.equal(slopes_T, tiles.sigmoid(expected_ET, None, once, values_Z[1:], ONES, ONES)[1])

@@ -2,8 +2,11 @@
 of it.
 """
 
-from widenet.kernels.compiled_tiles import compiled_tiles
+from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.fixed_point import compiled_add
 
 # Nothing here may start a thread: a copy of a process is without it.
-LOADED = [compiled_add("float32"), compiled_add("float64"), compiled_tiles()]
+LOADED = [
+    *map(compiled_add, ("float32", "float64")),
+    *map(compiled_sweep, ("sigmoid", "softmax_sums", "softmax")),
+]

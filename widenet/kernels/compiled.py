@@ -46,13 +46,31 @@ def compile_for(function: Callable[..., Any], signature: str, *within: str) -> C
     """
     from numba import njit
 
-    compile_: Any = partial(njit, signature, nogil=True, error_model="numpy")
+    compile_ = partial(njit, signature, nogil=True, error_model="numpy")
+    compiled: Callable[..., Any] = _kept_or_not(compile_, function, signature, within)
+    return compiled
+
+
+def compile_c(function: Callable[..., Any], signature: str, *within: str) -> Any:
+    """Compile a C function, which other compiled code calls by its `address`, and Python by its `ctypes`.
+
+    Args:
+        function: The function; its arguments are numbers and pointers.
+        signature: See `compile_for`.
+        within: See `compile_for`.
+    """
+    from numba import cfunc
+
+    return _kept_or_not(partial(cfunc, signature, error_model="numpy"), function, signature, within)
+
+
+def _kept_or_not(compile_: Any, function: Any, signature: str, within: tuple[str, ...]) -> Any:
+    """Compile a function; keep the code on disk if the folder can be written."""
     named = named_for(function, signature, *within)
     try:
-        compiled: Callable[..., Any] = compile_(cache=True)(named)
+        return compile_(cache=True)(named)
     except (OSError, RuntimeError):
-        compiled = compile_()(named)
-    return compiled
+        return compile_()(named)
 
 
 def named_for(function: Any, *within: str) -> Any:

@@ -7,13 +7,17 @@ from inspect import getsource
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
-from widenet.kernels.compiled import compile_for, made_once, named_for
+from widenet.kernels.compiled import compile_c, compile_for, made_once, named_for
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
 """How many rows ahead a row is prefetched, and the float32 numbers in a cache line."""
+
+_NUM_PENALTIES, _MOST_CONSTANTS = 6, 6
+"""Numbers of `Penalties.numbers`, and the most constants of an optimizer."""
 
 Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
 """The step of one number: (weight, gradient, state 1, state 2, constants) -> (weight, state 1, state 2).
@@ -37,11 +41,31 @@ class Penalties:
         return _float32(self.scale, self.l2, self.l1, self.keep, 0.0, 1.0)
 
 
+@dataclass(frozen=True)
+class TileStep:
+    """An optimizer's step as compiled code calls it.
+
+    Attributes:
+        routine: Address of a C function of a count, and the addresses of the weight, its gradient, two
+            states, `penalties` and `constants`.
+        penalties: See `Penalties.numbers`.
+        constants: Constants of `Element`, float32.
+    """
+
+    routine: int
+    penalties: np.ndarray
+    constants: np.ndarray
+
+
 class CompiledSteps:
     """The compiled steps of one optimizer."""
 
-    def __init__(self, tile: Callable[..., None], rows: Callable[..., None]) -> None:
+    def __init__(self, tile: Any, rows: Callable[..., None]) -> None:
         self._tile, self._rows = tile, rows
+
+    def tile_step(self, penalties: Penalties, constants: Sequence[float]) -> TileStep:
+        """Return the step of tiles for other compiled code."""
+        return TileStep(self._tile.address, penalties.numbers(), _float32(*constants))
 
     def tile(
         self,
@@ -55,8 +79,10 @@ class CompiledSteps:
         tensors = [weight, gradient.contiguous(), *states]
         # Reshaping another layout would copy it, and the step would change only the copy.
         assert all(tensor.is_contiguous() for tensor in tensors)
-        flat = [tensor.numpy().reshape(-1) for tensor in tensors]
-        self._tile(*flat, *flat[: 4 - len(flat)], penalties.numbers(), _float32(*constants))
+        assert all(tensor.dtype == torch.float32 for tensor in tensors)
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        numbers = penalties.numbers().ctypes.data, _float32(*constants).ctypes.data
+        self._tile.ctypes(weight.numel(), *pointers, *pointers[: 4 - len(pointers)], *numbers)
 
     def rows(
         self,
@@ -98,7 +124,7 @@ def compiled_steps(element: Element, num_states: int) -> CompiledSteps:
         named_for(_advance(register_jitable(element), num_states), getsource(element), str(num_states))
     )
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
-    tile = compile_for(_tile(advance), f"void({', '.join([row] * 6)})", advance.__qualname__)
+    tile = compile_c(_tile(advance), f"void(intp, {', '.join(['voidptr'] * 6)})", advance.__qualname__)
     rows = compile_for(
         _rows(advance, num_states),
         f"void({', '.join([block] * 4 + [places] * 3 + [row] * 4)})",
@@ -151,15 +177,24 @@ def _advance(element: Any, num_states: int) -> Callable[..., None]:
 
 
 def _tile(advance: Any) -> Callable[..., None]:
-    """See `CompiledSteps.tile`."""
+    """See `TileStep.routine`."""
+    from numba import carray  # type: ignore[attr-defined]
 
     def tile(
-        weight_N: Any, gradient_N: Any, first_N: Any, second_N: Any, penalties: Any, constants: Any
+        count: Any, weight: Any, gradient: Any, first: Any, second: Any, penalties: Any, constants: Any
     ) -> None:
-        whole, row = (1, len(weight_N)), np.uint64(0)
-        weight_1N = weight_N.reshape(whole)
-        first_1N, second_1N = first_N.reshape(whole), second_N.reshape(whole)
-        advance(row, weight_1N, gradient_N, first_1N, second_1N, penalties[5], penalties, constants)
+        whole, row = (1, count), np.uint64(0)
+        numbers = carray(penalties, _NUM_PENALTIES, np.float32)
+        advance(
+            row,
+            carray(weight, whole, np.float32),
+            carray(gradient, count, np.float32),
+            carray(first, whole, np.float32),
+            carray(second, whole, np.float32),
+            numbers[5],
+            numbers,
+            carray(constants, _MOST_CONSTANTS, np.float32),
+        )
 
     return tile
 

@@ -1,8 +1,13 @@
-"""Tiles of an output on a CPU: one compiled pass turns logits into loss and slopes. Needs Numba."""
+"""Tiles of an output on a CPU: one compiled pass turns logits into loss and slopes. Needs Numba.
+
+Logits are float32 [E, T] without the biases, and slopes overwrite them; `entries` are the targets in the
+tile. Sums over examples are added within parts of 64 examples, then over the parts. Arguments that are the
+same for many tiles are arrays, because converting a tensor takes as long as a thousand logits.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -103,7 +108,7 @@ def _log_of_product(x_V: Any, factor_V: Any) -> Any:
 
 
 def _sigmoid(logits_ET: Any, bias_T: Any, other_E: Any, sum_T: Any) -> float:
-    """See `CompiledTiles.sigmoid`; treats all units as if none were a target."""
+    """See `sigmoid`; treats all units as if none were a target."""
     x_V, above_V = np.empty(_PIECE, np.float32), np.empty(_PIECE, np.float32)
     factor_V = np.empty(_PIECE // 2, np.float64)
     part_T, total = np.empty(len(sum_T), np.float32), 0.0
@@ -164,7 +169,7 @@ def _sigmoid_targets(
 
 
 def _softmax_sums(logits_ET: Any, bias_T: Any, peak_E: Any, total_E: Any) -> None:
-    """See `CompiledTiles.add_softmax_sums`."""
+    """See `add_softmax_sums`."""
     z_T, fold_T = np.empty(len(bias_T), np.float32), np.empty(len(bias_T) + 1, np.float32)
     for e in range(len(peak_E)):
         for t in range(len(bias_T)):
@@ -179,7 +184,7 @@ def _softmax_sums(logits_ET: Any, bias_T: Any, peak_E: Any, total_E: Any) -> Non
 
 
 def _softmax(logits_ET: Any, bias_T: Any, log_sum_E: Any, coupling_E: Any, sum_T: Any) -> None:
-    """See `CompiledTiles.softmax`."""
+    """See `softmax`."""
     part_T = np.empty(len(bias_T), np.float32)
     for first_example in range(0, len(log_sum_E), _PART):
         part_T[:] = _ZERO
@@ -220,7 +225,7 @@ def _gather(logits_ET: Any, bias_T: Any, examples_Z: Any, units_Z: Any, first: A
 
 
 def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
-    """All of `CompiledTiles.sigmoid` in one call: threads take turns to run Python between calls."""
+    """All of `sigmoid` in one call: threads take turns to run Python between calls."""
 
     def whole_sigmoid(
         logits_ET: Any,
@@ -243,7 +248,7 @@ def _whole_sigmoid(gather: Any, others: Any, targets: Any) -> Kernel:
 
 
 def _whole_sums(gather: Any, sums: Any) -> Kernel:
-    """All of `CompiledTiles.add_softmax_sums`."""
+    """All of `add_softmax_sums`."""
 
     def whole_sums(
         logits_ET: Any,
@@ -262,7 +267,7 @@ def _whole_sums(gather: Any, sums: Any) -> Kernel:
 
 
 def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
-    """All of `CompiledTiles.softmax`."""
+    """All of `softmax`."""
 
     def whole_softmax(
         logits_ET: Any,
@@ -274,13 +279,39 @@ def _whole_softmax(gather: Any, others: Any, targets: Any) -> Kernel:
         log_sum_E: Any,
         coupling_E: Any,
         sum_T: Any,
-    ) -> None:
+    ) -> float:
         z_Z = np.empty(len(units_Z), np.float32)
         gather(logits_ET, bias_T, examples_Z, units_Z, first, z_Z)
         others(logits_ET, bias_T, log_sum_E, coupling_E, sum_T)
         targets(z_Z, examples_Z, units_Z, first, pulls_Z, log_sum_E, coupling_E, logits_ET, sum_T)
+        return 0.0
 
     return whole_softmax
+
+
+Pass = Literal["sigmoid", "softmax_sums", "softmax"]
+
+
+def whole_pass(name: Pass) -> Kernel:
+    """Return a pass over a tile as a function that Numba compiles into others."""
+    parts: dict[Pass, tuple[Kernel, tuple[Kernel, ...]]] = {
+        "sigmoid": (_whole_sigmoid, (_gather, _sigmoid, _sigmoid_targets)),
+        "softmax_sums": (_whole_sums, (_gather, _softmax_sums)),
+        "softmax": (_whole_softmax, (_gather, _softmax, _softmax_pulls)),
+    }
+    whole, kernels = parts[name]
+    compiled: Kernel = register_jitable(whole(*(register_jitable(named_for(kernel)) for kernel in kernels)))
+    return compiled
+
+
+@made_once
+def compiled_pass(name: Pass) -> Kernel:
+    """Return a pass over a tile, compiled at the first call."""
+    row, end = "float32[::1]", "float64[::1]" if name == "softmax_sums" else "float32[::1]"
+    arguments = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}, {row}, {end}"
+    if name == "softmax_sums":
+        return compile_for(whole_pass(name), f"void({arguments})")
+    return compile_for(whole_pass(name), f"float64({arguments}, {row})")
 
 
 @dataclass(frozen=True)
@@ -302,87 +333,59 @@ class Entries:
         return Entries(self.examples_Z[span], self.units_Z[span], first)
 
 
-class CompiledTiles:
-    """Compiled passes over a tile's logits, float32 [E, T] without the biases; slopes overwrite the logits.
+def sigmoid(
+    logits_ET: Tensor,
+    bias_T: Tensor | None,
+    entries: Entries,
+    values_Z: np.ndarray | None,
+    target_weight_E: np.ndarray,
+    other_weight_E: np.ndarray,
+) -> tuple[float, Tensor]:
+    """Return the weighted cross-entropy under a sigmoid, and the slopes' sums over examples, float32 [T].
 
-    bias_T is float32 or None, and `entries` are the targets in the tile.
-    Sums over examples are added within parts of 64 examples, then over the parts. Arguments that are the same
-    for many tiles are arrays, because converting a tensor takes as long as a thousand logits.
+    `values_Z` are the targets' values, float32 (None: ones). Targets above zero have the loss weight
+    `target_weight_E`, all other units `other_weight_E`.
     """
-
-    def __init__(self) -> None:
-        gather, sigmoid, targets, sums, softmax, pulls = (
-            register_jitable(named_for(kernel))
-            for kernel in (_gather, _sigmoid, _sigmoid_targets, _softmax_sums, _softmax, _softmax_pulls)
-        )
-        row, wide = "float32[::1]", "float64[::1]"
-        entries = f"float32[:, ::1], {row}, int64[::1], int64[::1], int64, {row}"
-        self._sigmoid = compile_for(
-            _whole_sigmoid(gather, sigmoid, targets), f"float64({entries}, {row}, {row}, {row})"
-        )
-        self._sums = compile_for(_whole_sums(gather, sums), f"void({entries}, {row}, {wide})")
-        self._softmax = compile_for(
-            _whole_softmax(gather, softmax, pulls), f"void({entries}, {row}, {row}, {row})"
-        )
-
-    def sigmoid(
-        self,
-        logits_ET: Tensor,
-        bias_T: Tensor | None,
-        entries: Entries,
-        values_Z: np.ndarray | None,
-        target_weight_E: np.ndarray,
-        other_weight_E: np.ndarray,
-    ) -> tuple[float, Tensor]:
-        """Return the weighted cross-entropy under a sigmoid, and the slopes' sums over examples, float32 [T].
-
-        `values_Z` are the targets' values, float32 (None: ones). Targets above zero have the loss weight
-        `target_weight_E`, all other units `other_weight_E`.
-        """
-        sum_T = torch.zeros(logits_ET.shape[1])
-        values = _NO_VALUES if values_Z is None else values_Z
-        arguments = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
-        return self._sigmoid(*arguments, sum_T.numpy()), sum_T
-
-    def add_softmax_sums(
-        self,
-        logits_ET: Tensor,
-        bias_T: Tensor | None,
-        entries: Entries,
-        z_Z: np.ndarray,
-        peak_E: np.ndarray,
-        total_E: np.ndarray,
-    ) -> None:
-        """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
-
-        The sums are the largest logit so far, `peak_E` float32, and the sum so far of exp(z - peak),
-        `total_E` float64; both change in place.
-        """
-        self._sums(*_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
-
-    def softmax(
-        self,
-        logits_ET: Tensor,
-        bias_T: Tensor | None,
-        entries: Entries,
-        pulls_Z: np.ndarray,
-        log_sum_E: np.ndarray,
-        coupling_E: np.ndarray,
-    ) -> Tensor:
-        """Return the sums over examples, float32 [T], of the slopes p * coupling less the targets' pulls.
-
-        `log_sum_E` is the logarithm of the denominator of p, and `coupling_E` the sum of each example's
-        pulls.
-        """
-        sum_T = torch.zeros(logits_ET.shape[1])
-        self._softmax(*_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy())
-        return sum_T
+    sum_T = torch.zeros(logits_ET.shape[1])
+    values = _NO_VALUES if values_Z is None else values_Z
+    arguments = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
+    return compiled_pass("sigmoid")(*arguments, sum_T.numpy()), sum_T
 
 
-@made_once
-def compiled_tiles() -> CompiledTiles:
-    """Return the compiled passes; they are compiled once."""
-    return CompiledTiles()
+def add_softmax_sums(
+    logits_ET: Tensor,
+    bias_T: Tensor | None,
+    entries: Entries,
+    z_Z: np.ndarray,
+    peak_E: np.ndarray,
+    total_E: np.ndarray,
+) -> None:
+    """Write the targets' logits into z_Z, and add the tile, which does not change, to the running sums.
+
+    The sums are the largest logit so far, `peak_E` float32, and the sum so far of exp(z - peak),
+    `total_E` float64; both change in place.
+    """
+    compiled_pass("softmax_sums")(*_tile(logits_ET, bias_T, entries), z_Z, peak_E, total_E)
+
+
+def softmax(
+    logits_ET: Tensor,
+    bias_T: Tensor | None,
+    entries: Entries,
+    pulls_Z: np.ndarray,
+    log_sum_E: np.ndarray,
+    coupling_E: np.ndarray,
+) -> Tensor:
+    """Return the sums over examples, float32 [T], of the slopes p * coupling less the targets' pulls.
+
+    `log_sum_E` is the logarithm of the denominator of p, and `coupling_E` the sum of each example's
+    pulls.
+    """
+    sum_T = torch.zeros(logits_ET.shape[1])
+    compiled_pass("softmax")(
+        *_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy()
+    )
+    return sum_T
 
 
 def _tile(logits_ET: Tensor, bias_T: Tensor | None, entries: Entries) -> tuple[Any, ...]:

@@ -9,9 +9,11 @@ from torch import Tensor
 from widenet.model.layers.output import Tile
 from widenet.model.output_step import OutputStep, Place
 from widenet.model.row_sum import RowSum
+from widenet.model.wide_weight import WeightStep
 
 if TYPE_CHECKING:
-    from widenet.kernels.compiled_tiles import CompiledTiles, Entries
+    from widenet.kernels.compiled_sweep import ShardTiles
+    from widenet.kernels.compiled_tiles import Entries
 
 
 class CompiledPasses:
@@ -21,26 +23,37 @@ class CompiledPasses:
 
     def __init__(self) -> None:
         self._shards: dict[int, tuple[Entries, np.ndarray | None]] = {}
+        self._kept: dict[int, np.ndarray] = {}
+        self._overwritten: set[Place] = set()
 
     def statistics(self, step: OutputStep, shard: int) -> RowSum:
         """See `Passes.statistics`."""
+        from widenet.kernels import compiled_sweep, compiled_tiles
+
         assert step.rows is not None
         logits_Z = step.rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard))
         total = RowSum.empty(step.kind, step.num_examples, logits_Z.device)
         z_Z, sums = logits_Z.numpy(), (total.peak_E.numpy(), total.sum_E.numpy())
+        tiles = self._tiles(step, shard)
+        if tiles is not None:
+            self._kept[shard] = np.empty(step.num_examples * len(tiles.weight_RH) * step.keeps, np.float32)
+            compiled_sweep.add_softmax_sums(tiles, self._kept[shard], z_Z, *sums)
+            return total
         for index, (start, _) in enumerate(step.tiles[shard]):
             place = shard, index
             tile, span = step.tile(place), step.span(place)
             logits_ET = step.tile_logits(place, tile)
             entries = self._entries(step, shard)[0].within(span, start)
-            _kernels().add_softmax_sums(logits_ET, tile.bias_T, entries, z_Z[span], *sums)
+            compiled_tiles.add_softmax_sums(logits_ET, tile.bias_T, entries, z_Z[span], *sums)
             step.keep_logits(place, logits_ET)
         return total
 
     def delta(self, step: OutputStep, place: Place, tile: Tile) -> tuple[Tensor | float, Tensor, Tensor]:
         """See `Passes.delta`."""
+        from widenet.kernels import compiled_tiles
+
         (shard, index), rows = place, step.rows
-        logits_ET, span = step.tile_logits(place, tile), step.span(place)
+        logits_ET, span = self._logits(step, place, tile), step.span(place)
         assert _are_apart(logits_ET, step.direct_EH), (
             "slopes overwrite the logits, which must not share memory with their operands"
         )
@@ -51,13 +64,73 @@ class CompiledPasses:
             pulls_Z, *of_examples = (
                 numbers.numpy() for numbers in (rows.pulls[shard], rows.total_E, rows.coupling_E)
             )
-            bias_T = _kernels().softmax(*tile_and_entries, pulls_Z[span], *of_examples)
+            bias_T = compiled_tiles.softmax(*tile_and_entries, pulls_Z[span], *of_examples)
             loss = rows.loss(shard) if index == 0 else 0.0
         else:
             values = None if values_Z is None else values_Z[span]
             weights = step.target_weight_E.numpy(), step.other_weight_E.numpy()
-            loss, bias_T = _kernels().sigmoid(*tile_and_entries, values, *weights)
+            loss, bias_T = compiled_tiles.sigmoid(*tile_and_entries, values, *weights)
         return loss, step.output.operand(logits_ET), bias_T
+
+    def swept(
+        self, step: OutputStep, shard: int, weight_step: WeightStep
+    ) -> tuple[Tensor | float, Tensor, Tensor] | None:
+        """Make the last pass over a whole shard, and the optimizer's step of its weight.
+
+        Returns:
+            The shard's loss [], its gradients to the incoming vectors [E, H] and to the biases [R]; None if
+            its tiles must be taken one by one.
+        """
+        tiles = self._tiles(step, shard)
+        if tiles is None:
+            return None
+        from widenet.kernels import compiled_sweep
+
+        gradient_EH, bias_R = torch.zeros_like(step.direct_EH), torch.zeros(len(tiles.weight_RH))
+        states = [state_RH.numpy() for state_RH in weight_step.states]
+        update = compiled_sweep.ShardUpdate(weight_step.step, states, gradient_EH.numpy(), bias_R.numpy())
+        loss: Tensor | float
+        if step.rows is not None:
+            rows, kept = step.rows, self._kept.pop(shard)
+            numbers = (rows.pulls[shard].numpy(), rows.total_E.numpy(), rows.coupling_E.numpy())
+            compiled_sweep.softmax(tiles, update, kept, *numbers)
+            loss = rows.loss(shard)
+        else:
+            weights = step.target_weight_E.numpy(), step.other_weight_E.numpy()
+            loss = compiled_sweep.sigmoid(tiles, update, self._entries(step, shard)[1], *weights)
+        return loss, gradient_EH, bias_R
+
+    def _logits(self, step: OutputStep, place: Place, tile: Tile) -> Tensor:
+        """Return the logits [E, T] of a tile: those that a compiled pass kept, if still there."""
+        (shard, index), count = place, step.num_examples
+        if place in self._overwritten or not len(self._kept.get(shard, ())):
+            return step.tile_logits(place, tile)
+        self._overwritten.add(place)
+        start, stop = step.tiles[shard][index]
+        return torch.from_numpy(self._kept[shard][count * start : count * stop]).view(count, -1)
+
+    def _tiles(self, step: OutputStep, shard: int) -> "ShardTiles | None":
+        """Return a shard for a compiled sweep; None if its tiles need more than plain products."""
+        from widenet.kernels.compiled_products import product_routine
+        from widenet.kernels.compiled_sweep import ShardTiles
+
+        output, direct_EH, bounds = step.output, step.direct_EH, step.tiles[shard]
+        weight_RH = output.weight.parts[shard].weight
+        has_plain_tiles = not (output.spec.weightless or output.spec.cosine or output.half)
+        # With one example, torch multiplies by other routines.
+        is_sweepable = has_plain_tiles and output.features is None and len(direct_EH) > 1 and bounds
+        if not (is_sweepable and direct_EH.is_contiguous() and product_routine()):
+            return None
+        bias_R = torch.zeros(len(weight_RH)) if output.bias is None else output.bias.parts[shard].weight
+        starts = [start for start, _ in bounds] + [bounds[-1][1]]
+        return ShardTiles(
+            direct_EH.numpy(),
+            weight_RH.numpy(),
+            bias_R.numpy(),
+            np.array(starts, np.int64),
+            np.array(step.targets.edges(shard, bounds), np.int64),
+            self._entries(step, shard)[0],
+        )
 
     def _entries(self, step: OutputStep, shard: int) -> "tuple[Entries, np.ndarray | None]":
         """Return all targets of a shard and their values, as arrays that are made once for all its tiles."""
@@ -73,9 +146,3 @@ class CompiledPasses:
 def _are_apart(one: Tensor, other: Tensor) -> bool:
     """Return whether two tensors share no memory."""
     return not one.numel() or one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
-
-
-def _kernels() -> "CompiledTiles":
-    from widenet.kernels.compiled_tiles import compiled_tiles
-
-    return compiled_tiles()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient
+from widenet.kernels.compiled_steps import TileStep
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class Rule(Protocol):
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """Make a step in place, including penalties; may overwrite the gradient."""
+
+    def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
+        """Return the same step for compiled code to make; None if there is none."""
 
     def apply_to_rows(
         self,

@@ -25,6 +25,7 @@ from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
 from widenet.model.targets import Targets
 from widenet.model.unit_losses import unit_losses
+from widenet.model.wide_weight import WeightStep
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
@@ -36,10 +37,13 @@ class GradientSinks:
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
         bias: Called with shard and gradient [R] of each shard.
+        weight_step: Returns the step of a shard's weight for passes that make it themselves, instead of
+            calling `weight`; None if there is none.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
+    weight_step: Callable[[int], WeightStep | None] = lambda _: None
 
 
 def output_step(
@@ -125,6 +129,13 @@ def _passes(
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
     """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
+    weight_step = None if sinks is None else sinks.weight_step(shard)
+    if sinks is not None and weight_step is not None and isinstance(step.passes, CompiledPasses):
+        swept = step.passes.swept(step, shard, weight_step)
+        if swept is not None:
+            swept_loss, gradient_EH, bias_R = swept
+            sinks.bias(shard, bias_R)
+            return _as_tensor(swept_loss, gradient_EH), gradient_EH
     loss: Tensor | float = 0.0
     gradient_EH = torch.zeros_like(step.direct_EH, dtype=torch.float32)
     # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
@@ -143,9 +154,14 @@ def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[T
             step.deltas[place] = delta_ET, bias_T
     if sinks is not None and len(bias_R):
         sinks.bias(shard, bias_R)
-    if not isinstance(loss, Tensor):
-        loss = torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
-    return loss, gradient_EH
+    return _as_tensor(loss, gradient_EH), gradient_EH
+
+
+def _as_tensor(loss: Tensor | float, gradient_EH: Tensor) -> Tensor:
+    """Return a loss, float64 [], on the device of the gradient."""
+    if isinstance(loss, Tensor):
+        return loss
+    return torch.full((), loss, dtype=torch.float64, device=gradient_EH.device)
 
 
 def _add_statistics(step: OutputStep, rows: RowWise) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
+from widenet.kernels.compiled_steps import TileStep
 from widenet.kernels.rows import copied
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import Rule, StepNumbers
@@ -63,6 +64,19 @@ class Part:
         }
 
 
+@dataclass(frozen=True)
+class WeightStep:
+    """The optimizer's step of a shard's weight, for passes that make it themselves.
+
+    Attributes:
+        step: The compiled step.
+        states: The optimizer's states of the weight, float32 [R, H].
+    """
+
+    step: TileStep
+    states: list[Tensor]
+
+
 @dataclass
 class WideWeight:
     """A weight [width, H] or a bias [width], with its rows cut into shards.
@@ -111,6 +125,12 @@ class WideWeight:
             rule.apply(weight, gradient, state, step)
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
+
+    def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> WeightStep | None:
+        """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
+        part = self.parts[shard]
+        compiled = None if self.norm_limit is not None else rule.compiled_step(part.weight, step)
+        return None if compiled is None else WeightStep(compiled, [*part.state.values()])
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard; a bias is a row of one number.

@@ -144,7 +144,7 @@ class RunDirectory:
             raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
         if not (path / "network.json").is_file():
             raise CheckpointError(
-                f'{path} is not a run: it has no network.json. Make one with'
+                f"{path} is not a run: it has no network.json. Make one with"
                 " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
             )
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")

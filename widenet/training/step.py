@@ -146,7 +146,7 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientS
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    return GradientSinks(weight, bias)
+    return GradientSinks(weight, bias, lambda shard: output.weight.compiled_step(shard, rule, numbers))
 
 
 class _Seed(torch.autograd.Function):

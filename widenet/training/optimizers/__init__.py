@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled_steps import CompiledSteps, Penalties, compiled_steps
+from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
 from widenet.kernels.rows import copied
 from widenet.kernels.table import runner, step_runner
 from widenet.model.rule import StepNumbers
@@ -121,6 +121,13 @@ class Optimizer:
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
         self._advance(weight, gradient, state, step)
+
+    def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
+        """See `model.rule.Rule.compiled_step`."""
+        steps = self._compiled_for(weight) if weight.is_contiguous() else None
+        if steps is None:
+            return None
+        return steps.tile_step(self._penalties(step, None), self.formula.constants(step.rate, step.number))
 
     def apply_to_bias(
         self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0

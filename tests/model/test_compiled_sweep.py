@@ -1,0 +1,144 @@
+"""Steps that sweep a shard in one compiled call against those that take its tiles one by one, to the bit."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from tests.model.twin import Real, random_batch, sparse
+from widenet.kernels import compiled_products, compiled_sweep
+from widenet.kernels.compiled_products import product_routine
+from widenet.model.draws import Draws
+from widenet.model.rule import StepNumbers
+from widenet.plan import tiles
+from widenet.sparse import SparseBatch
+from widenet.training.step import Step, train_step
+
+pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
+WIDTH = 211
+FIELDS = {"items": sparse(WIDTH, 0, 1), "in": sparse(23)}
+SIGMOID, SOFTMAX = {"activation": "sigmoid"}, {"activation": "softmax"}
+
+
+def network(**output):
+    return {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "in"},
+            {"name": "h", "units": 6, "activation": "tanh"},
+            {"name": "out", "kind": "output", "field": "items", **output},
+        ]
+    }
+
+
+CASES = {
+    "sigmoid": (network(**SIGMOID), {"optimizer": "rmsprop"}),
+    "sigmoid, values ignored": (
+        network(**SIGMOID, values="ignore"),
+        {"optimizer": "sgd", "l1": 0.01, "l2": 0.02},
+    ),
+    "sigmoid without bias": (network(**SIGMOID, bias=False), {"optimizer": "adam"}),
+    "softmax": (network(**SOFTMAX), {"optimizer": "momentum"}),
+    "softmax, values ignored": (network(**SOFTMAX, values="ignore"), {"optimizer": {"kind": "adamw"}}),
+    "softmax without bias": (network(**SOFTMAX, bias=False), {"optimizer": "adagrad"}),
+}
+WITHOUT = {
+    "a limit on the gradient": (network(**SOFTMAX), {"gradient_norm_limit": 0.1}),
+    "a limit on rows": (network(**SIGMOID, weight_norm=0.5), {}),
+    "directions": (network(**SOFTMAX, cosine={"temperature": 0.2}), {}),
+    "bfloat16": (network(**SIGMOID), {"precision": "bfloat16"}),
+}
+"""Trainings whose weights are not updated within a sweep."""
+
+
+def batches(examples, seed=1):
+    """Batches without end; some examples have no target, and some targets occur twice."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        rows = [torch.randint(0, WIDTH, (int(n),), generator=generator) for n in range(examples)]
+        lists = [sorted([*row.tolist(), *row.tolist()[:1]]) for row in rows]
+        values = [(torch.rand(len(row), generator=generator)).tolist() for row in lists]
+        yield {
+            "items": SparseBatch.from_lists(lists, values),
+            "in": random_batch(generator, examples, 23, 6),
+        }
+
+
+def trained(document, training, examples=9, num_threads=1):
+    """The bits after five steps, and the losses."""
+    real, losses = Real(document, training, FIELDS, num_threads=num_threads), []
+    for number, batch in enumerate(islice(batches(examples), 5), 1):
+        draws = Draws(11, 2, number)
+        step = Step(
+            real.network.prepare(batch, draws),
+            None,
+            draws,
+            StepNumbers(number, real.rates),
+            real.training.gradient_norm_limit,
+        )
+        losses.append(train_step(real.network, real.rule, step))
+    return losses, real.bits()
+
+
+@pytest.fixture(autouse=True)
+def many_tiles(monkeypatch):
+    """Several tiles in every shard, the last of another size."""
+    monkeypatch.setattr(tiles, "LEAST_UNITS", 16)
+    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 16 * 9)
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """Counts the sweeps, by name."""
+    made = []
+
+    def counted(name, own):
+        return lambda *arguments: made.append(name) or own(*arguments)
+
+    for name in ("sigmoid", "add_softmax_sums", "softmax"):
+        monkeypatch.setattr(compiled_sweep, name, counted(name, getattr(compiled_sweep, name)))
+    return made
+
+
+@pytest.fixture
+def by_tiles(monkeypatch):
+    """Trains as where torch exports no routine."""
+
+    def train(*arguments, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(compiled_products, "product_routine", lambda: 0)
+            return trained(*arguments, **options)
+
+    return train
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("kept", [0, 2**20])
+@pytest.mark.parametrize("case", CASES)
+def test_a_sweep_has_the_bits_of_its_tiles(case, kept, num_threads, sweeps, by_tiles, monkeypatch):
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept)
+    expected = by_tiles(*CASES[case])
+    assert not sweeps
+    assert trained(*CASES[case], num_threads=num_threads) == expected
+    names = {"add_softmax_sums", "softmax"} if "softmax" in case else {"sigmoid"}
+    assert (set(sweeps), len(sweeps)) == (names, len(names) * 3 * 5)
+
+
+@pytest.mark.parametrize("kept", [0, 2**20])
+@pytest.mark.parametrize("case", WITHOUT)
+def test_weights_that_a_sweep_cannot_update_have_the_same_bits(case, kept, sweeps, by_tiles, monkeypatch):
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept)
+    expected = by_tiles(*WITHOUT[case])
+    assert trained(*WITHOUT[case]) == expected
+    assert not {"sigmoid", "softmax"} & set(sweeps)
+
+
+def test_a_single_example_is_not_swept(sweeps, by_tiles):
+    expected = by_tiles(*CASES["sigmoid"], examples=2)
+    assert trained(*CASES["sigmoid"], examples=2) == expected
+    assert sweeps
+    sweeps.clear()
+    document, training = CASES["sigmoid"]
+    real = Real(document, training, FIELDS)
+    one = {"items": SparseBatch.from_lists([[3]], [[1.0]]), "in": SparseBatch.from_lists([[1]], None)}
+    real.step(one)
+    assert not sweeps

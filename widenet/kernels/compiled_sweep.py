@@ -1,0 +1,259 @@
+"""All tiles of a shard of an output in one compiled call: products, slopes and the optimizer's steps.
+
+Threads that sweep different shards never wait for each other's Python. The numbers are to the bit those of
+`compiled_tiles` and of torch's products. Needs Numba, and `product_routine`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from widenet.kernels import compiled_products, compiled_tiles
+from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.compiled_products import (
+    add_direct_gradient,
+    call,
+    fill_logits,
+    fill_weight_gradient,
+    product_routine,
+)
+from widenet.kernels.compiled_steps import TileStep
+from widenet.kernels.compiled_tiles import Entries, Pass, whole_pass
+
+_NO_NUMBERS = np.zeros(0, np.float32)
+
+
+@dataclass(frozen=True)
+class ShardTiles:
+    """The tiles of a shard, and the targets in them.
+
+    Attributes:
+        direct_EH: The incoming vectors, float32, contiguous.
+        weight_RH: The units' weights, float32, contiguous.
+        bias_R: Their biases, float32; zeros if there are none.
+        starts: First unit of each tile, then R, int64.
+        edges: First entry of each tile, then the number of entries, int64.
+        entries: The shard's targets.
+    """
+
+    direct_EH: np.ndarray
+    weight_RH: np.ndarray
+    bias_R: np.ndarray
+    starts: np.ndarray
+    edges: np.ndarray
+    entries: Entries
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return the first arguments of all kernels."""
+        entries = self.entries.examples_Z, self.entries.units_Z
+        return (
+            np.uint64(product_routine()),
+            self.direct_EH,
+            self.weight_RH,
+            self.bias_R,
+            self.starts,
+            self.edges,
+            *entries,
+        )
+
+
+@dataclass(frozen=True)
+class ShardUpdate:
+    """What a sweep changes: the weights by their optimizer's step, and sums.
+
+    Attributes:
+        step: The optimizer's step.
+        states: Its states of the weights, float32 [R, H], at most two.
+        gradient_EH: Receives the gradient to the incoming vectors.
+        bias_R: Receives the gradient to the biases.
+    """
+
+    step: TileStep
+    states: list[np.ndarray]
+    gradient_EH: np.ndarray
+    bias_R: np.ndarray
+
+    def arguments(self, weight_RH: np.ndarray) -> tuple[Any, ...]:
+        """Return the last arguments of the kernels that update."""
+        step = self.step
+        return (
+            self.gradient_EH,
+            self.bias_R,
+            np.uint64(step.routine),
+            *[*self.states, *[weight_RH] * (2 - len(self.states))],
+            step.penalties,
+            step.constants,
+        )
+
+
+@register_jitable
+def _room(starts: Any, rows: Any) -> Any:
+    """Return an array for `rows` numbers of every unit of the largest tile."""
+    most = 0
+    for index in range(len(starts) - 1):
+        most = max(most, starts[index + 1] - starts[index])
+    return np.empty(most * rows, np.float32)
+
+
+@register_jitable
+def _logits(kept: Any, room: Any, count: Any, start: Any, stop: Any) -> Any:
+    """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
+    place, size = count * start, count * (stop - start)
+    whole = kept[place : place + size] if len(kept) > 0 else room[:size]
+    return whole.reshape((count, stop - start))
+
+
+def _sums(whole_sums: Any) -> Any:
+    """See `add_softmax_sums`."""
+
+    def sums(
+        routine: Any,
+        direct_EH: Any,
+        weight_RH: Any,
+        bias_R: Any,
+        starts: Any,
+        edges: Any,
+        examples_Z: Any,
+        units_Z: Any,
+        kept: Any,
+        z_Z: Any,
+        peak_E: Any,
+        total_E: Any,
+    ) -> None:
+        count = len(direct_EH)
+        room = _room(starts, 0 if len(kept) else count)
+        for index in range(len(starts) - 1):
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            logits_ET = _logits(kept, room, count, start, stop)
+            fill_logits(routine, direct_EH, weight_RH[start:stop], logits_ET)
+            whole_sums(
+                logits_ET,
+                bias_R[start:stop],
+                examples_Z[low:high],
+                units_Z[low:high],
+                start,
+                z_Z[low:high],
+                peak_E,
+                total_E,
+            )
+
+    return sums
+
+
+def _updates(whole: Any) -> Any:
+    """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
+
+    def updates(
+        routine: Any,
+        direct_EH: Any,
+        weight_RH: Any,
+        bias_R: Any,
+        starts: Any,
+        edges: Any,
+        examples_Z: Any,
+        units_Z: Any,
+        kept: Any,
+        of_target_Z: Any,
+        one_E: Any,
+        other_E: Any,
+        gradient_EH: Any,
+        bias_gradient_R: Any,
+        step: Any,
+        first_RH: Any,
+        second_RH: Any,
+        penalties: Any,
+        constants: Any,
+    ) -> float:
+        (count, inner), loss = direct_EH.shape, 0.0
+        room, gradients = _room(starts, 0 if len(kept) else count), _room(starts, inner)
+        for index in range(len(starts) - 1):
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            weight_TH, slope_ET = weight_RH[start:stop], _logits(kept, room, count, start, stop)
+            if len(kept) == 0:
+                fill_logits(routine, direct_EH, weight_TH, slope_ET)
+            loss += whole(
+                slope_ET,
+                bias_R[start:stop],
+                examples_Z[low:high],
+                units_Z[low:high],
+                start,
+                of_target_Z[low:high],
+                one_E,
+                other_E,
+                bias_gradient_R[start:stop],
+            )
+            gradient_TH = gradients[: weight_TH.size].reshape(weight_TH.shape)
+            add_direct_gradient(routine, slope_ET, weight_TH, gradient_EH)
+            fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
+            call(
+                step,
+                (
+                    np.uintp(weight_TH.size),
+                    weight_TH.ctypes.data,
+                    gradient_TH.ctypes.data,
+                    first_RH[start:stop].ctypes.data,
+                    second_RH[start:stop].ctypes.data,
+                    penalties.ctypes.data,
+                    constants.ctypes.data,
+                ),
+            )
+        return loss
+
+    return updates
+
+
+@made_once
+def compiled_sweep(name: Pass) -> Any:
+    """Return a pass over all tiles of a shard, compiled at the first call."""
+    within = [
+        Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)
+    ]
+    row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
+    shard = f"uint64, {block}, {block}, {row}, {places}, {places}, {places}, {places}, {row}, {row}, {row}"
+    if name == "softmax_sums":
+        return compile_for(_sums(whole_pass(name)), f"void({shard}, {wide})", *within)
+    update = f"{row}, {block}, {row}, uint64, {block}, {block}, {row}, {row}"
+    return compile_for(_updates(whole_pass(name)), f"float64({shard}, {update})", *within, name)
+
+
+def sigmoid(
+    shard: ShardTiles,
+    update: ShardUpdate,
+    values_Z: np.ndarray | None,
+    target_weight_E: np.ndarray,
+    other_weight_E: np.ndarray,
+) -> float:
+    """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`."""
+    values = _NO_NUMBERS if values_Z is None else values_Z
+    numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
+    loss: float = compiled_sweep("sigmoid")(*shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
+    return loss
+
+
+def add_softmax_sums(
+    shard: ShardTiles, kept: np.ndarray, z_Z: np.ndarray, peak_E: np.ndarray, total_E: np.ndarray
+) -> None:
+    """Add a shard to the running sums of a softmax. See `compiled_tiles.add_softmax_sums`.
+
+    `kept` receives the logits of all tiles, float32 [E * R], unless it is empty.
+    """
+    compiled_sweep("softmax_sums")(*shard.arguments(), kept, z_Z, peak_E, total_E)
+
+
+def softmax(
+    shard: ShardTiles,
+    update: ShardUpdate,
+    kept: np.ndarray,
+    pulls_Z: np.ndarray,
+    log_sum_E: np.ndarray,
+    coupling_E: np.ndarray,
+) -> None:
+    """Make the step of a shard under a softmax. See `compiled_tiles.softmax`.
+
+    `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
+    """
+    numbers = kept, pulls_Z, log_sum_E, coupling_E
+    compiled_sweep("softmax")(*shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
