@@ -8,8 +8,8 @@ import torch
 from tests.model.twin import Real, random_batch, sparse
 from widenet.kernels import compiled_products, compiled_sweep
 from widenet.kernels.compiled_products import product_routine
-from widenet.model.draws import Draws
 from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
 from widenet.plan import tiles
 from widenet.sparse import SparseBatch
 from widenet.training.step import Step, train_step
@@ -67,11 +67,11 @@ def trained(document, training, examples=9, num_threads=1):
     """The bits after five steps, and the losses."""
     real, losses = Real(document, training, FIELDS, num_threads=num_threads), []
     for number, batch in enumerate(islice(batches(examples), 5), 1):
-        draws = Draws(11, 2, number)
+        random = StepRandom(11, 2, number)
         step = Step(
-            real.network.prepare(batch, draws),
+            real.network.prepare(batch, random),
             None,
-            draws,
+            random,
             StepNumbers(number, real.rates),
             real.training.gradient_norm_limit,
         )

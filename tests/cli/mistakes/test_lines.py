@@ -89,9 +89,7 @@ MISTAKES = {
         'evaluation.metric: "ndgc@20" is not a known metric. Did you mean "ndcg'
     ),
     "train network.json BAD/no-k.json --data data --out OUT": 'Write "recall@10"',
-    "train network.json BAD/validated.json --data whole --out OUT": (
-        'or remove "evaluation" from BAD/validated.json.'
-    ),
+    "train network.json BAD/validated.json --data whole --out OUT": ('0.1`, or remove "evaluation" from '),
     "train network.json BAD/biased.json --data data --out OUT": (
         "evaluation.metric must be a metric that is better when larger"
     ),
