@@ -173,8 +173,8 @@ def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, s
             "out.xlsx",
             None,
             (
-                'must be one of .parquet, .csv, .jsonl, .dsstne; got ".xlsx". Rename the file, or name the'
-                " format."
+                'must be one of .parquet, .csv, .jsonl, .dsstne; got ".xlsx". Rename the file, or give its'
+                " `file_format`."
             ),
         ),
         ("out", None, 'got "". Rename'),
