@@ -20,10 +20,10 @@ THREADS = available_threads()
 """Threads of every program."""
 
 REST_SECONDS = 0.3
-"""Before each turn; OpenMP's threads go on spinning for a while after their last work."""
+"""Pause before each turn, since OpenMP's threads keep spinning for a while after their last work."""
 
 MEMORY_SHARE = 0.85
-"""Of the memory that is left when a program starts, what it may take."""
+"""Share of the free memory that a program may use."""
 
 _ROOT = Path(__file__).parent.parent
 
@@ -49,7 +49,7 @@ class Program:
 
 @dataclass
 class Measured:
-    """Result of a program: seconds a step for each turn and the facts of the last turn, or its problem."""
+    """Result of a program: seconds per step of each turn and the facts of the last turn, or its problem."""
 
     program: Program
     seconds: list[float] = field(default_factory=list)
@@ -61,16 +61,16 @@ class Measured:
 
     @property
     def median(self) -> float:
-        """Seconds a step, of the middle turn."""
+        """Median of the seconds per step over the turns."""
         return statistics.median(self.seconds)
 
     def ratios(self, other: "Measured") -> list[float]:
-        """This program's time over another's, round by round."""
+        """Return this program's time over another's, for each round."""
         return [mine / theirs for mine, theirs in zip(self.seconds, other.seconds, strict=True)]
 
 
 class ProgramError(Exception):
-    """A program could not start or go on."""
+    """A program could not start or continue."""
 
 
 class _Worker:
@@ -106,40 +106,44 @@ class _Worker:
         self.errors.close()
 
     def reply(self) -> dict[str, Any]:
-        """The next line that the program says; raises ProgramError."""
+        """Return the program's next reply; raises ProgramError if it reports a problem or has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found: dict[str, Any] = (
+        reply: dict[str, Any] = (
             json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
         )
-        if "problem" in found:
+        if "problem" in reply:
             self.errors.seek(0)
-            said = self.errors.read().decode(errors="replace").strip().splitlines()
-            print(f"{self.program.name}: {found['problem']}: {''.join(said[-1:])}", file=sys.stderr)
-            raise ProgramError(found["problem"])
-        return found
+            output = self.errors.read().decode(errors="replace").strip().splitlines()
+            print(f"{self.program.name}: {reply['problem']}: {''.join(output[-1:])}", file=sys.stderr)
+            raise ProgramError(reply["problem"])
+        return reply
 
     def turn(self, steps: int) -> dict[str, Any]:
-        """What the program says of some steps."""
+        """Let the program make some steps, and return its reply."""
         assert self.process.stdin is not None
         time.sleep(REST_SECONDS)
-        with suppress(BrokenPipeError):  # why it ended is what it said last
+        with suppress(BrokenPipeError):  # its last reply has the reason why it ended
             print(steps, file=self.process.stdin, flush=True)
         return self.reply()
 
 
 def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 3) -> list[Measured]:
-    """Every program's seconds a step.
+    """Measure the seconds per step of some programs.
 
-    They take turns A B C, C B A, A B C, ... for some rounds, of about `turn_seconds` each.
+    They take turns in the order A B C, C B A, A B C and so on. A program that fails is skipped from then on,
+    and its result has the problem.
 
-    warmup: untimed turns of one step that follow the first; the last of them says how many steps fill a turn.
-    A program that fails is left out from then on, and its problem is told.
+    Args:
+        programs: The programs.
+        rounds: Number of rounds.
+        turn_seconds: Approximate length of a turn.
+        warmup: Untimed turns of one step after the first; the last one decides how many steps fill a turn.
     """
-    found = [Measured(program) for program in programs]
+    results = [Measured(program) for program in programs]
     with ExitStack() as stack:
         workers: list[tuple[Measured, _Worker]] = []
-        for measured in found:
+        for measured in results:
             worker = stack.enter_context(_Worker(measured.program))
             if _prepared(measured, worker, turn_seconds, warmup):
                 workers.append((measured, worker))
@@ -147,7 +151,7 @@ def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmu
             for measured, worker in workers if number % 2 == 0 else reversed(workers):
                 if measured.problem is None:
                     _take_turn(measured, worker)
-    return found
+    return results
 
 
 def _prepared(measured: Measured, worker: _Worker, turn_seconds: float, warmup: int) -> bool:

@@ -37,12 +37,12 @@ class Clocks(Silence):
         self.processor_seconds.append(time.process_time())
 
     def is_over(self) -> bool:
-        """Whether the step at work is the last one."""
+        """Return whether all steps have been made."""
         return len(self.seconds) >= self.steps
 
 
 def run() -> None:
-    """Print a line a pair of turns, and the middle of them."""
+    """Print a line for each pair of turns, and their median."""
     with workplace() as folder:
         write_histories(folder, WIDTH, EXAMPLES, TARGETS)
         clocks = Clocks((2 * PAIRS + 3) * TURN_STEPS + 1)
@@ -62,9 +62,9 @@ def run() -> None:
 
 
 def _print(clocks: Clocks, checkpoint_bytes: int) -> None:
-    """A pair: the steps after a checkpoint, and as many without.
+    """Print pairs of steps after a checkpoint and as many steps without one.
 
-    The first checkpoint, which makes room for its copy, is left out.
+    The first checkpoint is left out, because it allocates its copy.
     """
     print(
         f"\n{WIDTH:,} x {HIDDEN} x {WIDTH:,}, adam, batch {BATCH}: {checkpoint_bytes / 1e6:,.0f} MB of"

@@ -15,7 +15,7 @@ LOSS_TOLERANCE = 1e-5
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument(
         "--targets", nargs="+", type=int, default=[30, 144], help="targets of an example, a table each"
     )

@@ -35,7 +35,7 @@ class Case:
     optimizer: str = "rmsprop"
 
     def programs(self, folder: str) -> dict[str, Callable[[], Steps]]:
-        """The programs: widenet in float32 and bfloat16, both with and without a CUDA graph, and rivals."""
+        """Return widenet in float32 and bfloat16, each with and without a CUDA graph, and its rivals."""
         job = {
             "folder": folder,
             "hidden": self.hidden,
@@ -96,14 +96,14 @@ CASES = {
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--steps", type=int, default=20, help="steps in a turn")
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table a case."""
+    """Print a table for each case."""
     if not torch.cuda.is_available():
         print("This measures a CUDA device, and torch sees none. Run it where there is one.", file=sys.stderr)
         sys.exit(2)
@@ -122,7 +122,7 @@ def run(asked: argparse.Namespace) -> None:
 
 
 def _measured(name: str, make: Callable[[], Steps], rounds: int, number: int) -> Measured:
-    """Seconds a step of one program alone on the device; every turn waits until the device has finished."""
+    """Measure the seconds per step of one program; every turn waits until the device has finished."""
     measured = Measured(Program(name, "", {}), steps=number)
     try:
         steps = make()
@@ -148,7 +148,7 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 
 def _matrix_rate(rounds: int) -> float:
-    """Operations a second of the device's own bfloat16 products, the median of some rounds."""
+    """Return the operations per second of the device's bfloat16 products, the median of some rounds."""
     left, right = (torch.randn(_SQUARE, _SQUARE, device="cuda").bfloat16() for _ in range(2))
     seconds = [_seconds(lambda: [left @ right for _ in range(20)]) for _ in range(rounds + _WARMUP)]
     return 20 * 2 * _SQUARE**3 / statistics.median(seconds[_WARMUP:])

@@ -6,7 +6,7 @@ from benchmarks.places import DATA
 from widenet.data.formats.guesses import begins_with_users
 
 LINES = 100
-"""What the guess sees of a file."""
+"""Number of lines that the guess reads."""
 FILES = {
     "users with their items": ("gowalla/train.txt", "gowalla/test.txt"),
     "sessions": ("diginetica/train_sessions.plain.txt",),
@@ -29,6 +29,6 @@ def run() -> None:
 
 
 def _runs(path: Path) -> list[list[str]]:
-    """The lines of a file, so many at a time."""
+    """Yield the lines of a file in blocks."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [lines[start : start + LINES] for start in range(0, len(lines), LINES)]

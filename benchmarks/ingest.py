@@ -27,7 +27,7 @@ _JOBS = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument(
         "--rows",
         type=int,

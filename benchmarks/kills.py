@@ -62,7 +62,7 @@ TRAININGS, KILLS = (
 """Trainings of each launcher, and the kills in each."""
 
 LIMIT_SECONDS = 30
-"""How long processes may take to end, once another was killed."""
+"""Limit for processes to end after another one was killed."""
 _PATIENCE_SECONDS, _LOOK_SECONDS = 120, 0.002
 
 
@@ -166,7 +166,7 @@ def _kill_one(command: "Command", workers: dict[int, int], chance: random.Random
 
 @contextmanager
 def started(folder: Path, launcher: str, out: str) -> Iterator["Command"]:
-    """A training that was started: a new one, or an earlier one that goes on.
+    """A training that was started: a new one, or an earlier one that resumes.
 
     Nothing of it is left running.
     """
@@ -206,20 +206,20 @@ class Command:
         self.root, self.ends, self.lost = os.pidfd_open(process.pid), False, list[str]()
 
     def complained(self) -> str:
-        """What the processes have said on standard error."""
+        """Return the standard error of the processes so far."""
         return (self.folder / "complained").read_text()
 
     def epochs(self) -> int:
-        """How many epochs have ended since the command was started."""
+        """Return the number of epochs that have ended since the command was started."""
         return len(re.findall(r"^epoch ", self.complained(), re.MULTILINE))
 
     def is_saving(self) -> bool:
-        """Whether a checkpoint, or the best weights, are being written."""
+        """Return whether a checkpoint or the best weights are being written."""
         found = [*self.out.glob(".best.*"), *(self.out / "checkpoints").glob(".epoch-*")]
         return any(path.suffix != ".old" for path in found)
 
     def comes_true(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for a condition, for so long at most; whether it came true, before the command ended."""
+        """Wait for a condition up to a limit; return whether it came true before the command ended."""
         deadline = time.monotonic() + (_PATIENCE_SECONDS if seconds is None else seconds)
         while not condition():
             if select.select([self.root], [], [], _LOOK_SECONDS)[0]:
@@ -259,7 +259,7 @@ class Command:
             )
 
     def end(self) -> str | None:
-        """The fingerprint that the training has in the end; None where a kill has ended the command."""
+        """Return the fingerprint of the finished training; None if a kill has ended the command."""
         status = self.process.wait(_PATIENCE_SECONDS)
         assert self.ends or status == 0, f"status {status}:\n{self.complained()}"
         for message in self.lost:
@@ -269,7 +269,7 @@ class Command:
 
 
 def _children(pid: int) -> dict[int, int]:
-    """The children of a process that are of a group: their process ids by rank."""
+    """Return the process ids of a process's children in a group, by rank."""
     found = {}
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with suppress(OSError):

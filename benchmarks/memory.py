@@ -112,7 +112,7 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def _measured(case: Case, folder: Path) -> int:
-    """The largest resident memory that any process of a training had, bytes."""
+    """Return the peak resident memory of a training's largest process, in bytes."""
     line = _command(case, folder, "train", "--out", f"run-{len([*folder.glob('run-*')])}", "--quiet")
     said = subprocess.run(
         [sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True

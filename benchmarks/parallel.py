@@ -17,14 +17,14 @@ PLAIN = {"1 process, 2 threads": (1, 2), "2 processes, 1 thread each": (2, 1)}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["a", "b256", "c"])
     parser.add_argument("--rounds", type=int, default=9, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn, at least one step")
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print two tables a case: scaling, and the cost of equal bits."""
+    """Print two tables for each case: scaling, and the cost of equal bits."""
     tables = []
     for name in asked.cases:
         case = CASES[name]
@@ -58,7 +58,7 @@ def _programs(layouts: dict[str, tuple[int, int]], job: dict[str, object], plain
 
 
 def _scaling(title: str, found: list[Measured]) -> Table:
-    """Speed-up over one thread, and how much of the processors that is."""
+    """Return the speed-up over one thread, and its share of the processors."""
     table = Table(
         f"Scaling. {title}",
         [
@@ -87,7 +87,7 @@ def _scaling(title: str, found: list[Measured]) -> Table:
 
 
 def _cost(title: str, exact: list[Measured], plain: list[Measured]) -> Table:
-    """Time over that of plain sums and operands that are not cut, with the same processes and threads."""
+    """Return the time relative to plain sums and uncut operands, with the same processes and threads."""
     table = Table(f"Cost of equal bits. {title}", ["layout", "time / plain", "ms a step", "ms a step, plain"])
     known = {measured.program.name: measured for measured in exact}
     for base in plain:

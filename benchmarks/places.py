@@ -1,4 +1,4 @@
-"""Where the data and the presets are, and where the work is done."""
+"""Folders of data and presets, and temporary folders for work."""
 
 import os
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ DATA = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data"))
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """A directory that goes away afterwards."""
+    """Make a temporary directory."""
     with TemporaryDirectory(prefix="widenet-benchmark-") as folder:
         yield Path(folder)
 
 
 def presets(folder: str) -> dict[str, tuple[Path, Path]]:
-    """The presets of one data set by name: network and training document.
+    """Return network and training document of each preset of a data set, by name.
 
-    `network.json` is the best one, called as its folder.
+    `network.json` is named "best".
     """
-    found = {}
+    documents = {}
     for network in sorted((EXAMPLES / folder).glob("*network.json")):
         name = network.name.removesuffix("network.json").strip("-") or "best"
-        found[name] = (network, network.with_name(network.name.replace("network.json", "training.json")))
-    return found
+        documents[name] = (network, network.with_name(network.name.replace("network.json", "training.json")))
+    return documents

@@ -27,12 +27,12 @@ LINK_BYTES, PRODUCT = 2**26, 2048
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--rounds", type=int, default=9, help="measurements of each rate")
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a row a width and optimizer."""
+    """Print a row for each width and optimizer."""
     products, link = _matrix_rate(asked.rounds), _link_rate(asked.rounds)
     columns = [
         "items",
@@ -91,7 +91,7 @@ def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
 
 
 def _matrix_rate(rounds: int) -> float:
-    """Operations a second of a large float32 product, the best of some."""
+    """Return the operations per second of a large float32 product, the best of some rounds."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     left = torch.randn(PRODUCT, PRODUCT, device=device)
     found = torch.empty_like(left)
@@ -106,7 +106,7 @@ def _matrix_rate(rounds: int) -> float:
 
 
 def _link_rate(rounds: int) -> float:
-    """Bytes a second that each of two processes sends in an all-reduce of 64-bit integers; the best round."""
+    """Return the bytes per second that two processes each send in an all-reduce of int64; the best round."""
     context = multiprocessing.get_context("spawn")
     seconds = context.SimpleQueue()
     with TemporaryDirectory() as folder:

@@ -13,14 +13,14 @@ BITS = ("native", "portable")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["b256", "b1024"])
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn, at least one step")
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table a case."""
+    """Print a table for each case."""
     tables = []
     for name in asked.cases:
         case = CASES[name]

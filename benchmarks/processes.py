@@ -12,7 +12,7 @@ UNITS, EPOCHS = 64, 1
 
 
 def run() -> None:
-    """Print a line a number of processes; each is a real `widenet train --processes N`."""
+    """Print a line for each number of processes; each is a real `widenet train --processes N`."""
     with workplace() as folder:
         ingest([DATA / "gowalla" / "train.txt"], folder / "data")
         network, training = (

@@ -59,7 +59,7 @@ class Table:
 
 
 def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
-    """The middle, and the first and third quartile."""
+    """Return the median, and the first and third quartile."""
     if len(numbers) < 2:
         return numbers[0], numbers[0], numbers[0]
     low, middle, high = statistics.quantiles(numbers, n=4, method="inclusive")
@@ -67,13 +67,13 @@ def quartiles(numbers: Sequence[float]) -> tuple[float, float, float]:
 
 
 def spread(numbers: Sequence[float], form: str) -> str:
-    """The middle and the quartiles, as in "2.10 (2.05 to 2.31)"."""
+    """Return the median and the quartiles, such as "2.10 (2.05 to 2.31)"."""
     middle, low, high = (form.format(number) for number in quartiles(numbers))
     return f"{middle} ({low} to {high})"
 
 
 def publish(name: str, tables: Sequence[Table], out: Path) -> None:
-    """NAME.json, NAME.md and, where there are bars, NAME.svg in a folder."""
+    """Write NAME.json, NAME.md and, if there are bars, NAME.svg to a folder."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"machine": machine(), "threads": THREADS, "tables": [vars(table) for table in tables]}
     (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -84,7 +84,7 @@ def publish(name: str, tables: Sequence[Table], out: Path) -> None:
 
 
 def machine() -> str:
-    """The processor's name and the system."""
+    """Return the processor's name and the system."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
@@ -98,7 +98,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plot(tables: Sequence[Table], path: Path) -> None:
-    """One panel a table: a bar a program, its whiskers the quartiles, on an axis of times the base's time."""
+    """Plot a panel for each table: a bar for each program, relative to the base, with quartiles."""
     import matplotlib as mpl
 
     mpl.use("svg")

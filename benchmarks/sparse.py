@@ -14,7 +14,7 @@ COPIED_BYTES = 2**28
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--rounds", type=int, default=9, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn, at least one step")
 

@@ -115,7 +115,7 @@ BY_NAME_ONLY = ("e",)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument(
         "--cases", nargs="+", choices=CASES, default=[name for name in CASES if name not in BY_NAME_ONLY]
     )
@@ -124,7 +124,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print a table a case."""
+    """Print a table for each case."""
     tables = []
     for name in asked.cases:
         with workplace() as folder:

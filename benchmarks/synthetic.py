@@ -1,4 +1,4 @@
-"""Generated histories whose items are popular in the way that real ones are: a few very, most hardly."""
+"""Generated histories with a realistic popularity of items: a few are very popular, most hardly."""
 
 from pathlib import Path
 

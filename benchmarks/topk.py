@@ -17,7 +17,7 @@ _AGREEMENT = 0.999
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn, at least one step")
     parser.add_argument("--items", type=int, default=ITEMS, help="how many are ranked")
@@ -70,7 +70,7 @@ def _check_answers(folder: Path, measured: Measured, ours: Measured) -> None:
 
 
 def _repeated(folder: str, name: str, block: Callable[[], Any]) -> Callable[[int], dict[str, Any]]:
-    """Steps of one block each; what they find lies in a file."""
+    """Return steps of one block each, which write their results to a file."""
 
     def steps(number: int) -> dict[str, Any]:
         for _ in range(number):
@@ -126,7 +126,7 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
 
 
 def product(folder: str) -> Callable[[int], dict[str, Any]]:
-    """All scores, a block of items at a time, and nothing done with them."""
+    """Return steps that compute all scores in blocks of items, and discard them."""
     import torch
 
     torch.set_num_threads(THREADS)

@@ -19,14 +19,14 @@ Curve = list[tuple[float, float]]
 """Seconds of training so far, and NDCG@20 of the held-out books after them."""
 
 ALS = {"factors": 512, "regularization": 10.0, "alpha": 40.0}
-"""What `benchmarks.goodbooks` chose on a validation part."""
+"""Settings that `benchmarks.goodbooks` chose on a validation part."""
 
 SHARES = (0.8, 0.9, 0.95, 0.98, 1.0)
-"""Of the NDCG@20 with which alternating least squares ends."""
+"""Shares of the final NDCG@20 of alternating least squares."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """What may be asked for."""
+    """Add the options of this measurement."""
     parser.add_argument("--rounds", type=int, default=2, help="trainings of each program")
 
 
@@ -100,14 +100,14 @@ def _whole(curves: Sequence[Curve]) -> float:
 
 
 def _summed(pieces: Sequence[tuple[float, float]]) -> Curve:
-    """Seconds since the beginning, from seconds of each piece."""
+    """Return the seconds since the start, from the seconds of each piece."""
     return [
         (sum(seconds for seconds, _ in pieces[: number + 1]), ndcg) for number, (_, ndcg) in enumerate(pieces)
     ]
 
 
 def _alone(curve: Callable[[Path, int], Curve], folder: Path, number: int) -> Curve:
-    """What a training gives in a process of its own, so that no threads of the other program stand by."""
+    """Run a training in its own process, so that threads of other programs do not disturb it."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as implicit asks for; torch does not use it
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(curve, folder, number).result()

@@ -59,7 +59,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             " widenet counts them."
         )
     if "fits" in report:
-        lines.append(_judgement(job, report))
+        lines.append(_verdict(job, report))
     return "\n".join(lines)
 
 
@@ -76,8 +76,8 @@ def _background(snapshot_bytes: int) -> str:
     )
 
 
-def _judgement(job: Job, report: Mapping[str, Any]) -> str:
-    """Sentences that say whether the training fits, and on how few devices it would."""
+def _verdict(job: Job, report: Mapping[str, Any]) -> str:
+    """Return sentences on whether the training fits, and on how many devices it would."""
     memory_each = amount(report["device_memory_bytes"])
     verdict = "Fits" if report["fits"] else "Does not fit"
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})

@@ -81,7 +81,7 @@ def recommend(
         return
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
-        _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_instead(known)}",
+        _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",
         err=True,
     )
     typer.echo(recommendations_table(rows))
@@ -117,8 +117,8 @@ def _inputs(model: "Model", known: dict[str, list[str]]) -> str:
     return "\n".join(lines + [f"  {name}: {_listed(known.get(name, []))}" for name in others])
 
 
-def _instead(known: dict[str, list[str]]) -> str:
-    """Lines for the fields that replace those of the dataset."""
+def _replaced_fields(known: dict[str, list[str]]) -> str:
+    """Return lines for the fields that replace those of the dataset."""
     return "".join(f"\n  {name}, as given: {_listed(names)}" for name, names in known.items())
 
 

@@ -102,8 +102,8 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
         DataError, FitError, CheckpointError: Nothing is left at `out`.
     """
     with TemporaryDirectory() as folder:
-        dataset = data or _described(Path(folder) / "data", imported)
-        layers = [_asking(layer, dataset.fields) for layer in imported.layers]
+        dataset = data or _empty_dataset(Path(folder) / "data", imported)
+        layers = [_with_ignored_values(layer, dataset.fields) for layer in imported.layers]
         spec = NetworkSpec.of({**imported.settings, "layers": layers}, imported.name)
         for name, facts in imported.fields.items():
             found = dataset.fields.get(name)
@@ -133,7 +133,7 @@ def write_imported(imported: Imported, out: Path, options: ImportOptions) -> Mod
     return write_run(imported.with_fields(options.fields), out, data)
 
 
-def _asking(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
+def _with_ignored_values(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
     """Let an output ignore the values of its field if they are no probabilities, such as counts."""
     facts = fields.get(layer.get("field", ""))
     if (
@@ -183,8 +183,8 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
     return torch.from_numpy(np.require(array, np.float32, ["C", "W"]))
 
 
-def _described(path: Path, imported: Imported) -> Dataset:
-    """A dataset without examples, whose features have the names that the file gives them, or their index."""
+def _empty_dataset(path: Path, imported: Imported) -> Dataset:
+    """Write a dataset without examples, with feature names from the file, or else indices as names."""
     fields = imported.fields
     layouts = [
         FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()

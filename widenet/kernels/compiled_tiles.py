@@ -55,7 +55,7 @@ def _exponential(x: Any) -> Any:
 
 
 @register_jitable(inline="always")
-def _stays(z: Any, examples_Z: Any, units_Z: Any) -> Any:
+def _is_last_duplicate(z: Any, examples_Z: Any, units_Z: Any) -> Any:
     """Return whether an entry's slope counts: if a target occurs twice, the last entry does."""
     return z + 1 == len(units_Z) or units_Z[z + 1] != units_Z[z] or examples_Z[z + 1] != examples_Z[z]
 
@@ -161,7 +161,7 @@ def _sigmoid_targets(
         change += (softplus - np.float64(value) * np.float64(z)) * np.float64(weight) - softplus * np.float64(
             other
         )
-        if _stays(n, examples_Z, units_Z):
+        if _is_last_duplicate(n, examples_Z, units_Z):
             slope = (a - value) * weight
             slopes_ET[e, t] = slope
             sum_T[t] += slope - a * other
@@ -212,7 +212,7 @@ def _softmax_pulls(
     """Subtract the targets' pulls from the result of `_softmax`."""
     for n in range(len(z_Z)):
         e, t = examples_Z[n], units_Z[n] - first
-        if _stays(n, examples_Z, units_Z):
+        if _is_last_duplicate(n, examples_Z, units_Z):
             deltas_ET[e, t] = _exponential(z_Z[n] - log_sum_E[e]) * coupling_E[e] - pulls_Z[n]
             sum_T[t] -= pulls_Z[n]
 

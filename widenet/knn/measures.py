@@ -38,10 +38,10 @@ def nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor
     """
     step = max(1, _PAIRS_NUMBERS // max(queries_PD.shape[1], 1))
     pairs = zip(torch.split(queries_PD, step), torch.split(vectors_PD, step), strict=True)
-    return torch.cat([_nearness(measure, query.double(), vector.double()) for query, vector in pairs])
+    return torch.cat([_scores(measure, query.double(), vector.double()) for query, vector in pairs])
 
 
-def _nearness(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor:
+def _scores(measure: Measure, queries_PD: Tensor, vectors_PD: Tensor) -> Tensor:
     if measure == "l2":
         return -_row_sums((queries_PD - vectors_PD).square())
     product_P = _row_sums(queries_PD * vectors_PD)

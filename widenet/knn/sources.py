@@ -89,7 +89,7 @@ class TextFile:
         keys, starts = list[str](), [0]
         with _opened(path) as file:
             for line in bounded_lines(file, path):
-                keys.append(self._parted(line, len(keys))[0])
+                keys.append(self._split_line(line, len(keys))[0])
                 starts.append(starts[-1] + len(line))
             self.keys, self.starts = pa.array(keys, pa.string()), np.array(starts)
             self.columns = len(self._cells(file, 0)) if keys else 0
@@ -113,9 +113,9 @@ class TextFile:
     def _cells(self, file: Any, row: int) -> list[str]:
         if file.tell() != self.starts[row]:
             file.seek(self.starts[row])
-        return self._parted(file.readline(), row)[1].strip(self.delimiter).split(self.delimiter)
+        return self._split_line(file.readline(), row)[1].strip(self.delimiter).split(self.delimiter)
 
-    def _parted(self, line: bytes, row: int) -> tuple[str, str]:
+    def _split_line(self, line: bytes, row: int) -> tuple[str, str]:
         try:
             key, delimiter, rest = line.decode().rstrip("\r\n").partition(self.key_delimiter)
         except UnicodeDecodeError:

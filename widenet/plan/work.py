@@ -33,7 +33,7 @@ def work(job: Job, process: int = -1) -> Work:
     """Return the work of a process; the last one, the default, has the most shards by rounding."""
     process %= job.num_processes
     others, num = job.num_processes - 1, job.num_processes
-    sent = sum(_added_up(job)) * 2 * others / num + sum(_gathered(job)) * others
+    sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
     return Work(sum(_products(job, process)), round(sent))
 
 
@@ -105,7 +105,7 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
     return 3 + again + (2 if limited else 0)
 
 
-def _added_up(job: Job) -> Iterator[int]:
+def _summed_bytes(job: Job) -> Iterator[int]:
     """Yield the bytes of each sum over the processes: 64-bit integers, and the peak of every row."""
     for (layer, source), link in job.layout.links.items():
         if source and (weight := job.layout.weights[link.weight]).wide:

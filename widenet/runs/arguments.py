@@ -47,7 +47,7 @@ def documents(
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
         training = kept / "training.json" if training is None else training
-    network_spec = _usual_network(dataset) if network is None else document(NetworkSpec, network)
+    network_spec = _default_network(dataset) if network is None else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     targets = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
@@ -56,7 +56,7 @@ def documents(
     )
 
 
-def _usual_network(dataset: Dataset) -> NetworkSpec:
+def _default_network(dataset: Dataset) -> NetworkSpec:
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:

@@ -42,7 +42,7 @@ class Spec(BaseModel):
         return value
 
 
-class _Spoken(_Metaclass):
+class _DocumentMeta(_Metaclass):
     """Lets `Network(layers=[...])` take plain lists and dictionaries and raise one sentence, as files do."""
 
     def __call__(self, *args: Any, **values: Any) -> Any:
@@ -64,7 +64,7 @@ class _Spoken(_Metaclass):
             ) from None
 
 
-class Document(Spec, metaclass=_Spoken):
+class Document(Spec, metaclass=_DocumentMeta):
     """A whole document, read from a file, from text or from plain Python values; raises DocumentError."""
 
     usual_name: ClassVar[str] = "document"

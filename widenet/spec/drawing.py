@@ -46,7 +46,12 @@ def drawn(
     for layer in drawn_layers:
         size = (sizes or {}).get(layer.name) or _size(layer)
         number = (numbers or {}).get(layer.name, 0)
-        lines = [_what(layer, size), _how(layer), _more(layer), f"{number:,} parameters" if number else ""]
+        lines = [
+            _kind_and_size(layer, size),
+            _formula(layer),
+            _other_settings(layer),
+            f"{number:,} parameters" if number else "",
+        ]
         boxes[layer.name] = (COLOURS[layer.colour], [line for line in lines if line])
     return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
 
@@ -56,12 +61,12 @@ def _size(layer: Layer) -> str:
     return "" if units is None else "auto units" if units == "auto" else f"{units:,} units"
 
 
-def _what(layer: Layer, size: str) -> str:
+def _kind_and_size(layer: Layer, size: str) -> str:
     of_field = f' of "{layer.field}"' if isinstance(layer, InputLayer | OutputLayer) else ""
     return ", ".join(words for words in (f"{layer.kind}{of_field}", size) if words)
 
 
-def _how(layer: Layer) -> str:
+def _formula(layer: Layer) -> str:
     parts = [getattr(layer, name).kind for name in ("function", "activation", "loss") if hasattr(layer, name)]
     filters = getattr(layer, "filters", None)
     if filters is not None:
@@ -69,8 +74,8 @@ def _how(layer: Layer) -> str:
     return ", ".join(part.replace("_", " ") for part in parts)
 
 
-def _more(layer: Layer) -> str:
-    """What else the document sets."""
+def _other_settings(layer: Layer) -> str:
+    """Return the other settings of a layer that differ from the defaults."""
     others = {
         name: value
         for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()

@@ -36,7 +36,7 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
         values: The document's plain values.
         errors: Pydantic's errors, at least one.
     """
-    error = _most_telling(model, values, errors)
+    error = _clearest_error(model, values, errors)
     location, kind = error["loc"], error["type"]
     if kind == "json_invalid":
         return f"{where} must hold plain JSON values: {error['ctx']['error']}."
@@ -62,8 +62,8 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
     return f"{place} must be {_rule(error)}{_choices(errors)}; got {shown(error['input'])}."
 
 
-def _most_telling(model: type[BaseModel], values: Any, errors: Sequence[Any]) -> Any:
-    """The first error; for a missing field, that of a misspelt field beside it, if there is one."""
+def _clearest_error(model: type[BaseModel], values: Any, errors: Sequence[Any]) -> Any:
+    """Return the first error, or the error of a misspelt field beside a missing one."""
     first = errors[0]
     if first["type"] == "missing":
         for other in errors:

@@ -79,7 +79,7 @@ def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
             f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise"'
             " above 0."
         )
-    behind = _all_behind(layers, layer)
+    behind = _feeding_layers(layers, layer)
     telling = next((other for other in of_field if other in behind and other not in hiding), None)
     if telling is not None:
         rule = (
@@ -106,7 +106,7 @@ def _check_sample(place: str, layer: OutputLayer) -> None:
         )
 
 
-def _all_behind(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
+def _feeding_layers(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     """Return the layers that feed a layer, directly or through others."""
     behind: list[Layer] = []
     pending = [layer]

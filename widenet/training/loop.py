@@ -127,7 +127,7 @@ class Training:
                 has_ended = state.has_ended(self.spec)
                 if self._is_due(self.spec.checkpoints) or has_ended:
                     self._save(at_once=has_ended)
-                self._log_waits()
+                self._log_checkpoint_seconds()
             self._settle()
         return True
 
@@ -227,7 +227,7 @@ class Training:
         if self.after_epoch is not None:
             self.after_epoch(self.network, self.state.epoch)
 
-    def _log_waits(self) -> None:
+    def _log_checkpoint_seconds(self) -> None:
         """Add to the line of the epoch how long it waited for checkpoints."""
         waited, self.saving.seconds = round(self.saving.seconds, 3), 0.0
         by_leader(self.network.exchange, lambda: self.run.log_more({"checkpoint_seconds": waited}), "log")

@@ -234,7 +234,7 @@ class RunDirectory:
 
     def latest(self) -> Checkpoint | None:
         """Open the newest checkpoint; None if the run has none yet."""
-        pointer, name = self.path / "checkpoints" / "latest", self._pointed()
+        pointer, name = self.path / "checkpoints" / "latest", self._latest_name()
         if name is None:
             return None
         names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
@@ -260,7 +260,7 @@ class RunDirectory:
 
     def candidates(self) -> list[Callable[[], Checkpoint | None]]:
         """Return functions that open the checkpoints to try at a resume, in this order: latest first."""
-        pointed = self._pointed()
+        pointed = self._latest_name()
         others = sorted(
             (path for path in (self.path / "checkpoints").glob("epoch-*") if path.name != pointed),
             reverse=True,
@@ -270,9 +270,9 @@ class RunDirectory:
     def listing(self) -> dict[str, str]:
         """Return the checkpoints that this process sees, to compare with other processes."""
         names = sorted(path.name for path in (self.path / "checkpoints").glob("epoch-*"))
-        return {"newest checkpoint": self._pointed() or "none", "checkpoints": ", ".join(names) or "none"}
+        return {"newest checkpoint": self._latest_name() or "none", "checkpoints": ", ".join(names) or "none"}
 
-    def _pointed(self) -> str | None:
+    def _latest_name(self) -> str | None:
         """Return the name in the pointer to the newest checkpoint; None without a pointer."""
         pointer = self.path / "checkpoints" / "latest"
         return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None

@@ -32,7 +32,9 @@ def forward(
     first_EM = sources[0]
     match spec.function:
         case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
-            found = _responded(first_EM.view(len(first_EM), shape[0], prod(shape[1:])), n, alpha, beta, k)
+            found = _local_response(
+                first_EM.view(len(first_EM), shape[0], prod(shape[1:])), n, alpha, beta, k
+            )
         case plain if windows is not None:
             values = first_EM.view(len(first_EM), windows.channels, *windows.places)
             found = _Largest.apply(values, windows) if plain.kind == "max" else _Mean.apply(values, windows)  # type: ignore[no-untyped-call]
@@ -50,7 +52,7 @@ def forward(
     return sum(skips, found.flatten(1))
 
 
-def _responded(values_ECP: Tensor, n: int, alpha: float, beta: float, k: float) -> Tensor:
+def _local_response(values_ECP: Tensor, n: int, alpha: float, beta: float, k: float) -> Tensor:
     """Local response normalization as cuDNN has it.
 
     Of an even n torch takes one channel more before than after, so channels turn round.
