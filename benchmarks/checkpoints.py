@@ -1,4 +1,4 @@
-"""What a checkpoint in the background costs: steps that follow one, and steps without, in turn."""
+"""Measures the cost of a background checkpoint: steps that follow one and steps without one, in turns."""
 
 import statistics
 import time

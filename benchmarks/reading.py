@@ -16,7 +16,7 @@ from widenet.data.stream import Stream
 from widenet.data.writer import ROWS_PER_BATCH, write_dataset
 
 EXAMPLES, LENGTH, WIDTH, BATCH = 800_000, 150, 1_000_000, 1024
-"""Of the dataset that is read alone: half a gigabyte."""
+"""Size of the dataset for pure reading: half a gigabyte."""
 TRAINED, TRAINED_WIDTH, UNITS = 10_000, 27_278, 128
 
 
