@@ -2,6 +2,7 @@
 alone.
 """
 
+import os
 import re
 import shutil
 import stat
@@ -256,11 +257,15 @@ def outcome(number: int, world: Path, folder: Path, forks: Forks) -> tuple[Case,
 
 
 def _copy(world: Path, folder: Path, found: Case) -> None:
-    """Links to the files of the world, copies of the datasets and the run, and what the case changes."""
+    """Links to the files of the world and to those of the datasets and the run, and what the case changes.
+
+    Only a training writes into a file that exists; it gets copies.
+    """
+    copy = shutil.copy2 if "train" in found.words else os.link
     for path in world.iterdir():
         target = folder / path.name
         if path.name in ("data", "run"):
-            shutil.copytree(path, target)
+            shutil.copytree(path, target, copy_function=copy)
         else:
             target.symlink_to("loop" if path.name == "loop" else path)
     (folder / "unreadable").mkdir(mode=0)
@@ -318,9 +323,14 @@ def _began(found: Case, folder: Path) -> bool:
 def _listing(folder: Path) -> dict[str, object]:
     """What is in a folder: sizes and times of files, by their paths."""
     found: dict[str, object] = {}
-    for path in folder.rglob("*"):
-        facts = path.lstat()
-        found[str(path.relative_to(folder))] = (
-            (facts.st_size, facts.st_mtime_ns) if stat.S_ISREG(facts.st_mode) else stat.S_IFMT(facts.st_mode)
-        )
+    within = [""]
+    while within:
+        beside = within.pop()
+        with os.scandir(folder / beside) as entries:
+            for entry in entries:
+                name, facts = beside + entry.name, entry.stat(follow_symlinks=False)
+                is_file = stat.S_ISREG(facts.st_mode)
+                found[name] = (facts.st_size, facts.st_mtime_ns) if is_file else stat.S_IFMT(facts.st_mode)
+                if stat.S_ISDIR(facts.st_mode):
+                    within.append(f"{name}/")
     return found

@@ -1,5 +1,5 @@
-"""Command lines run one after the other, each in a process forked from one that has loaded every module
-and run nothing.
+"""Command lines run one after the other, in processes forked from one that has loaded every module and run
+nothing.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import json
 import os
 import pkgutil
 import resource
+import select
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import time
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).parent.parent.parent
 HANG_SECONDS = 120
@@ -27,7 +28,6 @@ PROCESSOR_SECONDS = 20
 """Processor time of one command."""
 MEMORY_BYTES = 4 * 2**30
 """What a command may map beyond what its parent has mapped."""
-_LOOK_SECONDS = 0.002
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,12 @@ class Ended:
 
 
 class Forks:
-    """The process that forks, as seen from outside."""
+    """The process that forks, as seen from outside.
 
-    def __init__(self) -> None:
+    lines_per_process: how many command lines a forked process runs before another takes its place.
+    """
+
+    def __init__(self, lines_per_process: int = 1) -> None:
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -57,7 +60,7 @@ class Forks:
             "OMP_NUM_THREADS": "1",
             "WIDENET_DEBUG": "",
         }
-        command = [sys.executable, "-m", "tests.fuzz.forks"]
+        command = [sys.executable, "-m", "tests.fuzz.forks", str(lines_per_process)]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -78,12 +81,19 @@ class Forks:
         self.process.stdout.close()
 
 
-def serve() -> None:
-    """Read command lines from standard input, fork for each, and print how it ended."""
+def serve(lines_per_process: int) -> None:
+    """Read command lines from standard input, run each in a forked process, and print how it ended."""
     _load()
+    child = None
     for line in sys.stdin:
         words, folder = json.loads(line)
-        print(json.dumps(asdict(_forked(words, Path(folder)))), flush=True)
+        child = child or _Child()
+        print(json.dumps(asdict(child.run(words, Path(folder)))), flush=True)
+        if child.ended or child.lines == lines_per_process:
+            child.close()
+            child = None
+    if child:
+        child.close()
 
 
 def _load() -> None:
@@ -121,40 +131,93 @@ def _load() -> None:
     gc.freeze()
 
 
-def _forked(words: list[str], folder: Path) -> Ended:
-    """Run a command line in a child of this process."""
-    said = [folder.with_suffix(suffix) for suffix in (".out", ".err")]
-    started = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        _run(words, folder, said)
-    ended, status, used = os.wait4(child, os.WNOHANG)
-    while not ended and time.monotonic() - started < HANG_SECONDS:
-        time.sleep(_LOOK_SECONDS)
-        ended, status, used = os.wait4(child, os.WNOHANG)
-    if not ended:
-        os.killpg(child, signal.SIGKILL)
-        _, status, used = os.wait4(child, 0)
-    out, err = (path.read_text("utf-8", "backslashreplace") for path in said)
-    code = os.waitstatus_to_exitcode(status)
-    return Ended(code, out, err, time.monotonic() - started, used.ru_utime + used.ru_stime, hung=not ended)
+class _Child:
+    """A process forked from this one, which runs command lines until it is closed or one of them ends it."""
+
+    def __init__(self) -> None:
+        self.lines, self.ended, self.processor_seconds = 0, False, 0.0
+        requests, self.requests = os.pipe()
+        self.answers, answers = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.requests)
+            os.close(self.answers)
+            _answer(os.fdopen(requests), answers)
+        os.close(requests)
+        os.close(answers)
+        self.descriptor = os.pidfd_open(self.pid)
+
+    def run(self, words: list[str], folder: Path) -> Ended:
+        """Run a command line in a folder, and tell how it ended."""
+        started, self.lines = time.monotonic(), self.lines + 1
+        os.write(self.requests, (json.dumps([words, str(folder)]) + "\n").encode())
+        ready, _, _ = select.select([self.answers, self.descriptor], [], [], HANG_SECONDS)
+        answer = os.read(self.answers, 1000) if self.answers in ready else b""
+        if answer:
+            status, used = json.loads(answer)
+        else:
+            status, used = self._end()
+        out, err = (path.read_text("utf-8", "backslashreplace") for path in _said(folder))
+        spent, self.processor_seconds = used - self.processor_seconds, used
+        return Ended(status, out, err, time.monotonic() - started, spent, hung=not ready)
+
+    def _end(self) -> tuple[int, float]:
+        """Kill the process where it still runs; its exit status, and its processor time."""
+        if not select.select([self.descriptor], [], [], 0)[0]:
+            os.killpg(self.pid, signal.SIGKILL)
+        _, status, used = os.wait4(self.pid, 0)
+        self.ended = True
+        return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
+
+    def close(self) -> None:
+        """Let the process end."""
+        os.close(self.requests)
+        if not self.ended:
+            os.waitpid(self.pid, 0)
+        os.close(self.answers)
+        os.close(self.descriptor)
 
 
-def _run(words: list[str], folder: Path, said: list[Path]) -> None:
-    """Be the child: run a command line and end, without what Python does at the end of a process."""
+def _said(folder: Path) -> list[Path]:
+    """The files of what a command line in a folder writes to standard output and standard error."""
+    return [folder.with_suffix(suffix) for suffix in (".out", ".err")]
+
+
+def _answer(requests: IO[str], answers: int) -> NoReturn:
+    """Be the child: run command lines and end, without what Python does at the end of a process."""
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in requests:
+        words, folder = json.loads(line)
+        status = _run(words, Path(folder))
+        os.write(answers, json.dumps([status, _used()]).encode())
+    os._exit(0)
+
+
+def _used() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    found = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(used.ru_utime + used.ru_stime for used in found)
+
+
+def _limit(what: int, limit: int) -> None:
+    """Set a soft limit."""
+    resource.setrlimit(what, (limit, resource.getrlimit(what)[1]))
+
+
+def _run(words: list[str], folder: Path) -> int:
+    """Run a command line in this process; its exit status."""
     from widenet.cli import main
 
-    os.setsid()
     os.chdir(folder)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (2 * PROCESSOR_SECONDS,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for number, path in enumerate([Path(os.devnull), *said]):
+    _limit(resource.RLIMIT_AS, mapped + MEMORY_BYTES)
+    _limit(resource.RLIMIT_CPU, int(_used()) + 2 * PROCESSOR_SECONDS)
+    for number, path in enumerate([Path(os.devnull), *_said(folder)]):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, number)
         os.close(descriptor)
-    sys.stdin = open(0, encoding="utf-8")  # noqa: SIM115 the child's own, until it ends
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 the command line's own
     status: object = 70
     try:
         main(words)
@@ -166,8 +229,8 @@ def _run(words: list[str], folder: Path, said: list[Path]) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status if isinstance(status, int) else 70)
+    return status if isinstance(status, int) else 70
 
 
 if __name__ == "__main__":
-    serve()
+    serve(int(sys.argv[1]))

@@ -9,12 +9,12 @@ import pytest
 from tests.fuzz import cases, world
 from tests.fuzz.forks import Forks
 
-CASES, PER_TEST = 2_000, 50
+CASES, PER_TEST, PER_PROCESS = 2_000, 50, 25
 
 
 @pytest.fixture(scope="session")
 def forks():
-    running = Forks()
+    running = Forks(PER_PROCESS)
     yield running
     running.close()
 
