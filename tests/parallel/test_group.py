@@ -2,9 +2,7 @@
 when one fails.
 """
 
-import contextlib
 import errno
-import io
 import json
 import os
 import signal
@@ -15,9 +13,8 @@ import pytest
 import torch
 from torch import distributed
 
-from tests.parallel.workers import Group, exchange
+from tests.parallel.workers import Group, commanded, exchange
 from widenet import publication
-from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.group import by_all, by_leader, is_leader, join, num_processes
@@ -237,18 +234,6 @@ def test_what_one_process_raises_all_raise(groups):
     assert group(worked, by_all, [3, 2]) == ["process 2 fails."] * 4
 
 
-def commanded(line):
-    """What a command line says in this process, and how it ends."""
-    said, complained = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(said),
-        contextlib.redirect_stderr(complained),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main(line)
-    return ended.value.code, said.getvalue(), complained.getvalue()
-
-
 @pytest.mark.parametrize(
     "words",
     ["evaluate RUN --data DATA --part validation --json", "recommend RUN --items 3", "fingerprint RUN"],
@@ -322,7 +307,7 @@ PLACES = [
 
 @pytest.mark.parametrize(
     ("place", "where", "work", "killed", "timeout"),
-    [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)],
+    [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 6)],
 )
 def test_the_others_say_in_which_step_and_layer_a_process_was_missed(
     place, where, work, killed, timeout, data, tmp_path

@@ -1,5 +1,7 @@
 """Groups of processes that have joined a torch group over gloo and run what a test hands them."""
 
+import contextlib
+import io
 import multiprocessing
 import os
 import traceback
@@ -9,6 +11,7 @@ from multiprocessing.connection import Connection
 import torch
 from torch import distributed
 
+from widenet.cli import main
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
 
@@ -23,6 +26,22 @@ TIMEOUT = timedelta(seconds=60)
 
 def exchange(num_shards=8, num_threads=1):
     return ProcessExchange(num_shards, torch.device("cpu"), num_threads)
+
+
+def commanded(line, folder="."):
+    """What a command line says in this process, and how it ends."""
+    said, complained = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(complained),
+    ):
+        try:
+            main(line)
+            status = 0
+        except SystemExit as ended:
+            status = ended.code or 0
+    return status, said.getvalue(), complained.getvalue()
 
 
 class Group:

@@ -7,8 +7,9 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.cli.test_processes import TORCHRUN, ended, started
+from tests.cli.test_processes import ended, started
 from tests.dsstne.commands.test_train import PREDICT, TRAIN, write_project
+from tests.parallel.workers import commanded
 from widenet.dsstne import predict
 from widenet.plan.tiles import SEARCHED_CELLS
 from widenet.predict import rows, top_k
@@ -45,15 +46,9 @@ def without_times(lines):
     return re.sub(r"elapsed time [\d.]+s", "", lines)
 
 
-@pytest.mark.parametrize(
-    "how", [{"more": ["--processes", "2"]}, {"more": [], "before": TORCHRUN}], ids=["--processes", "torchrun"]
-)
-def test_two_processes_train_and_predict_what_one_does(how, place):
+def test_two_processes_train_and_predict_what_one_does(place, groups):
     folder, alone = place
-    before = how.get("before", ())
-    status, out, err = ended(
-        started(folder, ["dsstne", "train", *TRAIN, *FLAGS, *how["more"]], before=before)
-    )
+    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, *FLAGS, "--processes", "2"]))
     assert (status, without_times(out)) == (0, without_times(alone.out)), err
     assert err.count("gl.nc: trained.") == 1
     for found, expected in (
@@ -65,11 +60,21 @@ def test_two_processes_train_and_predict_what_one_does(how, place):
         assert list(ours) == list(theirs)
         assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     for more, expected in (([], "recs"), (["-f", "none"], "halved"), (["-l", "Output"], "values")):
-        line = ["dsstne", "predict", *LISTED, *more, "-s", "two", *how["more"]]
-        status, out, err = ended(started(folder, line, before=before))
-        assert (status, out, err.count("two: 60 samples.")) == (0, "", 1), err
+        line = ["dsstne", "predict", *LISTED, *more, "-s", "two"]
+        first, second = groups(2)(commanded, line, folder)
+        assert (*first[:2], first[2].count("two: 60 samples.")) == (0, "", 1), first
+        assert second == (0, "", "")
         assert Path("two").read_bytes() == Path(expected).read_bytes()
     assert not list(folder.glob(".*"))
+
+
+@pytest.mark.usefixtures("place")
+def test_a_prediction_may_be_asked_of_several_processes(widenet, monkeypatch):
+    launched = []
+    monkeypatch.setattr("widenet.parallel.launch.launch", lambda *asked: launched.append(asked) or (0, None))
+    line = ["dsstne", "predict", *LISTED, "--processes", "2"]
+    assert widenet(*line).status == 0
+    assert launched == [(2, line)]
 
 
 @pytest.mark.usefixtures("place")
@@ -94,25 +99,17 @@ def table(path):
     ]
 
 
-def test_a_mistake_that_every_process_makes_is_said_once(place):
+def test_every_process_makes_the_same_mistake(place, groups):
     folder, _ = place
-    status, out, err = ended(
-        started(folder, ["dsstne", "train", *TRAIN[:-1], "alone.nc", "--processes", "2"])
-    )
-    assert (status, out, err) == (
-        2,
-        "",
-        "widenet: -n must be a new file; alone.nc exists. Name another, or move it away.\n",
-    )
-    status, out, err = ended(
-        started(folder, ["dsstne", "train", *TRAIN[:-1], "absent/gl.nc", "--processes", "2"])
-    )
-    assert (status, out, err) == (
-        2,
-        "",
-        "widenet: -n must be in a folder that exists; got absent/gl.nc. Make absent first.\n",
-    )
+    for network, message in (
+        ("alone.nc", "a new file; alone.nc exists. Name another, or move it away."),
+        ("absent/gl.nc", "in a folder that exists; got absent/gl.nc. Make absent first."),
+    ):
+        found = groups(2)(commanded, ["dsstne", "train", *TRAIN[:-1], network], folder)
+        assert found == [(2, "", f"widenet: -n must be {message}\n")] * 2
     Path("in.nc").write_bytes(b"no data")
-    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, "--processes", "2"]))
+    first, second = groups(2)(commanded, ["dsstne", "train", *TRAIN], folder)
+    assert first == second
+    status, out, err = first
     assert (status, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith("widenet: in.nc: must be a NetCDF file;")
