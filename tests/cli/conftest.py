@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel.conftest import groups
 from widenet.cli import main
+
+__all__ = ["groups"]
 
 NETWORK = {
     "layers": [
@@ -42,6 +45,14 @@ def widenet(capsys, monkeypatch):
         return Ended(0 if code is None else code, out, err)
 
     return run
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """What the launcher is asked for, which starts nothing: numbers of processes, and command lines."""
+    asked = []
+    monkeypatch.setattr("widenet.parallel.launch.launch", lambda *words: asked.append(words) or (0, None))
+    return asked
 
 
 @pytest.fixture(scope="session")

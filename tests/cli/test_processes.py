@@ -1,6 +1,4 @@
-"""`--processes` and mpirun: the same words, numbers and files as one process; nothing lost, nothing left
-running, when one is killed.
-"""
+"""`--processes` and mpirun: words, numbers and files of one process; nothing is lost when one is killed."""
 
 import fcntl
 import json
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel.workers import commanded
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
@@ -118,13 +117,15 @@ def test_two_processes_leave_the_report_that_one_writes(run_of_two, tmp_path, wi
     assert (run / "report.html").read_bytes() == (tmp_path / "again.html").read_bytes()
 
 
-def test_two_processes_predict_as_one(place, widenet, monkeypatch):
+def test_two_processes_predict_as_one(place, widenet, groups, launched, monkeypatch):
     monkeypatch.chdir(place)
     line = ["predict", "one-short", "--data", "data", "-k", "5", "--out"]
-    predicting = started(place, [*line, "two.csv", "--processes", "2"])
     alone = widenet(*line, "one.csv")
-    assert ended(predicting) == (0, alone.out.replace("one.csv", "two.csv"), "")
+    said = alone.out.replace("one.csv", "two.csv")
+    assert groups(2)(commanded, [*line, "two.csv"], place) == [(0, said, ""), (0, "", "")]
     assert (place / "two.csv").read_bytes() == (place / "one.csv").read_bytes()
+    assert widenet(*line, "two.csv", "--processes", "2").status == 0
+    assert launched == [(2, [*line, "two.csv", "--processes", "2"])]
 
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
@@ -141,10 +142,12 @@ import os
 from pathlib import Path
 from widenet import Model, train
 
-first, second = uses({}), uses({})
-Path(os.environ["RANK"]).write_text(repr([first, second]))
+found = [uses(Model.load("one-short"))]
+for resume in (False, True):
+    trained = train("network.json", "short.json", "data", "scripted", resume=resume)
+    found += [uses(trained), uses(Model.load("scripted"))]
+Path(os.environ["RANK"]).write_text(repr(found))
 """
-TRAIN, LOAD = 'train("network.json", "short.json", "data", "scripted", resume={})', 'Model.load("scripted")'
 
 
 def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place, monkeypatch):
@@ -152,15 +155,14 @@ def test_scripts_that_torchrun_starts_use_what_they_have_trained_or_loaded(place
     names = {}
     exec(USES, names)
     alone = names["uses"](Model.load("one-short"))
-    for calls in ((TRAIN.format(False), LOAD), (LOAD, TRAIN.format(True))):
-        (place / "script.py").write_text(USES + SCRIPT.format(*calls))
-        assert ended(started(place, [], program=["script.py"], before=TORCHRUN))[:2] == (0, "")
-        assert [Path(rank).read_text() for rank in "01"] == [repr([alone, alone])] * 2
+    (place / "script.py").write_text(USES + SCRIPT)
+    assert ended(started(place, [], program=["script.py"], before=TORCHRUN))[:2] == (0, "")
+    assert [Path(rank).read_text() for rank in "01"] == [repr([alone] * 5)] * 2
 
 
 def test_a_mistake_that_every_process_makes_is_said_once(place):
-    message = "one-short exists already. Resume it with --resume, or choose another --out."
-    assert ended(started(place, words(out="one-short"))) == (2, "", f"widenet: {message}\n")
+    message = "widenet: one-short exists already. Resume it with --resume, or choose another --out.\n"
+    assert ended(started(place, words(out="one-short"))) == (2, "", message)
 
 
 @pytest.mark.parametrize(

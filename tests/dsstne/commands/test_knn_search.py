@@ -62,14 +62,12 @@ def test_every_flag_does_what_it_says(search, tmp_path):
     )
 
 
-def test_several_processes_write_the_same(search, groups, tmp_path, monkeypatch):
+def test_several_processes_write_the_same(search, groups, launched, tmp_path):
     words = ["--data-files", "one.txt", "two.txt", "--input-files", "in.txt", "--output-file"]
     assert search(*words, "one")[0] == 0
     line = ["dsstne", "knn-search", *words, "two"]
     assert groups(2)(commanded, line, tmp_path) == [(0, "", "")] * 2
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    launched = []
-    monkeypatch.setattr("widenet.parallel.launch.launch", lambda *asked: launched.append(asked) or (0, None))
     assert search(*words, "two", "--processes", "2")[0] == 0
     assert launched == [(2, [*line, "--processes", "2"])]
 

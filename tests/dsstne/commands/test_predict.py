@@ -69,9 +69,7 @@ def test_two_processes_train_and_predict_what_one_does(place, groups):
 
 
 @pytest.mark.usefixtures("place")
-def test_a_prediction_may_be_asked_of_several_processes(widenet, monkeypatch):
-    launched = []
-    monkeypatch.setattr("widenet.parallel.launch.launch", lambda *asked: launched.append(asked) or (0, None))
+def test_a_prediction_may_be_asked_of_several_processes(widenet, launched):
     line = ["dsstne", "predict", *LISTED, "--processes", "2"]
     assert widenet(*line).status == 0
     assert launched == [(2, line)]
