@@ -116,6 +116,24 @@ def test_gradients_of_some_rows_are_those_of_all_at_once(rows, with_values):
         assert torch.equal(torch.cat([*pieces, touched.rows(0, 0)]), touched.rows())
 
 
+@pytest.mark.parametrize("second_has_values", [False, True], ids=["ones", "values"])
+@pytest.mark.parametrize("first_has_values", [False, True], ids=["ones", "values"])
+def test_the_sum_of_two_gradients_has_the_rows_of_both(first_has_values, second_has_values):
+    rows = ROWS["a few"], ROWS["duplicates in and across rows"]
+    batches = [
+        batch_of(own, has_values, torch.int64)
+        for own, has_values in zip(rows, (first_has_values, second_has_values), strict=True)
+    ]
+    gradients = [numbers(len(own), 7) + number for number, own in enumerate(rows)]
+    first, second = map(row_gradient, batches, gradients)
+    total = first.plus(second)
+    assert total.features_U.tolist() == sorted({*first.features_U.tolist(), *second.features_U.tolist()})
+    expected = torch.zeros(WIDTH, 7)
+    for own in (first, second):
+        expected[own.features_U] += own.rows()
+    assert torch.allclose(total.rows(), expected[total.features_U], rtol=1e-5, atol=1e-5)
+
+
 def test_an_example_sums_the_same_bits_whoever_stands_beside_it():
     weight_FH = numbers(WIDTH, 16)
     rows = ROWS["prime sizes"]
