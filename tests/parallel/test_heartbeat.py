@@ -16,7 +16,7 @@ import pytest
 from widenet.cli.wording import on_command_line
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
-from widenet.parallel.heartbeat import Beat, Roll
+from widenet.parallel.heartbeat import Beat, Heartbeat, Roll
 from widenet.runs import train
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +73,21 @@ def test_nothing_is_expected_of_a_process_that_has_left_in_good_order():
     roll = Roll(0, 2, PAUSE)
     roll.beats[1] = Beat(1, "a", True)
     assert looked(roll, [100.0, 101.0, 102.0]) == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("silent", "lost"),
+    [
+        ({1: 50.0}, "process 1 of 4 (host b) was lost at start"),
+        ({1: 49.0, 3: 50.0}, "process 1 of 4 (host b) and process 3 of 4 (host d) were lost at start"),
+        ({1: 48.0, 2: 47.0}, None),
+    ],
+)
+def test_every_process_that_is_silent_for_too_long_is_named(silent, lost):
+    heartbeat = Heartbeat(None, 0, 4, "a:1", 60.0, False, lambda: False)
+    heartbeat._roll.beats = [Beat(1, host) for host in "abcd"]
+    heartbeat._check({rank: silent.get(rank, 0.0) for rank in range(4)})
+    assert heartbeat.lost is None if lost is None else str(heartbeat.lost).startswith(f"{lost}: ")
 
 
 def test_the_store_is_silent_while_it_does_not_answer():

@@ -45,6 +45,15 @@ def test_a_lost_process_releases_everybody_who_waits():
     never.set()
 
 
+def test_a_line_has_failed_once_its_work_has_and_not_while_nobody_waits():
+    line = Line()
+    line.submit(bool).result()
+    line.fail(GroupError("process 1 was lost."))
+    assert not line.has_failed
+    line.submit(bool)
+    assert line.has_failed
+
+
 def test_a_blocked_line_does_not_keep_its_process_from_ending():
     code = (
         "import sys, threading; from widenet.parallel.line import Line;"

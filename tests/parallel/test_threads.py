@@ -2,7 +2,8 @@
 alone with a failure.
 """
 
-from threading import Barrier
+from threading import Barrier, Event
+from time import sleep
 
 import pytest
 import torch
@@ -55,6 +56,26 @@ def test_a_failure_is_told_when_all_that_had_begun_is_done():
     assert 0 in done
     assert Workers(2).run(lambda shard: shard, range(2)) == [0, 1]
     assert len(done) == told
+
+
+def test_after_a_failure_the_other_threads_begin_nothing_more():
+    has_begun, fails, done = Event(), Event(), []
+
+    def work(shard):
+        if shard == 0:
+            has_begun.set()
+            assert fails.wait(60)
+        elif shard == 1:
+            assert has_begun.wait(60)
+            fails.set()
+            raise ValueError("shard 1")
+        else:
+            sleep(0.001)
+        done.append(shard)
+
+    with pytest.raises(ValueError, match="shard 1"):
+        Workers(2).run(work, range(1000))
+    assert len(done) < 999
 
 
 @pytest.mark.parametrize("with_gradients", [True, False])
