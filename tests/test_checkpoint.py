@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from widenet.checkpoint import Checkpoint, fingerprint, recover
 from widenet.data.manifest import Field
@@ -91,6 +92,17 @@ def test_a_model_without_state_serves_and_cannot_be_trained_on(tmp_path):
     assert "does not hold state.velocity" in refusal(path)
 
 
+def test_the_files_of_a_model_without_state_hold_weights_alone(tmp_path):
+    path = publish(tmp_path / "model", network(), {}, with_state=False).path
+    names = {file.name.partition(".")[0]: set(load_file(file)) for file in path.glob("*.safetensors")}
+    assert names == {
+        "wide-00": {"weight"},
+        "wide-01": {"weight"},
+        "wide-02": {"weight"},
+        "trunk": {"weight.mid bias", "damping.in"},
+    }
+
+
 @pytest.mark.parametrize(
     "name", ["manifest.json", "trunk.safetensors", "wide-00.shard-0001-of-0003.safetensors"]
 )
@@ -121,6 +133,12 @@ def test_a_directory_without_a_manifest_is_no_checkpoint(saved):
     (saved / "manifest.json").unlink()
     assert "is not a checkpoint: it has no manifest.json" in refusal(saved)
     assert "is not a checkpoint" in refusal(saved / "nowhere")
+
+
+def test_a_changed_fact_is_seen(saved):
+    manifest = json.loads((saved / "manifest.json").read_text())
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "facts": {"epoch": 2}}))
+    assert "is damaged: its checksum is not that of its contents" in refusal(saved)
 
 
 def test_a_newer_format_asks_for_a_newer_widenet(saved):

@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from widenet import tensor_file
-from widenet.tensor_file import read_into, write
+from widenet.tensor_file import blocks, read_into, write
 
 TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
@@ -56,6 +56,15 @@ def test_a_part_of_a_file_is_enough(tmp_path):
     found = blank({"weight": TENSORS["weight"]})
     assert read_into(tmp_path / "file", found) is None
     assert_equal(found, {"weight": TENSORS["weight"]})
+
+
+@pytest.mark.parametrize("name", ["weight", "bias", "moved", "column of one"])
+def test_blocks_are_the_rows_from_their_first_one_on(name, tmp_path):
+    write(tmp_path / "file", TENSORS)
+    found = torch.full_like(TENSORS[name], 9)
+    for start, rows in blocks(tmp_path / "file", name):
+        found[start : start + len(rows)] = rows
+    assert_equal({name: found}, {name: TENSORS[name]})
 
 
 def test_a_weight_that_asks_for_a_gradient_is_written_and_filled(tmp_path):
