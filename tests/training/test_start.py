@@ -125,6 +125,19 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     assert said == ([] if catalogue == "the same" else [kept + lost])
 
 
+def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):
+    (network, training), run = SETTINGS["sgd, drifting"], before("sgd, drifting")
+    data = grown(tmp_path / "data", OLD[10:])
+    found = rows(begun(tmp_path, network, training, data, run)[0])["next", "weight"]
+    initial, was = (
+        rows(net)["next", "weight"] for net in (made(network, training, data), Model.load(run).network)
+    )
+    named = WIDTH - 10
+    assert torch.equal(found[:named], was[10:WIDTH])
+    assert torch.equal(found[named:WIDTH], initial[named:WIDTH])
+    assert torch.equal(found[WIDTH:], was[WIDTH:])
+
+
 def drop_checkpoints(run):
     shutil.rmtree(run / "checkpoints")
 
