@@ -53,3 +53,11 @@ def test_features_are_known_by_their_names(tmp_path):
         item_ids=["new", "x", "y", "z", "y2"],
     )
     assert overlap.trained_on(data, "items", "heldout", training) == 2
+
+
+def test_a_feature_without_a_name_in_training_counts_for_no_example(tmp_path):
+    training = dataset_from_lists(tmp_path / "training", [[1], [0]], ids=["a", "b"], item_ids=["x", "y"])
+    data = dataset_from_lists(
+        tmp_path / "data", [[], []], heldout=[[], [1]], ids=["a", "b"], item_ids=["y", "new"]
+    )
+    assert overlap.trained_on(data, "items", "heldout", training) == 0

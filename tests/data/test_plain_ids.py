@@ -55,6 +55,7 @@ def test_plain_ids_give_the_dataset_that_names_give(tmp_path, source, monkeypatc
         source(name, "user,item,rating,time\n" + "".join(part))
         for name, part in (("a.csv", lines[:700]), ("b.csv", lines[700:]))
     )
+    monkeypatch.setattr(plain_ids, "_ROWS_PER_PIECE", 100)
     ingest([train], tmp_path / "plain", heldout=heldout, **options)
     monkeypatch.setattr(plain_ids, "LARGEST_ID", -1)
     ingest([train], tmp_path / "names", heldout=heldout, **options)

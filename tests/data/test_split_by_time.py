@@ -15,8 +15,9 @@ from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.manifest import Manifest
+from widenet.data.selection import Selection
 from widenet.data.split import split
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
 
 DAY = 86_400
 NEWEST = datetime(2024, 5, 31, tzinfo=UTC).timestamp()
@@ -180,6 +181,16 @@ def test_dates_and_durations_need_seconds(tmp_path, source):
         "train": 1,
         "heldout": 1,
     }
+
+
+@pytest.mark.parametrize(("until", "is_right"), [(NEWEST - 2 * DAY, False), (NEWEST - 2 * DAY + 1, True)])
+def test_a_duration_must_begin_before_a_date_that_ends(until, is_right):
+    selection = Selection(ago={"since": 2 * DAY}, until=until)
+    if is_right:
+        assert selection.resolved(NEWEST).since == NEWEST - 2 * DAY
+        return
+    with pytest.raises(OptionError, match="`since` must be before `until`; got"):
+        selection.resolved(NEWEST)
 
 
 def test_a_dataset_without_times_says_so(tmp_path, log):
