@@ -72,9 +72,9 @@ ON_DENSE = {
     "layers": [{"name": "age", "kind": "input", "field": "age"}, {**network()["layers"][2], "source": "age"}]
 }
 CASES = {
-    "plain": (network(), {}, 1000),
+    "plain": (network(), {}, 500),
     "penalties": (network({}, {"bias_l2": 0.03}), {"l2": 0.01}, 300),
-    "several sources and outputs": (TOWERS, {"shards": 8}, 300),
+    "several sources and outputs": (TOWERS, {"shards": 8}, 150),
     "without bias": (network({}, {"bias": False}), {}, 100),
     "values ignored": (network({}, {"values": "ignore", "bias_start": 0.2}), {}, 100),
     "what denoise hid": (REPAIRED, {}, 100),

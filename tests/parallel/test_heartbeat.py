@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts import Script
 from widenet.cli.wording import on_command_line
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import GroupError
@@ -118,35 +119,25 @@ except WidenetError as error:
 """
 
 
-def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None, last=""):
+def processes(size, data, out, disturb="pass", timeout=4, join=600, ranks=None):
     """A training in so many processes, of which the first holds the store, as under Slurm; something
     happens after two epochs.
     """
-    words = {
-        "data": str(data),
-        "out": str(out),
-        "disturb": disturb,
-        "timeout": timeout,
-        "join": join,
-        "last": last,
-    }
-    code = SCRIPT.format(network=NETWORK, training=TRAINING, **words)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    common = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "WORLD_SIZE": str(size),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-    }
-    how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    variables, code = group(size, data, out, disturb=disturb, timeout=timeout, join=join, last="")
     return {
-        rank: subprocess.Popen(
-            [sys.executable, "-c", code], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, **how
+        rank: Script(
+            code, out.parent / f"said-{rank}", {**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         )
         for rank in (range(size) if ranks is None else ranks)
     }
+
+
+def group(size, data, out, **how):
+    """The variables of a group of processes, but for their ranks, and what they run."""
+    code = SCRIPT.format(network=NETWORK, training=TRAINING, data=str(data), out=str(out), **how)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    return {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, code
 
 
 LOST = (
@@ -228,9 +219,18 @@ beats.join() if rank == 1 else None
 
 def test_a_process_that_ends_after_the_one_that_holds_the_store_ends_well(data, undisturbed, tmp_path):
     # Its threads end when the store is gone. Pauses of 5 seconds let process 0 end before process 1 has read
-    # that it does.
-    group = processes(2, data, tmp_path / "run", timeout=60, last=STAYS)
-    assert_ended_well(group, undisturbed)
+    # that it does. Python itself must end them.
+    how = {"disturb": "pass", "timeout": 60, "join": 600, "last": STAYS}
+    variables, code = group(2, data, tmp_path / "run", **how)
+    common = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = {
+        rank: subprocess.Popen(
+            [sys.executable, "-c", code], env={**common, "RANK": rank, "LOCAL_RANK": rank}, **said
+        )
+        for rank in "01"
+    }
+    assert_ended_well(started, undisturbed)
 
 
 def test_a_process_that_does_not_come_is_named(data, tmp_path):

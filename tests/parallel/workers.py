@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import multiprocessing
 import os
 import traceback
 from datetime import timedelta
@@ -11,15 +10,10 @@ from multiprocessing.connection import Connection
 import torch
 from torch import distributed
 
+from tests.scripts import CONTEXT
 from widenet.cli import main
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"]
-)
-"""One process loads everything; the workers are copies of it, made before it has threads."""
 
 TIMEOUT = timedelta(seconds=60)
 

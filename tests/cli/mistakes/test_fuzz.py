@@ -166,7 +166,7 @@ def cases(number):
     return settings(max_examples=number, derandomize=True, deadline=None, database=None)
 
 
-@cases(3_000)
+@cases(2_000)
 @given(changed(NETWORKS))
 def test_a_changed_network_is_planned_or_refused(document):
     with suppress(WidenetError):
@@ -189,7 +189,7 @@ def test_a_changed_network_is_planned_or_refused(document):
         )
 
 
-@cases(2_000)
+@cases(1_000)
 @given(changed([TRAINING]))
 def test_a_changed_training_is_read_or_refused(document):
     with suppress(WidenetError):
@@ -197,7 +197,7 @@ def test_a_changed_training_is_read_or_refused(document):
         assert TrainingSpec.parse(training.to_json()) == training
 
 
-@cases(2_000)
+@cases(1_000)
 @given(changed([DSSTNE]))
 def test_a_changed_dsstne_network_is_translated_or_refused(document):
     with suppress(WidenetError):
