@@ -1,4 +1,4 @@
-"""Scripts in processes of their own, forked from one that has loaded widenet: most of a start is loading it."""
+"""Scripts in processes of their own, forked from one that has loaded widenet, which a start mostly is."""
 
 import atexit
 import multiprocessing

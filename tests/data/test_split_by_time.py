@@ -24,13 +24,19 @@ NEWEST = datetime(2024, 5, 31, tzinfo=UTC).timestamp()
 
 
 @pytest.fixture(params=["", "u"])
-def log(request, source):
+def prefix(request):
+    """What the ids of users begin with: those that are numbers are stored otherwise."""
+    return request.param
+
+
+@pytest.fixture
+def log(prefix, source):
     """A file of interactions with different times of 30 days, in seconds."""
     draw = random.Random(4)
     times = iter(draw.sample(range(30 * DAY), 300))
     rows = [
         (
-            f"{request.param}{draw.randrange(12)}",
+            f"{prefix}{draw.randrange(12)}",
             draw.randrange(30),
             draw.randrange(1, 6),
             int(NEWEST) - next(times),
@@ -64,21 +70,22 @@ def rows_of(path):
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"heldout_last": 1},
-        {"heldout_last": 3, "validation_last": 2},
-        {"heldout_last": "7d"},
-        {"heldout_since": "1 week", "validation_since": "2024-05-14"},
-        {"heldout_since": NEWEST - 2 * DAY, "validation_last": 1},
-        {"validation_last": "36 hours"},
-    ],
-)
-@pytest.mark.parametrize("sequence", [False, True])
+OPTIONS = [
+    {"heldout_last": 1},
+    {"heldout_last": 3, "validation_last": 2},
+    {"heldout_last": "7d"},
+    {"heldout_since": "1 week", "validation_since": "2024-05-14"},
+    {"heldout_since": NEWEST - 2 * DAY, "validation_last": 1},
+    {"validation_last": "36 hours"},
+]
+
+
+@pytest.mark.parametrize("number", range(len(OPTIONS)))
 def test_a_split_by_time_equals_the_ingest_that_sets_the_same_aside(
-    tmp_path, log, monkeypatch, options, sequence
+    tmp_path, log, prefix, monkeypatch, number
 ):
+    """Each option meets sequences and sets, and both kinds of ids."""
+    options, sequence = OPTIONS[number], number % 2 == len(prefix)
     monkeypatch.setattr(tables, "ROWS_PER_BUCKET", 50)
     monkeypatch.setattr(splitting, "_ROWS_AT_ONCE", 3)
     common = {"time": "at", "sequence": sequence, **({} if sequence else {"value": "rating"})}
