@@ -1,4 +1,4 @@
-"""A CSV file of ratings to what training reads: `widenet data ingest`, and pandas with SciPy."""
+"""A CSV file of ratings to what training reads: widenet, and SciPy with pandas, Polars or DuckDB."""
 
 import argparse
 import shutil
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.alternately import Measured, Program, measure
+from benchmarks.alternately import THREADS, Measured, Program, measure
 from benchmarks.places import workplace
 from benchmarks.results import Table, publish
 from benchmarks.synthetic import draw_histories
@@ -18,8 +18,16 @@ from widenet.plan.machine import used_memory
 ROWS, ITEMS = 20_000_000, 27_278
 MEMORY = "600MB"
 _USERS_AT_ONCE = 8192
+RIVALS = (
+    ("pandas and SciPy", "pandas", ["pandas", "scipy"]),
+    ("pandas with PyArrow, and SciPy", "pandas_arrow", ["pandas", "pyarrow", "scipy"]),
+    ("Polars and SciPy", "polars", ["polars", "scipy"]),
+    ("DuckDB and SciPy", "duckdb", ["duckdb", "scipy"]),
+    ("pandas and SciPy, as they come", "pandas_as_they_come", ["pandas", "scipy"]),
+)
+"""Rivals: name, function, libraries."""
 _JOBS = (
-    "widenet and pandas give the same rows: of a user's repeated items the one of the largest value, users"
+    "All but the last give the same rows: of a user's repeated items the one of the largest value, users"
     " in the order of their ids, items by falling count, the rows ascending and forced to disk. widenet"
     ' checks every cell besides, and writes names and checksums. "As they come" merges nothing and numbers'
     " ids as they first appear."
@@ -38,7 +46,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--memory", default=MEMORY, help="what one of the programs may take over what it has at its start"
     )
     parser.add_argument(
-        "--alone", action="store_true", help="leave pandas out, which needs 11 GB for 100000000 ratings"
+        "--alone", action="store_true", help="leave the rivals out; pandas needs 11 GB for 100000000 ratings"
     )
     parser.add_argument("--rounds", type=int, default=3, help="times that every program reads the file")
 
@@ -57,14 +65,9 @@ def run(asked: argparse.Namespace) -> None:
                 {**job, "memory": asked.memory},
                 ours,
             ),
-            Program("pandas and SciPy", "benchmarks.ingest:pandas", job, ["pandas", "scipy"]),
-            Program(
-                "pandas and SciPy, as they come",
-                "benchmarks.ingest:pandas_as_they_come",
-                job,
-                ["pandas", "scipy"],
-            ),
         ]
+        for name, place, libraries in RIVALS:
+            programs.append(Program(name, f"benchmarks.ingest:{place}", job, libraries))
         programs = programs[:2] if asked.alone else programs
         table = _table(measure(programs, asked.rounds, 0.0, warmup=0), asked.rows)
         table.notes.append(
@@ -143,29 +146,100 @@ def widenet(folder: str, memory: str | None = None) -> Callable[[int], dict[str,
     return steps
 
 
-def pandas(folder: str) -> Callable[[int], dict[str, Any]]:
+def pandas(folder: str, engine: str | None = None) -> Callable[[int], dict[str, Any]]:
     """The same rows as a CSR matrix: one .npz file without compression, and the ids beside it."""
     import pandas as library
-    from scipy.sparse import csr_matrix, save_npz
 
     def steps(number: int) -> dict[str, Any]:
         assert number == 1
-        ratings = library.read_csv(f"{folder}/ratings.csv")
+        ratings = library.read_csv(f"{folder}/ratings.csv", engine=engine)
         ratings = ratings.sort_values("rating").drop_duplicates(["user_id", "item_id"], keep="last")
         users, user_ids = library.factorize(ratings["user_id"], sort=True)
         counts = ratings["item_id"].value_counts().sort_index().sort_values(ascending=False, kind="stable")
         items = library.Categorical(ratings["item_id"], categories=counts.index).codes
         values = ratings["rating"].to_numpy(np.float32)
-        matrix = csr_matrix((values, (users, items)), shape=(len(user_ids), len(counts)))
-        matrix.sort_indices()
-        save_npz(f"{folder}/ratings.npz", matrix, compressed=False)
-        np.save(f"{folder}/users.npy", user_ids.to_numpy())
-        np.save(f"{folder}/items.npy", counts.index.to_numpy())
-        for name in ("ratings.npz", "users.npy", "items.npy"):
-            force_to_disk(Path(folder) / name)
-        return {"users": matrix.shape[0], "entries": matrix.nnz}
+        return _written(folder, values, users, items, user_ids.to_numpy(), counts.index.to_numpy())
 
     return steps
+
+
+def pandas_arrow(folder: str) -> Callable[[int], dict[str, Any]]:
+    """The same, with the threads of PyArrow's reader."""
+    return pandas(folder, engine="pyarrow")
+
+
+def polars(folder: str) -> Callable[[int], dict[str, Any]]:
+    """The same by Polars, lazily."""
+    import polars as library
+
+    def steps(number: int) -> dict[str, Any]:
+        assert number == 1
+        rows = (
+            library.scan_csv(f"{folder}/ratings.csv")
+            .group_by("user_id", "item_id")
+            .agg(library.max("rating"))
+        )
+        ratings = rows.collect()
+        users = ratings.select(library.col("user_id").unique().sort()).with_row_index("user")
+        items = ratings.group_by("item_id").len().sort(["len", "item_id"], descending=[True, False])
+        items = items.select("item_id").with_row_index("item")
+        ratings = ratings.join(users, on="user_id").join(items, on="item_id")
+        values = ratings["rating"].cast(library.Float32).to_numpy()
+        numbers = ratings["user"].to_numpy(), ratings["item"].to_numpy()
+        return _written(folder, values, *numbers, users["user_id"].to_numpy(), items["item_id"].to_numpy())
+
+    return steps
+
+
+def duckdb(folder: str) -> Callable[[int], dict[str, Any]]:
+    """The same by DuckDB, in SQL."""
+    import duckdb as library
+
+    def steps(number: int) -> dict[str, Any]:
+        assert number == 1
+        database = library.connect(config={"threads": THREADS})
+        database.execute(
+            f"create table ratings as select user_id, item_id, max(rating)::float as rating"
+            f" from read_csv('{folder}/ratings.csv') group by user_id, item_id"
+        )
+        database.execute(
+            "create table users as select user_id, (row_number() over (order by user_id) - 1)::int as user"
+            " from (select distinct user_id from ratings)"
+        )
+        database.execute(
+            "create table items as select item_id, (row_number() over (order by count(*) desc, item_id) - 1)"
+            "::int as item from ratings group by item_id"
+        )
+        found = database.execute(
+            "select rating, users.user, items.item from ratings join users using (user_id) join items using"
+            " (item_id)"
+        ).fetchnumpy()
+        user_ids = database.execute("select user_id from users order by user").fetchnumpy()["user_id"]
+        item_ids = database.execute("select item_id from items order by item").fetchnumpy()["item_id"]
+        return _written(folder, found["rating"], found["user"], found["item"], user_ids, item_ids)
+
+    return steps
+
+
+def _written(
+    folder: str,
+    values: np.ndarray,
+    users: np.ndarray,
+    items: np.ndarray,
+    user_ids: np.ndarray,
+    item_ids: np.ndarray,
+) -> dict[str, Any]:
+    """Write rows as a CSR matrix in order of items, and the ids, forced to disk."""
+    from scipy.sparse import csr_matrix, save_npz
+
+    matrix = csr_matrix((values, (users, items)), shape=(len(user_ids), len(item_ids)))
+    matrix.sort_indices()
+    save_npz(f"{folder}/ratings.npz", matrix, compressed=False)
+    np.save(f"{folder}/users.npy", user_ids)
+    np.save(f"{folder}/items.npy", item_ids)
+    for name in ("ratings.npz", "users.npy", "items.npy"):
+        force_to_disk(Path(folder) / name)
+    return {"users": matrix.shape[0], "entries": matrix.nnz}
 
 
 def pandas_as_they_come(folder: str) -> Callable[[int], dict[str, Any]]:

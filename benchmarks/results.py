@@ -31,7 +31,7 @@ class Table:
             "",
             *(_line(row) for row in (self.columns, ["---"] * len(self.columns), *self.rows)),
         ]
-        return "\n".join([*lines, "", *self.notes, ""])
+        return "\n".join([*lines, "", *self.notes, f"Processor: {processor()}, {THREADS} threads.", ""])
 
     def add(self, measured: Measured, base: Measured, *cells: str) -> None:
         """Add a row: program, time over the base's, seconds, and further cells; or its problem."""
@@ -83,14 +83,21 @@ def publish(name: str, tables: Sequence[Table], out: Path) -> None:
     print(f"Written to {out}: {', '.join(path.name for path in sorted(out.glob(f'{name}.*')))}")
 
 
-def machine() -> str:
-    """Return the processor's name and the system."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
+def processor() -> str:
+    """Return the processor's name, its family and model, and the widest vectors that it has."""
+    lines = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    facts = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
+    flags = facts.get("flags", "").split()
+    widest = next(
+        (flag for flag in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if flag in flags), "no AVX2"
     )
-    return f"{model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    kind = f"family {facts.get('cpu family', '?')}, model {facts.get('model', '?')}, {widest}"
+    return f"{facts.get('model name', platform.machine())} ({kind})"
+
+
+def machine() -> str:
+    """Return the processor and the system."""
+    return f"{processor()}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
 
 
 def _line(cells: Sequence[str]) -> str:

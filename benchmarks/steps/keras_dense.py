@@ -30,11 +30,12 @@ def train(
     width = matrix.shape[1]
     trunk = [keras.layers.Dense(units, "sigmoid") for units in hidden]
     model = keras.Sequential([keras.Input((width,)), *trunk, keras.layers.Dense(width)])
-    rule = (
-        keras.optimizers.SGD(0.1)
-        if optimizer == "sgd"
-        else keras.optimizers.RMSprop(0.001, rho=0.99, epsilon=1e-8)
-    )
+    rules = {
+        "sgd": lambda: keras.optimizers.SGD(0.1),
+        "adam": lambda: keras.optimizers.Adam(0.001),
+        "rmsprop": lambda: keras.optimizers.RMSprop(0.001, rho=0.99, epsilon=1e-8),
+    }
+    rule = rules[optimizer]()
     if softmax:
         loss: Any = keras.losses.CategoricalCrossentropy(from_logits=True)
     else:

@@ -14,6 +14,8 @@ def optimizer_of(kind: str, parameters: Any) -> torch.optim.Optimizer:
     """The fastest implementation that torch has of it."""
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=0.1, fused=True)
+    if kind == "adam":
+        return torch.optim.Adam(parameters, lr=0.001, fused=True)
     return torch.optim.RMSprop(parameters, lr=0.001, alpha=0.99, eps=1e-8, foreach=True)
 
 
