@@ -4,6 +4,7 @@ from itertools import islice
 
 import pytest
 import torch
+from numba import njit
 
 from tests.model.twin import Real, random_batch, sparse
 from widenet.kernels import compiled_products, compiled_sweep
@@ -37,6 +38,8 @@ CASES = {
         {"optimizer": "sgd", "l1": 0.01, "l2": 0.02},
     ),
     "sigmoid without bias": (network(**SIGMOID, bias=False), {"optimizer": "adam"}),
+    "sigmoid in bfloat16": (network(**SIGMOID), {"precision": "bfloat16", "optimizer": "rmsprop"}),
+    "softmax in bfloat16": (network(**SOFTMAX), {"precision": "bfloat16"}),
     "softmax": (network(**SOFTMAX), {"optimizer": "momentum"}),
     "softmax, values ignored": (network(**SOFTMAX, values="ignore"), {"optimizer": {"kind": "adamw"}}),
     "softmax without bias": (network(**SOFTMAX, bias=False), {"optimizer": "adagrad"}),
@@ -45,7 +48,6 @@ WITHOUT = {
     "a limit on the gradient": (network(**SOFTMAX), {"gradient_norm_limit": 0.1}),
     "a limit on rows": (network(**SIGMOID, weight_norm=0.5), {}),
     "directions": (network(**SOFTMAX, cosine={"temperature": 0.2}), {}),
-    "bfloat16": (network(**SIGMOID), {"precision": "bfloat16"}),
 }
 """Trainings whose weights are not updated within a sweep."""
 
@@ -142,3 +144,26 @@ def test_a_single_example_is_not_swept(sweeps, by_tiles):
     one = {"items": SparseBatch.from_lists([[3]], [[1.0]]), "in": SparseBatch.from_lists([[1]], None)}
     real.step(one)
     assert not sweeps
+
+
+def test_operands_are_rounded_as_torch_rounds():
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        1 + 2**-8,
+        1 + 3 * 2**-8,
+        3.4e38,
+        -3.4e38,
+        1e-40,
+        torch.inf,
+        -torch.inf,
+        torch.nan,
+    ]
+    numbers_RN = torch.cat([torch.tensor(edges), torch.randn(1000) * 100])[None]
+    rounded_RN = torch.empty_like(numbers_RN)
+    njit(compiled_sweep._round)(numbers_RN.numpy(), rounded_RN.numpy())
+    expected_RN = numbers_RN.bfloat16().float()
+    is_number = ~expected_RN.isnan()
+    assert torch.equal(rounded_RN.isnan(), ~is_number)  # which NaN depends on torch's instruction set
+    assert torch.equal(*(each[is_number].view(torch.int32) for each in (rounded_RN, expected_RN)))

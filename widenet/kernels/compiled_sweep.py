@@ -24,6 +24,9 @@ from widenet.kernels.compiled_steps import TileStep
 from widenet.kernels.compiled_tiles import Entries, Pass, whole_pass
 
 _NO_NUMBERS = np.zeros(0, np.float32)
+_ONE, _SIXTEEN, _HALF, _HIGH_BITS = map(np.uint32, (1, 16, 0x7FFF, 0xFFFF0000))
+_NO_SIGN, _INFINITE, _NAN = map(np.uint32, (0x7FFFFFFF, 0x7F800000, 0x7FC00000))
+"""Of the bits of float32: bfloat16 keeps the high half."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class ShardTiles:
         starts: First unit of each tile, then R, int64.
         edges: First entry of each tile, then the number of entries, int64.
         entries: The shard's targets.
+        half: Whether products take operands rounded to bfloat16; `direct_EH` is rounded already.
     """
 
     direct_EH: np.ndarray
@@ -45,12 +49,14 @@ class ShardTiles:
     starts: np.ndarray
     edges: np.ndarray
     entries: Entries
+    half: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
         """Return the first arguments of all kernels."""
         entries = self.entries.examples_Z, self.entries.units_Z
         return (
             np.uint64(product_routine()),
+            self.half,
             self.direct_EH,
             self.weight_RH,
             self.bias_R,
@@ -99,6 +105,27 @@ def _room(starts: Any, rows: Any) -> Any:
 
 
 @register_jitable
+def _round(numbers_RN: Any, rounded_RN: Any) -> None:
+    """Round numbers to the nearest bfloat16, to even in the middle, as torch does."""
+    bits_RN, nearest_RN = numbers_RN.view(np.uint32), rounded_RN.view(np.uint32)
+    for row in range(len(numbers_RN)):
+        for place in range(numbers_RN.shape[1]):
+            bits = bits_RN[row, place]
+            nearest = (bits + _HALF + ((bits >> _SIXTEEN) & _ONE)) & _HIGH_BITS
+            nearest_RN[row, place] = np.uint32(nearest if bits & _NO_SIGN <= _INFINITE else _NAN)
+
+
+@register_jitable
+def _operand(weight_TH: Any, half: Any, room: Any) -> Any:
+    """Return a tile's weights as operands of products; `room` is for the rounded ones."""
+    if not half:
+        return weight_TH
+    rounded_TH = room[: weight_TH.size].reshape(weight_TH.shape)
+    _round(weight_TH, rounded_TH)
+    return rounded_TH
+
+
+@register_jitable
 def _logits(kept: Any, room: Any, count: Any, start: Any, stop: Any) -> Any:
     """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
     place, size = count * start, count * (stop - start)
@@ -111,6 +138,7 @@ def _sums(whole_sums: Any) -> Any:
 
     def sums(
         routine: Any,
+        half: Any,
         direct_EH: Any,
         weight_RH: Any,
         bias_R: Any,
@@ -124,11 +152,11 @@ def _sums(whole_sums: Any) -> Any:
         total_E: Any,
     ) -> None:
         count = len(direct_EH)
-        room = _room(starts, 0 if len(kept) else count)
+        room, operands = _room(starts, 0 if len(kept) else count), _room(starts, direct_EH.shape[1] * half)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
             logits_ET = _logits(kept, room, count, start, stop)
-            fill_logits(routine, direct_EH, weight_RH[start:stop], logits_ET)
+            fill_logits(routine, direct_EH, _operand(weight_RH[start:stop], half, operands), logits_ET)
             whole_sums(
                 logits_ET,
                 bias_R[start:stop],
@@ -148,6 +176,7 @@ def _updates(whole: Any) -> Any:
 
     def updates(
         routine: Any,
+        half: Any,
         direct_EH: Any,
         weight_RH: Any,
         bias_R: Any,
@@ -169,11 +198,13 @@ def _updates(whole: Any) -> Any:
     ) -> float:
         (count, inner), loss = direct_EH.shape, 0.0
         room, gradients = _room(starts, 0 if len(kept) else count), _room(starts, inner)
+        operands = _room(starts, inner * half)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
             weight_TH, slope_ET = weight_RH[start:stop], _logits(kept, room, count, start, stop)
+            operand_TH = _operand(weight_TH, half, operands)
             if len(kept) == 0:
-                fill_logits(routine, direct_EH, weight_TH, slope_ET)
+                fill_logits(routine, direct_EH, operand_TH, slope_ET)
             loss += whole(
                 slope_ET,
                 bias_R[start:stop],
@@ -185,8 +216,10 @@ def _updates(whole: Any) -> Any:
                 other_E,
                 bias_gradient_R[start:stop],
             )
+            if half:
+                _round(slope_ET, slope_ET)
             gradient_TH = gradients[: weight_TH.size].reshape(weight_TH.shape)
-            add_direct_gradient(routine, slope_ET, weight_TH, gradient_EH)
+            add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
             call(
                 step,
@@ -212,7 +245,7 @@ def compiled_sweep(name: Pass) -> Any:
         Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)
     ]
     row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
-    shard = f"uint64, {block}, {block}, {row}, {places}, {places}, {places}, {places}, {row}, {row}, {row}"
+    shard = f"uint64, boolean, {block}, {block}, {', '.join([row, *[places] * 4, row, row, row])}"
     if name == "softmax_sums":
         return compile_for(_sums(whole_pass(name)), f"void({shard}, {wide})", *within)
     update = f"{row}, {block}, {row}, uint64, {block}, {block}, {row}, {row}"

@@ -116,7 +116,7 @@ class CompiledPasses:
 
         output, direct_EH, bounds = step.output, step.direct_EH, step.tiles[shard]
         weight_RH = output.weight.parts[shard].weight
-        has_plain_tiles = not (output.spec.weightless or output.spec.cosine or output.half)
+        has_plain_tiles = not (output.spec.weightless or output.spec.cosine)
         # With one example, torch multiplies by other routines.
         is_sweepable = has_plain_tiles and output.features is None and len(direct_EH) > 1 and bounds
         if not (is_sweepable and direct_EH.is_contiguous() and product_routine()):
@@ -130,6 +130,7 @@ class CompiledPasses:
             np.array(starts, np.int64),
             np.array(step.targets.edges(shard, bounds), np.int64),
             self._entries(step, shard)[0],
+            output.half,
         )
 
     def _entries(self, step: OutputStep, shard: int) -> "tuple[Entries, np.ndarray | None]":
