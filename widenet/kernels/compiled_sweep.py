@@ -133,6 +133,17 @@ def _logits(kept: Any, room: Any, count: Any, start: Any, stop: Any) -> Any:
     return whole.reshape((count, stop - start))
 
 
+@register_jitable
+def _make_step(
+    step: Any, weight_TH: Any, gradient_TH: Any, states: Any, penalties: Any, constants: Any
+) -> None:
+    """Call the optimizer's step of a tile: see `TileStep.routine`."""
+    weight, gradient = weight_TH.ctypes.data, gradient_TH.ctypes.data
+    first, second = states[0].ctypes.data, states[1].ctypes.data
+    numbers = penalties.ctypes.data, constants.ctypes.data
+    call(step, (np.uintp(weight_TH.size), weight, gradient, first, second, *numbers))
+
+
 def _sums(whole_sums: Any) -> Any:
     """See `add_softmax_sums`."""
 
@@ -221,18 +232,8 @@ def _updates(whole: Any) -> Any:
             gradient_TH = gradients[: weight_TH.size].reshape(weight_TH.shape)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
-            call(
-                step,
-                (
-                    np.uintp(weight_TH.size),
-                    weight_TH.ctypes.data,
-                    gradient_TH.ctypes.data,
-                    first_RH[start:stop].ctypes.data,
-                    second_RH[start:stop].ctypes.data,
-                    penalties.ctypes.data,
-                    constants.ctypes.data,
-                ),
-            )
+            states = first_RH[start:stop], second_RH[start:stop]
+            _make_step(step, weight_TH, gradient_TH, states, penalties, constants)
         return loss
 
     return updates
