@@ -63,6 +63,17 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(monkeypatch):
     assert shown.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")
 
 
+def test_the_bar_says_why_the_first_step_takes_long(monkeypatch):
+    monkeypatch.setattr("sys.stderr", Terminal())
+    report = TrainingReport()
+    report.start(LoopState(), 2, 100)
+    fields = report.bar.tasks[report.task].fields
+    assert fields["metric"] == "the first training here compiles its code, for some seconds"
+    report.advance(10, 1.0)
+    assert fields["metric"] == ""
+    report.stop()
+
+
 @pytest.mark.parametrize(
     ("state", "said"),
     [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Resuming after epoch 3, step 7.\n")],

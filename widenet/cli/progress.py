@@ -13,6 +13,8 @@ from widenet.plan.numbers import amount
 
 _SHARE_OF_NEW_LOSS = 0.02
 _LARGE_LOSS = 1e9
+_COMPILING = "the first training here compiles its code, for some seconds"
+"""Shown until the first step is done."""
 
 
 class TrainingReport:
@@ -51,13 +53,15 @@ class TrainingReport:
             shown = f"{min(state.epoch + 1, epochs)}/{epochs}"
             total = epochs * examples_per_epoch
             self.task = self.bar.add_task(
-                "", total=total, completed=done, epoch=shown, loss="-", metric="", rate="-", memory=""
+                "", total=total, completed=done, epoch=shown, loss="-", metric=_COMPILING, rate="-", memory=""
             )
             self.epochs = epochs
             self.bar.start()
 
     def advance(self, num_examples: int, loss: float) -> None:
         """Update the bar after a step."""
+        if self.loss is None and self.bar is not None:
+            self.bar.update(self.task, metric="")
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
