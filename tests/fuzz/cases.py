@@ -8,6 +8,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -256,18 +257,28 @@ def outcome(number: int, world: Path, folder: Path, forks: Forks) -> tuple[Case,
     return found, ended, list(broken_rules(found, ended, before, folder))
 
 
+@cache
+def _contents(world: Path) -> tuple[list[str], list[str], list[str]]:
+    """The folders of the datasets and the run, the files in them, and all else in the world."""
+    folders, files = ["data", "run"], list[str]()
+    for path in sorted(path for name in ("data", "run") for path in (world / name).rglob("*")):
+        (folders if path.is_dir() else files).append(str(path.relative_to(world)))
+    return folders, files, [path.name for path in world.iterdir() if path.name not in folders]
+
+
 def _copy(world: Path, folder: Path, found: Case) -> None:
     """Links to the files of the world and to those of the datasets and the run, and what the case changes.
 
     Only a training writes into a file that exists; it gets copies.
     """
+    folders, files, others = _contents(world)
     copy = shutil.copy2 if "train" in found.words else os.link
-    for path in world.iterdir():
-        target = folder / path.name
-        if path.name in ("data", "run"):
-            shutil.copytree(path, target, copy_function=copy)
-        else:
-            target.symlink_to("loop" if path.name == "loop" else path)
+    for name in folders:
+        (folder / name).mkdir()
+    for name in files:
+        copy(world / name, folder / name)
+    for name in others:
+        (folder / name).symlink_to("loop" if name == "loop" else world / name)
     (folder / "unreadable").mkdir(mode=0)
     for name, content in found.files.items():
         (folder / name).unlink()

@@ -73,7 +73,7 @@ ON_DENSE = {
 }
 CASES = {
     "plain": (network(), {}, 500),
-    "penalties": (network({}, {"bias_l2": 0.03}), {"l2": 0.01}, 300),
+    "penalties": (network({}, {"bias_l2": 0.03}), {"l2": 0.01}, 150),
     "several sources and outputs": (TOWERS, {"shards": 8}, 150),
     "without bias": (network({}, {"bias": False}), {}, 100),
     "values ignored": (network({}, {"values": "ignore", "bias_start": 0.2}), {}, 100),
