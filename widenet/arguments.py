@@ -57,7 +57,7 @@ _LONGEST_SHOWN = 60
 
 @dataclass(frozen=True)
 class Argument:
-    """What an argument is for and what bounds it: `seed: Annotated[int, Argument("Start.", at_least=0)] = 0`.
+    """Purpose and bounds of an argument: `seed: Annotated[int, Argument("Start.", at_least=0)] = 0`.
 
     The docstring of the function, the flag of the command line and its help come from it.
 

@@ -1,4 +1,4 @@
-"""What installed distributions add to widenet: forms of documents, commands, and files of other programs.
+"""Extensions by installed distributions: forms of documents, commands, and files of other programs.
 
 A distribution names its extensions as entry points, in the groups below. widenet's own are found in the same
 way, in its pyproject.toml. They are loaded only when they are needed.

@@ -66,22 +66,22 @@ class SparseBatch:
         return torch.ones(self.num_entries, device=self.indices.device)
 
     def with_values(self, values: Tensor | None) -> "SparseBatch":
-        """The same entries with other values."""
+        """Return the batch with other values."""
         return SparseBatch(self.indptr, self.indices, values)
 
     def keep(self, kept: Tensor) -> "SparseBatch":
-        """The same examples with only those entries where `kept`, bool [Z], is true."""
+        """Return the batch with only the entries where `kept`, bool [Z], is true."""
         values = None if self.values is None else self.values[kept]
         return SparseBatch(indptr_of(kept)[self.indptr], self.indices[kept], values)
 
     def distinct(self) -> "SparseBatch":
-        """The same examples with each index once, in ascending order, and without values."""
+        """Return the batch with each index of an example once, in ascending order, without values."""
         pairs_2Z = torch.stack([self.example_of_entry(), self.indices.long()])
         examples_Z, indices_Z = torch.unique(pairs_2Z, dim=1)
         return SparseBatch(indptr_of(torch.bincount(examples_Z, minlength=self.num_examples)), indices_Z)
 
     def to(self, device: torch.device | str) -> "SparseBatch":
-        """The same batch on another device."""
+        """Return the batch on another device."""
         values = None if self.values is None else sent(self.values, device)
         return SparseBatch(sent(self.indptr, device), sent(self.indices, device), values)
 

@@ -68,7 +68,7 @@ class Options(IngestArguments):
 
     @cached_property
     def reading(self) -> Reading:
-        """How to read the files of interactions."""
+        """Reading options of the files of interactions."""
         reading = _reading("", self.format, self.delimiter, self.header, self.columns, self.roles.named)
         return replace(reading, of_sequences=self.sequence, decimal=self.decimal)
 

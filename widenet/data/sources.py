@@ -54,7 +54,7 @@ class Roles:
 
     @property
     def numbers(self) -> list[str]:
-        """Those of `value` and `time` that are read."""
+        """The columns that are read, of `value` and `time`."""
         return [*(["value"] if self.value or self.needs_value else []), *(["time"] if self.time else [])]
 
     @property

@@ -174,7 +174,7 @@ def _check_moves_by_time(
 
 
 def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
-    """How many entries of each example a share takes, int64 [N].
+    """Return the number of entries of each example that a share takes, int64 [N].
 
     Args:
         lengths: Entries of each example before the split, int64 [N].

@@ -46,7 +46,7 @@ class Batch:
         return len(self.rows)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same batch on another device; `rows` stay in numpy."""
+        """Return the batch on another device; `rows` stay in numpy."""
         fields = {
             name: sent(field, device) if isinstance(field, Tensor) else field.to(device)
             for name, field in self.fields.items()

@@ -11,29 +11,29 @@ from widenet.errors import OptionError
 from widenet.extensions import NETWORKS, damage, loaded
 
 HEAD_BYTES = 2**16
-"""How much of a file a format sees to recognize it."""
+"""Number of a file's first bytes by which a format recognizes it."""
 
 
 class Likeness(IntEnum):
-    """How much a file looks like one of a format."""
+    """Likeness of a file to the files of a format."""
 
     NONE = 0
     CONTAINER = 1
-    """It is of a kind that the format uses, as others may."""
+    """The file is a container, such as ZIP, that this format and others use."""
     CONTENT = 2
-    """It holds what the format writes."""
+    """The content is of the format."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How a file is imported.
+    """Options of an import.
 
     Args:
         weights: A second file, which holds the weights.
         data: A dataset whose fields the network's inputs and outputs are.
         features: Index files that name features.
         fields: Other names for the network's inputs and outputs, by its own.
-        say: Called with what is not what it seems.
+        say: Called with a sentence about anything that the user should know.
     """
 
     weights: Path | None = None
@@ -47,11 +47,11 @@ class NetworkFormat(Protocol):
     """A format of files that hold a trained network; a module will do."""
 
     NAME: str
-    """What a person calls such a file: "an ONNX model"."""
+    """Name of such a file for messages, such as "an ONNX model"."""
     SUFFIXES: tuple[str, ...]
-    """Suffixes that decide where the content says nothing, as ".onnx"."""
+    """Suffixes, such as ".onnx", that decide if the content does not."""
     TAKES: tuple[str, ...]
-    """Those of "weights" and "features" that it can use."""
+    """The options that the format uses, of "weights" and "features"."""
 
     def likeness(self, path: Path, head: bytes) -> Likeness:
         """Return how much a file looks like one of this format; head: its first bytes."""

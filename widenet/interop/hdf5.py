@@ -1,4 +1,4 @@
-"""What an HDF5 file may not do to its reader: name other files, or keep HDF5 from ever ending."""
+"""Checks of HDF5 files: they may not name other files, nor make HDF5 loop for ever."""
 
 import os
 import re

@@ -28,12 +28,12 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
 
 _KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse", "sequence")
-"""What a field may be; of two that are called alike, the later one says what both are."""
+"""Kinds of fields. If two fields have one name, the later kind holds for both."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the features of a field are called: ids, all different, and titles, which may be the ids."""
+    """Names of a field's features: unique ids, and titles, which may equal the ids."""
 
     ids: list[str]
     titles: list[str]
@@ -60,7 +60,7 @@ class Imported:
     names: dict[str, Names] = field(default_factory=dict)
 
     def with_fields(self, names: Mapping[str, str]) -> "Imported":
-        """The same network over fields of other names; raises OptionError for a field that it has not."""
+        """Return the network with renamed fields; raises OptionError for an unknown field."""
         for name in names:
             if name not in self.fields:
                 raise OptionError(

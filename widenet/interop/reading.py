@@ -18,9 +18,7 @@ _DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What values raise that are not there, or not of the kind that a format has in their place; RuntimeError
-is HDF5's.
-"""
+"""Errors that missing or wrong values of a damaged file raise; HDF5 raises RuntimeError."""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled import compile_c, compile_for, made_once, named_for
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
-"""How many rows ahead a row is prefetched, and the float32 numbers in a cache line."""
+"""Number of rows by which prefetching is ahead, and of float32 numbers in a cache line."""
 
 _NUM_PENALTIES, _MOST_CONSTANTS = 6, 6
 """Numbers of `Penalties.numbers`, and the most constants of an optimizer."""
@@ -29,7 +29,7 @@ may use only arithmetic, numpy.sqrt and conditions.
 
 @dataclass(frozen=True)
 class Penalties:
-    """What precedes an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
+    """Changes before an optimizer's own step: g = scale * g + l2 * w + l1 * sign(w), then w = keep * w."""
 
     scale: float = 1.0
     l2: float = 0.0

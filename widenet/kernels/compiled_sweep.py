@@ -26,7 +26,7 @@ from widenet.kernels.compiled_tiles import Entries, Pass, whole_pass
 _NO_NUMBERS = np.zeros(0, np.float32)
 _ONE, _SIXTEEN, _HALF, _HIGH_BITS = map(np.uint32, (1, 16, 0x7FFF, 0xFFFF0000))
 _NO_SIGN, _INFINITE, _NAN = map(np.uint32, (0x7FFFFFFF, 0x7F800000, 0x7FC00000))
-"""Of the bits of float32: bfloat16 keeps the high half."""
+"""Masks for the bits of float32, of which bfloat16 keeps the high half."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ShardTiles:
 
 @dataclass(frozen=True)
 class ShardUpdate:
-    """What a sweep changes: the weights by their optimizer's step, and sums.
+    """Results of a sweep: the optimizer's step of the weights, and sums.
 
     Attributes:
         step: The optimizer's step.

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 60.0
 """Default time without a heartbeat after which the others report a process as lost."""
 JOIN_SECONDS = 600.0
-"""How long the processes of a group wait for one that has not come yet."""
+"""Seconds for which the processes of a group wait for one that has not joined."""
 STUCK_SECONDS = 10.0
-"""How long a device may stay busy after a loss before this process assumes that it waits for the lost one."""
+"""Seconds after a loss for which a device may be busy before it counts as waiting for the lost process."""
 
 _LOST_SHARE = 0.8
 """Share of the timeout after which a silent process is lost; in the rest the others learn of it."""

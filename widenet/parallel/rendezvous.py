@@ -1,4 +1,4 @@
-"""How the processes of a group find each other: the store that they share and the network interface."""
+"""Rendezvous of a group's processes: their shared store and the network interface."""
 
 import fcntl
 import os

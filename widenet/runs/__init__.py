@@ -1,4 +1,4 @@
-"""What a person does with a run: train it, resume it, load it, evaluate it, recommend from it."""
+"""Runs: train, resume, load, evaluate, recommend."""
 
 from widenet.runs.model import Model, Recommendation
 from widenet.runs.training import train

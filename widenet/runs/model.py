@@ -150,7 +150,7 @@ class Model:
         return dataset
 
     def ignored(self, data: Dataset | str | Path) -> list[str]:
-        """What to know of a dataset before this model is asked about it, a sentence each.
+        """Return notes on a dataset for this model, a sentence each.
 
         Which of its fields the network does not read, and whose values either the training or the dataset has
         not.
@@ -358,7 +358,7 @@ class Model:
 
 
 def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks; between them, whoever takes them has torch's threads back."""
+    """Yield the blocks; the caller has torch's threads between two of them."""
     while True:
         with one_thread_an_operation():
             block = next(blocks, None)

@@ -1,4 +1,4 @@
-"""What a run has trained on of what a dataset holds out; so too the runs with whose weights it began."""
+"""Held-out parts of a dataset that a run, or a run that it started from, has trained on."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -68,7 +68,7 @@ class Document(Spec, metaclass=_DocumentMeta):
     """A whole document, read from a file, from text or from plain Python values; raises DocumentError."""
 
     usual_name: ClassVar[str] = "document"
-    """What messages call a document that was not read from a file."""
+    """Name in messages of a document that was not read from a file."""
     other_name: ClassVar[str] = ""
     """The kind of document that people confuse with this one."""
     _path: str = PrivateAttr("")

@@ -23,7 +23,7 @@ _SAID = {
     "activation",
     "loss",
 }
-"""What the lines of a box say anyway, or its arrows."""
+"""Fields that the lines of a box or its arrows show already."""
 
 
 def drawn(

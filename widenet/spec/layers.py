@@ -71,7 +71,7 @@ class InputLayer(Spec, OfLayers):
 
     @property
     def newest(self) -> int:
-        """How many positions of a sequence are read at most."""
+        """Largest number of positions that are read of a sequence."""
         return NEWEST if self.last is None else self.last
 
 
@@ -99,7 +99,7 @@ class HiddenLayer(Spec, OfLayers):
     bias_start: float = 0.0
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """How the weights start."""
+    """Initial weights."""
     weights: Shares | None = None
     """Weights shared with another layer, or with several, each for one of the sources."""
     dropout: Probability = 0.0
@@ -203,7 +203,7 @@ class OutputLayer(Spec, OfLayers):
     bias_l2: Annotated[float, Field(ge=0)] = 0.0
     """Weight of half the squared biases in the objective; the reported loss does not include it."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """How the weights start."""
+    """Initial weights."""
     weights: Shares | None = None
     """Weights shared with another layer."""
     weight_norm: Limit | None = None

@@ -18,14 +18,14 @@ _OF_TRAININGS = ("epochs", "batch_size", "optimizer", "schedule", "evaluation", 
 
 
 class NetworkSpec(Document):
-    """What is trained: layers from sparse or dense inputs over hidden layers to outputs."""
+    """A network: layers from sparse or dense inputs over hidden layers to outputs."""
 
     usual_name: ClassVar[str] = "network.json"
     other_name: ClassVar[str] = "training"
     name: str = ""
     """A name for people."""
     shared_gradient: Literal["sum", "mean"] = "sum"
-    """How layers that share weights move them: by the sum of their gradients, or by the mean."""
+    """Gradient of a weight that several layers share: the sum or the mean of their gradients."""
     optimizer: OptimizerSettings | None = None
     """Settings that the network needs of the training document's optimizer."""
     layers: Annotated[tuple[LayerField, ...], Field(min_length=1)]
@@ -59,7 +59,7 @@ class NetworkSpec(Document):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of a document that was translated; empty otherwise."""
+        """Notes on a translated document; empty for others."""
         return self._notes
 
     @model_validator(mode="after")

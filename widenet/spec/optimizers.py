@@ -184,7 +184,7 @@ class OptimizerSettings(Spec):
 
 
 class ConstantSchedule(Spec):
-    """The same rate throughout."""
+    """A constant learning rate."""
 
     kind: Literal["constant"]
     """Its name."""

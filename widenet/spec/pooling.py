@@ -29,7 +29,7 @@ class LocalResponseNormalization(Spec):
     kind: Literal["lrn"]
     """Its name."""
     k: Annotated[float, Field(gt=0)] = 2.0
-    """What is added to the sum."""
+    """Constant that is added to the sum."""
     n: Annotated[int, Field(ge=1, le=1000)] = 5
     """Channels that are summed, (n - 1) // 2 before and n // 2 after."""
     alpha: Annotated[float, Field(ge=0)] = 1e-4

@@ -30,13 +30,13 @@ class RecurrentLayer(Spec, OfLayers):
     the document.
     """
     cell: Literal["gru", "lstm"] = "gru"
-    """How a state follows from the one before. Its activations are sigmoid and tanh."""
+    """Kind of the step from one state to the next. Its activations are sigmoid and tanh."""
     units: Count
     """Numbers in its state."""
     bias: bool = True
     """Add learned biases."""
     initializer: InitializerField = Xavier(kind="xavier")
-    """How the weights of the sources and of the state before start; `out` counts the units."""
+    """Initial weights of the sources and of the previous state; `out` counts the units."""
     dropout: Probability = 0.0
     """Share of the state's numbers set to zero in the output in each training step, the others rescaled.
 

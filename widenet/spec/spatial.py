@@ -143,7 +143,7 @@ class PoolingLayer(Spec, OfLayers):
     lie side by side.
     """
     padding: Padding = "same"
-    """What windows may cover beyond the places, and never count; as of a
+    """Positions beyond the edges that windows may cover; they never count. As for a
     [convolution](#convolution-layers).
     """
     skip: Sources | None = None

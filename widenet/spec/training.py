@@ -39,7 +39,7 @@ class Checkpoints(Spec):
     every_minutes: Annotated[float, Field(gt=0)] | None = None
     """Also save when the newest checkpoint is this old, within epochs; unset: no clock counts."""
     keep_last: Count = 2
-    """How many of the newest checkpoints stay. With two, a training whose newest checkpoint is damaged
+    """Number of newest checkpoints that are kept. With two, a training whose newest checkpoint is damaged
     resumes from the one before it.
     """
 
@@ -50,7 +50,7 @@ class Checkpoints(Spec):
 
 
 class TrainingSpec(Document):
-    """How a network is trained: optimizer, schedule, batches, epochs, seed."""
+    """The training of a network: optimizer, schedule, batches, epochs, seed."""
 
     usual_name: ClassVar[str] = "training.json"
     other_name: ClassVar[str] = "network"
@@ -65,7 +65,7 @@ class TrainingSpec(Document):
     optimizer: OptimizerField = Adam(kind="adam")
     """The rule that turns gradients into steps."""
     schedule: ScheduleField = ConstantSchedule(kind="constant")
-    """How the learning rate changes."""
+    """Schedule of the learning rate."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     """Steps over which the learning rate rises linearly to its schedule."""
     l1: Strength = 0.0

@@ -1,4 +1,4 @@
-"""What a run records about the fields of its dataset."""
+"""Records of a run about the fields of its dataset."""
 
 import hashlib
 import json

@@ -66,7 +66,7 @@ class Brake:
 
 @dataclass
 class LoopState:
-    """What a resumed training needs besides the weights and the optimizer's state.
+    """State of a training besides its weights and the optimizer's state.
 
     Attributes:
         epoch: Number of finished epochs.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 LISTS = "lists of numbers"
-"""What a column of sessions looks like."""
+"""Pattern of a column of sessions."""
 
 _DATE = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}([T ].*)?|\d{1,2}/\d{1,2}/\d{2}("

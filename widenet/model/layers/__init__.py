@@ -1,4 +1,4 @@
-"""What layers compute: a module for each kind, of its name."""
+"""Computations of layers: one module for each kind, named after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Flow:
 
 
 class LayerKind(Generic[Spec]):
-    """What the layers of one kind compute, and how their weights begin."""
+    """Computation and initial weights of the layers of one kind."""
 
     def forward(self, layer: Spec, flow: Flow) -> Tensor:
         """Return the layer's values, float32 [E, units]; differentiable."""

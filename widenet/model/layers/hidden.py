@@ -1,4 +1,4 @@
-"""What fully connected hidden layers and convolutions make of their sums."""
+"""Fully connected hidden layers, and the steps after the sums that convolutions share with them."""
 
 from collections.abc import Callable
 from math import prod

@@ -24,7 +24,7 @@ def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
 
 
 def hide(spec: InputLayer, batch: SparseBatch, random: StepRandom) -> tuple[SparseBatch, SparseBatch]:
-    """What stays of a batch after `denoise`, as the layer takes it, and what was hidden, as it was stored."""
+    """Return the entries that `denoise` keeps, as the layer takes them, and the hidden ones as stored."""
     kept_Z = random.keep_mask(
         f"denoise/{spec.name}", (batch.num_entries,), spec.denoise, batch.indices.device
     )

@@ -52,12 +52,12 @@ class WideOutput:
 
     @property
     def where(self) -> str:
-        """Where a person reads that an exchange failed."""
+        """Name of the layer in messages about failed exchanges."""
         return f'output "{self.spec.name}"'
 
     @property
     def loss(self) -> Loss:
-        """What is made small."""
+        """The loss that training minimizes."""
         return loss_of(self.spec.loss, self.spec.activation)
 
     def direct(self, hidden_EH: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the layers between inputs and outputs need: a module for each kind, of its name."""
+"""Plans of the layers between inputs and outputs: one module for each kind, named after it."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -21,7 +21,7 @@ def plan_of(layer: Trunk) -> "LayerPlan[Any]":
 
 
 class LayerPlan(Generic[Spec]):
-    """What the layers of one kind need.
+    """Plan of the layers of one kind.
 
     The defaults are those of a layer of `units` units, with a weight of its own from each source to `sums`
     numbers, and no biases.

@@ -1,4 +1,4 @@
-"""What convolutions need."""
+"""Plans of convolutions."""
 
 from collections.abc import Mapping
 from math import prod

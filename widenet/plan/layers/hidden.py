@@ -1,4 +1,4 @@
-"""What fully connected layers need."""
+"""Plans of fully connected layers."""
 
 from collections.abc import Iterator
 from typing import TypeVar
@@ -12,7 +12,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
 
 TRAINED, FOLLOWING = ("scale", "shift"), ("mean", "variance")
-"""What a batch normalization keeps: weights, and running statistics."""
+"""Tensors of a batch normalization: weights and running statistics."""
 
 Spec = TypeVar("Spec", bound=HiddenLayer | ConvolutionLayer)
 

@@ -1,4 +1,4 @@
-"""What pooling layers need."""
+"""Plans of pooling layers."""
 
 from collections.abc import Mapping
 from math import prod

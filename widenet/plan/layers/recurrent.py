@@ -1,4 +1,4 @@
-"""What recurrent layers need."""
+"""Plans of recurrent layers."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,7 @@ class Formula(Protocol):
         """See `kernels.compiled_steps.Element`; a static method."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        """What `element` takes as constants in step `number`."""
+        """Return the constants of `element` in step `number`."""
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
@@ -183,7 +183,7 @@ class Optimizer:
                 self._advance(own, touched.rows(start, stop), own_state, step, bias_l2)
 
     def _fade(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
-        """What idling up to a step left of the states of touched rows, float32 [U]."""
+        """Return the factors by which idle steps have shrunk the states of touched rows, float32 [U]."""
         if idled is None or self.idling is None:
             return torch.ones(len(touched))
         steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
@@ -214,7 +214,7 @@ class Optimizer:
         return compiled_steps(self.formula.element, len(self.state))
 
     def _penalties(self, step: StepNumbers, bias_l2: float | None) -> Penalties:
-        """Those of a weight, or of a bias with its own l2."""
+        """Return the penalties of a weight, or of a bias with its own l2."""
         if bias_l2 is not None:
             return Penalties(step.gradient_scale, bias_l2)
         return Penalties(step.gradient_scale, self.l2, self.l1, 1 - step.rate * self.decay)
