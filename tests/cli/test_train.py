@@ -38,6 +38,17 @@ def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line,
     assert ended.out == f"{line[-1]}: trained. Fingerprint {Model.load(line[-1]).fingerprint()}\n"
 
 
+def test_what_comes_next_counts_seen_items_as_the_training_did(line, widenet, tmp_path):
+    document = json.loads(Path("training.json").read_text())
+    training = tmp_path / "seen.json"
+    training.write_text(json.dumps({**document, "evaluation": {**document["evaluation"], "seen": "include"}}))
+    ended = widenet(*[str(training) if word == "training.json" else word for word in line])
+    words = f"{line[-1]} --data data --include-seen"
+    assert ended.err.splitlines()[-1] == (
+        f"Next: widenet evaluate {words}, or widenet predict {words} --out recommendations.parquet"
+    )
+
+
 def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):
     ended = widenet(*line, "--quiet")
     assert (ended.status, ended.out, ended.err) == (0, "", "")
@@ -133,6 +144,7 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
     said = f"No network.json and no training.json was named: widenet uses a default and saves it in {run}.\n"
     assert ended.status == 0
     assert ended.err.startswith(said)
+    assert widenet("train", "--data", "data", "--out", run).err.startswith(f"widenet: {run} exists already.")
     assert json.loads((run / "training.json").read_text())["evaluation"]["part"] == "validation"
     again = widenet(
         "train", run / "network.json", run / "training.json", "--data", "data", "--out", tmp_path / "again"

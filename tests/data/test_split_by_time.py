@@ -206,7 +206,8 @@ def test_a_dataset_without_times_says_so(tmp_path, log):
     assert "items.time" not in next(dataset.record_batches()).schema.names
     with pytest.raises(
         DataError,
-        match=r"`heldout_since` needs times; field 'items' has none\. Ingest with `time` and `keep_times",
+        match=r"`heldout_since` or a duration as `heldout_last` needs times; field 'items' has"
+        r" none\. Ingest with `time` and `keep_times",
     ):
         split(dataset, tmp_path / "split", heldout_since=5)
 

@@ -1,6 +1,7 @@
 """The vocabulary: names both ways, and a search that says what is near."""
 
 import shutil
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +44,23 @@ def test_an_id_comes_before_titles_and_whole_titles_before_parts(vocabulary):
     assert vocabulary.find("the tower") == [1]
     assert vocabulary.find("tower") == [4, 5, 1]
     assert vocabulary.find("ÜNDER") == [5]
+    assert vocabulary.find(unicodedata.normalize("NFD", "ünder")) == [5]
+
+
+def test_whole_words_come_before_parts_of_words(tmp_path):
+    path = tmp_path / "items.vocabulary.arrow"
+    titles = ["Part 10, the end", "Page 79", "Part 1, the beginning", unicodedata.normalize("NFD", "Café 79")]
+    table = pa.table(
+        [pa.array(["a", "b", "c", "d"]), pa.array(titles), pa.array([9, 8, 1, 2])], VOCABULARY_SCHEMA
+    )
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(table)
+    vocabulary = Vocabulary.open(path)
+    assert vocabulary.find("part 1") == [2]
+    assert vocabulary.find("79") == [1, 3]
+    assert vocabulary.find("7") == [1, 3]
+    assert vocabulary.find("café") == [3]
+    assert vocabulary.find("CAFÉ 79") == [3]
 
 
 def test_an_unknown_text_gives_the_nearest_titles(vocabulary):

@@ -48,7 +48,7 @@ def train(
     run_in_processes(context, processes, arguments.device)
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    if not arguments.resume and not quiet and is_leader():
+    if not (arguments.resume or quiet or out.exists()) and is_leader():
         _print_default_documents(network, training, out)
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
@@ -66,7 +66,12 @@ def train(
     if not quiet and is_leader():
         typer.echo(f"{out}: trained. Fingerprint {digest}")
         problem = diverged(model.run.training, model.run.records())
-        _print_next_commands(None if problem is None else f"{out}: {problem}", written, words["data"], out)
+        _print_next_commands(
+            None if problem is None else f"{out}: {problem}",
+            written,
+            f"{out} --data {words['data']}",
+            includes_seen=evaluation is not None and evaluation.seen == "include",
+        )
 
 
 def _print_default_documents(network: Path | None, training: Path | None, out: Path) -> None:
@@ -81,15 +86,14 @@ def _print_default_documents(network: Path | None, training: Path | None, out: P
         )
 
 
-def _print_next_commands(problem: str | None, written: Path | None, data: Path, out: Path) -> None:
+def _print_next_commands(problem: str | None, written: Path | None, words: str, includes_seen: bool) -> None:
     """Print the problem of a finished training, if any, its report and the next commands."""
     for line in (problem, f"Report: {written}" if written is not None else None):
         if line is not None:
             typer.echo(line, err=True)
+    words += " --include-seen" * includes_seen
     typer.echo(
-        f"Next: widenet evaluate {out} --data {data}, or widenet predict {out} --data {data} --out"
-        " recommendations.parquet",
-        err=True,
+        f"Next: widenet evaluate {words}, or widenet predict {words} --out recommendations.parquet", err=True
     )
 
 

@@ -27,11 +27,11 @@ def selection_by_time(
             f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one. Name another"
             " `field`."
         )
-    needs_times = [f"{part}_since" for part in start] or (
-        [] if field.kind == "sequence" else [f"{part}_last" for part in last]
+    needs_times = [f"`{part}_since` or a duration as `{part}_last`" for part in start] or (
+        [] if field.kind == "sequence" else [f"`{part}_last`" for part in last]
     )
     if needs_times and not field.has_times:
-        rule = f"`{needs_times[0]}` needs times; field {field.name!r} has none"
+        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
         raise DataError(
             f"{dataset.path}: {rule}. Ingest with `time` and `keep_times=True`, or set its items aside in the"
             " ingest."

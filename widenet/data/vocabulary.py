@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -133,21 +134,23 @@ class Vocabulary:
     def find(self, text: str) -> list[int]:
         """Find features by id or title, most popular first.
 
-        Returns the feature with this id; otherwise those with this title, ignoring case; otherwise those
-        whose title contains the text.
+        Returns the feature with this id; otherwise those with this title; otherwise those whose title
+        contains the text as whole words; otherwise those whose title contains it. Case and the Unicode form
+        of accents do not count in titles.
 
         Raises:
             DataError: There is no such feature; the message suggests the nearest titles.
         """
+        composed = normalize("NFC", text)
         rules: list[tuple[str, _Rule]] = [
             ("id", lambda names: pc.equal(names, text)),
-            ("title", lambda titles: pc.equal(pc.utf8_lower(titles), text.lower())),
+            ("title", lambda titles: pc.equal(pc.utf8_lower(_composed(titles)), composed.lower())),
         ]
         for column, rule in rules:
             if matches := self._matching(column, rule):
                 return matches
-        if text and (matches := self._containing(text)):
-            return matches
+        if text and (matches := self._containing(composed)):
+            return self._with_whole_words(matches, composed) or matches
         near = self._nearest(text)
         remedy = f" Nearest: {'; '.join(near)}."
         if not near:
@@ -178,7 +181,15 @@ class Vocabulary:
         return list(dict.fromkeys(pieces[piece] for piece in near))
 
     def _containing(self, word: str) -> list[int]:
-        return self._matching("title", lambda titles: pc.match_substring(titles, word, ignore_case=True))
+        return self._matching(
+            "title", lambda titles: pc.match_substring(_composed(titles), word, ignore_case=True)
+        )
+
+    def _with_whole_words(self, matches: list[int], text: str) -> list[int]:
+        """The matches whose title contains the text neither preceded nor followed by a letter or a digit."""
+        whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
+        titles = zip(matches, self.titles(matches), strict=True)
+        return [index for index, title in titles if whole.search(normalize("NFC", title))]
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
@@ -190,6 +201,11 @@ class Vocabulary:
         chunks = self._table.column(column).chunks
         starts = np.cumsum([0, *(len(chunk) for chunk in chunks)])
         return [(int(start), chunk) for start, chunk in zip(starts, chunks, strict=False)]
+
+
+def _composed(titles: pa.Array) -> pa.Array:
+    """Return titles with accents in one Unicode form: macOS writes "e" and an accent, most others "é"."""
+    return pc.utf8_normalize(titles, "NFC")
 
 
 def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
