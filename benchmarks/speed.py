@@ -171,6 +171,11 @@ def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
         table.notes.append(
             f"The strongest rival, {strongest.program.name}, takes {middle:.2f} x widenet's time."
         )
+    if case.optimizer == "adam":
+        table.notes.append(
+            "widenet's Adam moves only those rows of the input that a batch touches, as torch's SparseAdam"
+            " does; that of the rivals moves all."
+        )
     said = ", ".join(f"{number:,} {what}" for what, number in facts.items())
     table.notes.append(f"Data: {said}; optimizer {case.optimizer}, {THREADS} threads.")
     if ours.problem is None:

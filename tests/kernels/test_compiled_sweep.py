@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import numpy as np
 import pytest
 import torch
 from numba import njit
@@ -21,11 +22,11 @@ FIELDS = {"items": sparse(WIDTH, 0, 1), "in": sparse(23)}
 SIGMOID, SOFTMAX = {"activation": "sigmoid"}, {"activation": "softmax"}
 
 
-def network(**output):
+def network(units=6, **output):
     return {
         "layers": [
             {"name": "in", "kind": "input", "field": "in"},
-            {"name": "h", "units": 6, "activation": "tanh"},
+            {"name": "h", "units": units, "activation": "tanh"},
             {"name": "out", "kind": "output", "field": "items", **output},
         ]
     }
@@ -65,10 +66,10 @@ def batches(examples, seed=1):
         }
 
 
-def trained(document, training, examples=9, num_threads=1):
-    """The bits after five steps, and the losses."""
+def trained(document, training, examples=9, num_threads=1, num_steps=5):
+    """The bits after some steps, and the losses."""
     real, losses = Real(document, training, FIELDS, num_threads=num_threads), []
-    for number, batch in enumerate(islice(batches(examples), 5), 1):
+    for number, batch in enumerate(islice(batches(examples), num_steps), 1):
         random = StepRandom(11, 2, number)
         step = Step(
             real.network.prepare(batch, random),
@@ -123,6 +124,32 @@ def test_a_sweep_has_the_bits_of_its_tiles(case, kept, num_threads, sweeps, by_t
     assert trained(*CASES[case], num_threads=num_threads) == expected
     names = {"add_softmax_sums", "softmax"} if "softmax" in case else {"sigmoid"}
     assert (set(sweeps), len(sweeps)) == (names, len(names) * 3 * 5)
+
+
+@pytest.mark.parametrize("examples", [9, 33])
+@pytest.mark.parametrize("limit", [{}, {"weight_norm": 5}], ids=["swept", "by tiles"])
+def test_kept_logits_begin_where_any_tensor_does(examples, limit, by_tiles, monkeypatch):
+    """MKL gives other bits for operands that are not aligned, seen with one hidden unit."""
+    monkeypatch.setattr(tiles, "LEAST_UNITS", 17)
+    case = network(units=1, **SOFTMAX, **limit), {"optimizer": "rmsprop"}
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 0)
+    expected = by_tiles(*case, examples=examples, num_steps=60)
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 2**20)
+    assert trained(*case, examples=examples, num_steps=60) == expected
+
+
+@pytest.mark.parametrize("units", [16, 17, 33])
+def test_every_tile_begins_at_a_cache_line_and_ends_before_the_next(units):
+    starts, examples = np.array([*range(0, WIDTH, units), WIDTH]), 33
+    places = [compiled_sweep.kept_place(examples, start, index) for index, start in enumerate(starts)]
+    assert all(place % 16 == 0 for place in places)
+    assert (np.diff(places) >= np.diff(starts) * examples).all()
+    assert compiled_sweep.kept_numbers(examples, starts) == places[-1]
+
+
+def test_the_room_of_tiles_begins_at_a_cache_line():
+    begin = njit(lambda starts, rows: compiled_sweep._room(starts, rows).ctypes.data % 64)
+    assert {begin(np.array([0, 17, 30]), rows) for rows in range(1, 50)} == {0}
 
 
 @pytest.mark.parametrize("kept", [0, 2**20])

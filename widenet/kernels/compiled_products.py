@@ -5,6 +5,7 @@ same routine with the same arguments.
 """
 
 import ctypes
+import platform
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,12 @@ _AS_IS, _TRANSPOSED = ord("N"), ord("T")
 
 @cache
 def product_routine() -> int:
-    """Return the address of the sgemm in torch's library; 0 if the library does not export it."""
+    """Return the address of the sgemm of MKL that torch's products call; 0 if torch has no such routine.
+
+    Other builds of torch multiply by other routines too, so their bits could differ.
+    """
+    if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return 0
     for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
         try:
             routine = ctypes.CDLL(str(library)).sgemm_

@@ -65,6 +65,7 @@ class CompiledSteps:
 
     def tile_step(self, penalties: Penalties, constants: Sequence[float]) -> TileStep:
         """Return the step of tiles for other compiled code."""
+        assert len(constants) <= _MOST_CONSTANTS
         return TileStep(self._tile.address, penalties.numbers(), _float32(*constants))
 
     def tile(
@@ -81,7 +82,8 @@ class CompiledSteps:
         assert all(tensor.is_contiguous() for tensor in tensors)
         assert all(tensor.dtype == torch.float32 for tensor in tensors)
         pointers = [tensor.data_ptr() for tensor in tensors]
-        numbers = penalties.numbers().ctypes.data, _float32(*constants).ctypes.data
+        step = self.tile_step(penalties, constants)  # keeps its arrays during the call
+        numbers = step.penalties.ctypes.data, step.constants.ctypes.data
         self._tile.ctypes(weight.numel(), *pointers, *pointers[: 4 - len(pointers)], *numbers)
 
     def rows(

@@ -24,6 +24,8 @@ from widenet.kernels.compiled_steps import TileStep
 from widenet.kernels.compiled_tiles import Entries, Pass, whole_pass
 
 _NO_NUMBERS = np.zeros(0, np.float32)
+_LINE = 16
+"""float32 numbers in a cache line."""
 _ONE, _SIXTEEN, _HALF, _HIGH_BITS = map(np.uint32, (1, 16, 0x7FFF, 0xFFFF0000))
 _NO_SIGN, _INFINITE, _NAN = map(np.uint32, (0x7FFFFFFF, 0x7F800000, 0x7FC00000))
 """Masks for the bits of float32, of which bfloat16 keeps the high half."""
@@ -95,13 +97,31 @@ class ShardUpdate:
         )
 
 
+def kept_numbers(num_examples: int, starts: np.ndarray) -> int:
+    """Return how many numbers hold the logits of all tiles, each beginning at a cache line."""
+    return int(kept_place(num_examples, int(starts[-1]), len(starts) - 1))
+
+
+def kept_place(count: Any, start: Any, index: Any) -> Any:
+    """Return where the logits of a tile begin among those that are kept: at a cache line, as any tensor does.
+
+    MKL sums in another order if an operand is not aligned.
+    """
+    return ((count * start + _LINE - 1) // _LINE + index) * _LINE
+
+
+_place = register_jitable(kept_place)
+
+
 @register_jitable
 def _room(starts: Any, rows: Any) -> Any:
-    """Return an array for `rows` numbers of every unit of the largest tile."""
+    """Return an array for `rows` numbers of every unit of the largest tile; it begins at a cache line."""
     most = 0
     for index in range(len(starts) - 1):
         most = max(most, starts[index + 1] - starts[index])
-    return np.empty(most * rows, np.float32)
+    room = np.empty(most * rows + _LINE, np.float32)
+    first = np.int64(-room.ctypes.data % (4 * _LINE)) // 4
+    return room[first : first + most * rows]
 
 
 @register_jitable
@@ -126,9 +146,9 @@ def _operand(weight_TH: Any, half: Any, room: Any) -> Any:
 
 
 @register_jitable
-def _logits(kept: Any, room: Any, count: Any, start: Any, stop: Any) -> Any:
+def _logits(kept: Any, room: Any, count: Any, index: Any, start: Any, stop: Any) -> Any:
     """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
-    place, size = count * start, count * (stop - start)
+    place, size = _place(count, start, index), count * (stop - start)
     whole = kept[place : place + size] if len(kept) > 0 else room[:size]
     return whole.reshape((count, stop - start))
 
@@ -166,7 +186,7 @@ def _sums(whole_sums: Any) -> Any:
         room, operands = _room(starts, 0 if len(kept) else count), _room(starts, direct_EH.shape[1] * half)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
-            logits_ET = _logits(kept, room, count, start, stop)
+            logits_ET = _logits(kept, room, count, index, start, stop)
             fill_logits(routine, direct_EH, _operand(weight_RH[start:stop], half, operands), logits_ET)
             whole_sums(
                 logits_ET,
@@ -212,7 +232,7 @@ def _updates(whole: Any) -> Any:
         operands = _room(starts, inner * half)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
-            weight_TH, slope_ET = weight_RH[start:stop], _logits(kept, room, count, start, stop)
+            weight_TH, slope_ET = weight_RH[start:stop], _logits(kept, room, count, index, start, stop)
             operand_TH = _operand(weight_TH, half, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
@@ -272,7 +292,7 @@ def add_softmax_sums(
 ) -> None:
     """Add a shard to the running sums of a softmax. See `compiled_tiles.add_softmax_sums`.
 
-    `kept` receives the logits of all tiles, float32 [E * R], unless it is empty.
+    `kept` receives the logits of all tiles, float32 [`kept_numbers`], unless it is empty.
     """
     compiled_sweep("softmax_sums")(*shard.arguments(), kept, z_Z, peak_E, total_E)
 

@@ -36,7 +36,8 @@ class CompiledPasses:
         z_Z, sums = logits_Z.numpy(), (total.peak_E.numpy(), total.sum_E.numpy())
         tiles = self._tiles(step, shard)
         if tiles is not None:
-            self._kept[shard] = np.empty(step.num_examples * len(tiles.weight_RH) * step.keeps, np.float32)
+            num_kept = compiled_sweep.kept_numbers(step.num_examples, tiles.starts) if step.keeps else 0
+            self._kept[shard] = torch.empty(num_kept).numpy()  # aligned, which NumPy's arrays are not
             compiled_sweep.add_softmax_sums(tiles, self._kept[shard], z_Z, *sums)
             return total
         for index, (start, _) in enumerate(step.tiles[shard]):
@@ -105,9 +106,12 @@ class CompiledPasses:
         (shard, index), count = place, step.num_examples
         if place in self._overwritten or not len(self._kept.get(shard, ())):
             return step.tile_logits(place, tile)
+        from widenet.kernels.compiled_sweep import kept_place
+
         self._overwritten.add(place)
         start, stop = step.tiles[shard][index]
-        return torch.from_numpy(self._kept[shard][count * start : count * stop]).view(count, -1)
+        first = kept_place(count, start, index)
+        return torch.from_numpy(self._kept[shard][first : first + count * (stop - start)]).view(count, -1)
 
     def _tiles(self, step: OutputStep, shard: int) -> "ShardTiles | None":
         """Return a shard for a compiled sweep; None if its tiles need more than plain products."""
