@@ -294,6 +294,14 @@ def test_json_lines_with_another_suffix_are_not_read_as_csv_either(tmp_path):
         ingest(tmp_path / "lines.txt", tmp_path / "data", delimiter=",")
 
 
+@pytest.mark.parametrize("begin", ["[", "[\n", " [ "])
+@pytest.mark.parametrize("option", [{"delimiter": ","}, {"delimiter": ",", "header": False}], ids=str)
+def test_nor_are_json_arrays(begin, option, tmp_path):
+    (tmp_path / "array.txt").write_text(begin + ",\n".join(JSON.splitlines()) + "]")
+    with pytest.raises(OptionError, match=r"is for CSV; the source is a JSON array\. Remove it\.$"):
+        ingest(tmp_path / "array.txt", tmp_path / "data", **option)
+
+
 def test_text_that_may_be_csv_can_be_read_as_csv(tmp_path):
     (tmp_path / "rows.adj").write_text("u1 i1\n")
     with pytest.raises(OptionError, match=r"is for CSV; .* Remove it, or use `format='csv'`\.$"):

@@ -22,6 +22,7 @@ FORMATS: dict[str, Format] = {
 _HEAD_BYTES = 64
 _NUMBER = r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?"
 _DSSTNE = re.compile(rf"[^\t]+\t[^\t,:]+,{_NUMBER}(:|\s*$)")
+_ARRAY = re.compile(r"\s*\[\s*(\{|$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
 _FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
 """First line of MatrixMarket or libsvm."""
@@ -88,7 +89,7 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
     lines, option = TextFile(path).sample(), partial(reading.option, "format")
     first = next((line for line in lines if line.strip()), "")
     if reading.delimiter or reading.columns or reading.has_header is not None:
-        return "jsonl" if _is_json_object(first) else "csv"
+        return "jsonl" if _ARRAY.match(first) or _is_json_object(first) else "csv"
     if first.lstrip().startswith(("{", "[")):
         return "jsonl"
     if _DSSTNE.match(first):
