@@ -198,6 +198,23 @@ def test_progress_names_each_phase(tmp_path, source):
     ]
 
 
+@pytest.mark.parametrize(
+    ("times", "shown"),
+    [
+        (["978300760", "1046454590"], "978300760 to 1046454590, which means 2000-12-31 to 2003-02-28"),
+        (["2024-03-05", "2024-11-30"], "1709596800 to 1732924800, which means 2024-03-05 to 2024-11-30"),
+        (["0.99", "199"], "0.99 to 199"),
+        (["1709596800000", "1732924800000"], "1709596800000 to 1732924800000"),
+    ],
+    ids=["seconds", "dates", "prices", "milliseconds"],
+)
+def test_the_span_of_the_times_is_shown(times, shown, tmp_path, source):
+    phases = []
+    rows = "".join(f"u{number},i{number},{time}\n" for number, time in enumerate(times))
+    ingest([source("a.csv", f"user,item,at\n{rows}")], tmp_path / "ds", time="at", on_progress=phases.append)
+    assert f'times in column "at": {shown}' in phases
+
+
 @pytest.mark.parametrize("names", ["", "u"])
 def test_progress_counts_rows_and_examples(tmp_path, source, names):
     told = []

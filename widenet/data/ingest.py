@@ -102,6 +102,8 @@ class _Work:
             self._report(titles.described())
         self._report("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
+        if (times := merging.described_times()) is not None:
+            self._report(times)
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)

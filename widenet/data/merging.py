@@ -18,6 +18,9 @@ from widenet.data.sources import Sources
 from widenet.data.tables import Tables
 from widenet.errors import DataError
 
+_SECONDS_OF_YEARS = 10 * 365 * 86_400
+"""Times above are taken for seconds since 1970 when they are shown: from 1980 on."""
+
 
 class Merging:
     """The merged entries of all parts; adds the numbers of rows read and dropped to the facts of `tables`.
@@ -197,12 +200,23 @@ class Merging:
         time = self._sources["train"].time_column
         if time is None or not selection.splits_by_time:
             return f"{reason}. {remedy}."
+        reason += f'; the times in column "{time}" are {self._times(selection.dates)}'
+        return f"{reason}. {remedy}, or name another column with `time`."
+
+    def described_times(self) -> str | None:
+        """Return the column and the span of the times for people; None if the sources have no times."""
+        time = self._sources["train"].time_column
+        if time is None or self._earliest > self._latest:
+            return None
+        return f'times in column "{time}": {self._times(self._earliest > _SECONDS_OF_YEARS)}'
+
+    def _times(self, are_dates: object) -> str:
+        """The earliest and the latest time; as days too, if they may be seconds since 1970."""
         times = f"{self._earliest:.15g} to {self._latest:.15g}"
-        if selection.dates and 0 <= self._earliest <= self._latest <= LATEST_SECOND:
+        if are_dates and 0 <= self._earliest <= self._latest <= LATEST_SECOND:
             days = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" for at in (self._earliest, self._latest)]
             times += f", which means {days[0]} to {days[1]}"
-        reason += f'; the times in column "{time}" are {times}'
-        return f"{reason}. {remedy}, or name another column with `time`."
+        return times
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:
         """Yield the entries of a part in order: example, feature, value, and the time if it is kept."""
