@@ -54,7 +54,7 @@ class ShardTiles:
     half: bool = False
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return the first arguments of all kernels."""
+        """Return the first argument of all kernels."""
         entries = self.entries.examples_Z, self.entries.units_Z
         return (
             np.uint64(product_routine()),
@@ -168,20 +168,13 @@ def _sums(whole_sums: Any) -> Any:
     """See `add_softmax_sums`."""
 
     def sums(
-        routine: Any,
-        half: Any,
-        direct_EH: Any,
-        weight_RH: Any,
-        bias_R: Any,
-        starts: Any,
-        edges: Any,
-        examples_Z: Any,
-        units_Z: Any,
+        shard: Any,
         kept: Any,
         z_Z: Any,
         peak_E: Any,
         total_E: Any,
     ) -> None:
+        routine, half, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
         count = len(direct_EH)
         room, operands = _room(starts, 0 if len(kept) else count), _room(starts, direct_EH.shape[1] * half)
         for index in range(len(starts) - 1):
@@ -206,15 +199,7 @@ def _updates(whole: Any) -> Any:
     """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
 
     def updates(
-        routine: Any,
-        half: Any,
-        direct_EH: Any,
-        weight_RH: Any,
-        bias_R: Any,
-        starts: Any,
-        edges: Any,
-        examples_Z: Any,
-        units_Z: Any,
+        shard: Any,
         kept: Any,
         of_target_Z: Any,
         one_E: Any,
@@ -227,6 +212,7 @@ def _updates(whole: Any) -> Any:
         penalties: Any,
         constants: Any,
     ) -> float:
+        routine, half, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
         (count, inner), loss = direct_EH.shape, 0.0
         room, gradients = _room(starts, 0 if len(kept) else count), _room(starts, inner)
         operands = _room(starts, inner * half)
@@ -266,11 +252,12 @@ def compiled_sweep(name: Pass) -> Any:
         Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)
     ]
     row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
-    shard = f"uint64, boolean, {block}, {block}, {', '.join([row, *[places] * 4, row, row, row])}"
+    shard = f"Tuple((uint64, boolean, {block}, {block}, {row}, {', '.join([places] * 4)}))"
+    numbers = ", ".join([row] * 3)
     if name == "softmax_sums":
-        return compile_for(_sums(whole_pass(name)), f"void({shard}, {wide})", *within)
+        return compile_for(_sums(whole_pass(name)), f"void({shard}, {numbers}, {wide})", *within)
     update = f"{row}, {block}, {row}, uint64, {block}, {block}, {row}, {row}"
-    return compile_for(_updates(whole_pass(name)), f"float64({shard}, {update})", *within, name)
+    return compile_for(_updates(whole_pass(name)), f"float64({shard}, {numbers}, {update})", *within, name)
 
 
 def sigmoid(
@@ -283,7 +270,7 @@ def sigmoid(
     """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`."""
     values = _NO_NUMBERS if values_Z is None else values_Z
     numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
-    loss: float = compiled_sweep("sigmoid")(*shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
+    loss: float = compiled_sweep("sigmoid")(shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
     return loss
 
 
@@ -294,7 +281,7 @@ def add_softmax_sums(
 
     `kept` receives the logits of all tiles, float32 [`kept_numbers`], unless it is empty.
     """
-    compiled_sweep("softmax_sums")(*shard.arguments(), kept, z_Z, peak_E, total_E)
+    compiled_sweep("softmax_sums")(shard.arguments(), kept, z_Z, peak_E, total_E)
 
 
 def softmax(
@@ -310,4 +297,4 @@ def softmax(
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
     numbers = kept, pulls_Z, log_sum_E, coupling_E
-    compiled_sweep("softmax")(*shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
+    compiled_sweep("softmax")(shard.arguments(), *numbers, *update.arguments(shard.weight_RH))

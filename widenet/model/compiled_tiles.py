@@ -23,6 +23,7 @@ class CompiledPasses:
 
     def __init__(self) -> None:
         self._shards: dict[int, tuple[Entries, np.ndarray | None]] = {}
+        self._tiles: dict[int, ShardTiles | None] = {}
         self._kept: dict[int, np.ndarray] = {}
         self._overwritten: set[Place] = set()
 
@@ -34,7 +35,7 @@ class CompiledPasses:
         logits_Z = step.rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard))
         total = RowSum.empty(step.kind, step.num_examples, logits_Z.device)
         z_Z, sums = logits_Z.numpy(), (total.peak_E.numpy(), total.sum_E.numpy())
-        tiles = self._tiles(step, shard)
+        tiles = self._tiles_of(step, shard)
         if tiles is not None:
             num_kept = compiled_sweep.kept_numbers(step.num_examples, tiles.starts) if step.keeps else 0
             self._kept[shard] = torch.empty(num_kept).numpy()  # aligned, which NumPy's arrays are not
@@ -82,7 +83,7 @@ class CompiledPasses:
             The shard's loss [], its gradients to the incoming vectors [E, H] and to the biases [R]; None if
             its tiles must be taken one by one.
         """
-        tiles = self._tiles(step, shard)
+        tiles = self._tiles_of(step, shard)
         if tiles is None:
             return None
         from widenet.kernels import compiled_sweep
@@ -113,7 +114,13 @@ class CompiledPasses:
         first = kept_place(count, start, index)
         return torch.from_numpy(self._kept[shard][first : first + count * (stop - start)]).view(count, -1)
 
-    def _tiles(self, step: OutputStep, shard: int) -> "ShardTiles | None":
+    def _tiles_of(self, step: OutputStep, shard: int) -> "ShardTiles | None":
+        """Return a shard for a compiled sweep, made once; None if it is not sweepable."""
+        if shard not in self._tiles:
+            self._tiles[shard] = self._sweepable(step, shard)
+        return self._tiles[shard]
+
+    def _sweepable(self, step: OutputStep, shard: int) -> "ShardTiles | None":
         """Return a shard for a compiled sweep; None if its tiles need more than plain products."""
         from widenet.kernels.compiled_products import product_routine
         from widenet.kernels.compiled_sweep import ShardTiles
@@ -132,7 +139,7 @@ class CompiledPasses:
             weight_RH.numpy(),
             bias_R.numpy(),
             np.array(starts, np.int64),
-            np.array(step.targets.edges(shard, bounds), np.int64),
+            np.array(step.edges_of(shard), np.int64),
             self._entries(step, shard)[0],
             output.half,
         )

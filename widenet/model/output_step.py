@@ -124,9 +124,13 @@ class OutputStep:
     def span(self, place: Place) -> slice:
         """Return the positions of a tile's entries among its shard's, in order of units."""
         shard, index = place
+        return slice(*self.edges_of(shard)[index : index + 2])
+
+    def edges_of(self, shard: int) -> list[int]:
+        """Return the first entry of each tile among those of its shard, then the end of the last tile."""
         if shard not in self.edges:
             self.edges[shard] = self.targets.edges(shard, self.tiles[shard])
-        return slice(*self.edges[shard][index : index + 2])
+        return self.edges[shard]
 
     def dense_targets(self, place: Place) -> Tensor | None:
         """Return the targets [E, T] of a tile; None if they are sparse."""
