@@ -2,6 +2,9 @@
 
 import json
 
+import torch
+from safetensors.torch import load_file, save_file
+
 from widenet.checkpoint import sha256_of_contents
 from widenet.data.manifest import sha256_of
 from widenet.training.run_directory import RECORDED
@@ -55,7 +58,14 @@ def run_with_dialect(run, dialect):
         for name in ("network.json", "training.json"):
             manifest["facts"][RECORDED][name] = sha256_of(run / name)
         path.write_text(
-            json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])})
+            json.dumps(
+                {
+                    **manifest,
+                    "sha256": sha256_of_contents(
+                        *(manifest[key] for key in ("format_version", "files", "facts"))
+                    ),
+                }
+            )
         )
     return run
 
@@ -77,10 +87,46 @@ def run_without_digests(run):
         manifest = json.loads(path.read_text())
         manifest["facts"].pop(RECORDED, None)
         path.write_text(
-            json.dumps({**manifest, "sha256": sha256_of_contents(manifest["files"], manifest["facts"])})
+            json.dumps(
+                {
+                    **manifest,
+                    "sha256": sha256_of_contents(
+                        *(manifest[key] for key in ("format_version", "files", "facts"))
+                    ),
+                }
+            )
         )
     fields = json.loads((run / "fields.json").read_text())
     for record in fields.values():
         record.pop("vocabulary_sha256", None)
     (run / "fields.json").write_text(json.dumps(fields))
     return run
+
+
+def checkpoint_of_ranges(path):
+    """Make a checkpoint as earlier versions wrote it of one of today's, in format 1: shards of consecutive
+    units.
+    """
+    groups = {}
+    for file in sorted(path.glob("wide-*.safetensors")):
+        groups.setdefault(file.name.split(".")[0], []).append(file)
+    for files in groups.values():
+        shards, count = [load_file(file) for file in files], len(files)
+        rows = len(shards[0]["weight"])
+        for key, first in shards[0].items():
+            if key == "moved" and len(first) != rows:
+                continue  # one number for each column, in every shard
+            whole = torch.empty(sum(len(shard[key]) for shard in shards), *first.shape[1:], dtype=first.dtype)
+            for number, shard in enumerate(shards):
+                whole[number::count] = shard[key]
+            for number, shard in enumerate(shards):
+                edges = (len(whole) * edge // count for edge in (number, number + 1))
+                shard[key] = whole[slice(*edges)].clone()
+        for file, shard in zip(files, shards, strict=True):
+            save_file(shard, file)
+    manifest = json.loads((path / "manifest.json").read_text()) | {"format_version": 1}
+    for name, file in manifest["files"].items():
+        file |= {"bytes": (path / name).stat().st_size, "sha256": sha256_of(path / name)}
+    manifest["sha256"] = sha256_of_contents(1, manifest["files"], manifest["facts"])
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return path

@@ -34,7 +34,7 @@ LEVELS = [
     {"plan"},
     {"optional", "sparse", "spec"},
     {"arguments", "regular_files"},
-    {"durable", "extensions", "pictures", "randomness", "tensor_file", "transfer"},
+    {"durable", "extensions", "late", "pictures", "randomness", "tensor_file", "transfer"},
     {"errors"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -88,7 +88,7 @@ WHOLE_PROJECT_TESTS = {
 
 MAX_FILE_LINES = 400
 
-MOST_STATEMENTS = 24_000  # of the whole package, without docstrings
+MOST_STATEMENTS = 24_500  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
@@ -303,7 +303,8 @@ def test_an_import_of_a_confined_library_is_seen(source):
 
 def test_the_package_itself_imports_nothing_until_asked():
     eager = [node for node in parsed("widenet/__init__.py").body if not is_late(node)]
-    names = [name for node in eager for _, name in imports("widenet/__init__.py", node)]
+    names = {name for node in [*eager, parsed("widenet/late.py")] for _, name in imports("widenet", node)}
+    names -= {"widenet.late.late_names"}
     assert [name for name in names if name.split(".")[0] not in sys.stdlib_module_names] == []
 
 

@@ -23,6 +23,7 @@ TRAINING = {
     "epochs": 3,
     "batch_size": 4,
     "shards": 2,
+    "seed": 1,
     "evaluation": {},
     "keep": "best",
     "optimizer": {"kind": "adam", "learning_rate": 0.1},

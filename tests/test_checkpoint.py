@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.older import checkpoint_of_ranges
 from widenet.checkpoint import Checkpoint, fingerprint, recover
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
@@ -18,14 +19,15 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 
 
-def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", exchange=None):
+def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", on_the_input=(), exchange=None):
     """A network with an optimizer's state, as in a training."""
     spec = NetworkSpec.of(
         {
             "layers": [
                 {"name": "in", "kind": "input", "field": "items", "popularity_damping": 0.5},
                 {"name": "mid", "units": units},
-                {"name": "out", "kind": "output", "field": "items"},
+                {"name": "out", "kind": "output", "field": "items", "source": "mid"},
+                *on_the_input,
             ]
         }
     )
@@ -129,6 +131,37 @@ def test_a_missing_file_is_named(saved):
     assert "wide-01.shard-0002-of-0003.safetensors is missing" in refusal(saved)
 
 
+@pytest.mark.parametrize("width", [11, 2])
+@pytest.mark.parametrize(
+    "on_the_input", [[], [{"name": "linear", "kind": "output", "field": "items", "source": "in"}]]
+)
+@pytest.mark.parametrize("with_state", [False, True])
+def test_a_checkpoint_whose_shards_are_ranges_of_units_fills_the_same_rows(
+    width, on_the_input, with_state, tmp_path
+):
+    settings = {"width": width, "optimizer": "rmsprop", "on_the_input": on_the_input}
+    expected, found = network(seed=1, **settings), network(seed=2, **settings)
+    for number, tensor in enumerate(tensors(expected).values()):
+        tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape) + 1000 * number)
+    if on_the_input:  # every shard says when the same columns were moved
+        for part in expected.wide["linear"].parts.values():
+            part.moved.copy_(torch.arange(width))
+    path = publish(tmp_path / "saved", expected, {}, with_state=True).path
+    Checkpoint.open(checkpoint_of_ranges(path)).load_into(found, with_state=with_state)
+    assert fingerprint(found) == fingerprint(expected)
+    pairs = zip(tensors(found).values(), tensors(expected).values(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs) == with_state
+    ((_, rows),) = expected.rows("mid/in")
+    in_file = load_file(path / "wide-00.shard-0001-of-0003.safetensors")["weight"]
+    assert torch.equal(in_file, rows[width // 3 : 2 * width // 3])
+
+
+def test_a_file_of_ranges_of_another_network_is_refused(saved):
+    assert "does not hold weight [3, 5]: it is of another network" in refusal(
+        checkpoint_of_ranges(saved), network(units=5)
+    )
+
+
 def test_a_directory_without_a_manifest_is_no_checkpoint(saved):
     (saved / "manifest.json").unlink()
     assert "is not a checkpoint: it has no manifest.json" in refusal(saved)
@@ -143,8 +176,8 @@ def test_a_changed_fact_is_seen(saved):
 
 def test_a_newer_format_asks_for_a_newer_widenet(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 2}))
-    assert "format version must be at most 1; got 2. Use a newer widenet." in refusal(saved)
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 3}))
+    assert "format version must be at most 2; got 3. Use a newer widenet." in refusal(saved)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +191,7 @@ def test_json_that_is_no_manifest_is_called_damaged(text, saved):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"units": 5}, "does not hold weight [3, 5]: it is of another network"),
+        ({"units": 5}, "does not hold weight [4, 5]: it is of another network"),
         ({"width": 12}, "does not hold weight [4, 4]: it is of another network"),
         (
             {"shards": 4},
@@ -209,6 +242,6 @@ def test_the_fingerprint_depends_on_every_bit_of_every_weight_and_on_nothing_els
 def test_the_fingerprint_does_not_depend_on_how_weights_are_cut():
     one, three = network(shards=1), network(shards=3)
     for name, wide in one.wide.items():
-        rows = torch.cat([three.wide[name].parts[shard].weight for shard in range(3)])
-        wide.parts[0].weight.copy_(rows)
+        for shard in range(3):
+            wide.parts[0].weight[shard::3] = three.wide[name].parts[shard].weight
     assert fingerprint(one) == fingerprint(three)

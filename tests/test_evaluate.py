@@ -15,6 +15,7 @@ from widenet.metrics import RankingMetrics
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
+from widenet.plan.shards import as_slice
 from widenet.runs import train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -47,8 +48,7 @@ def fixed(data, scores, outputs=("out",), fields=None, units="auto"):
     for name, own in zip(outputs, scores if len(outputs) > 1 else [scores], strict=True):
         for shard, part in network.wide[f"{name} bias"].parts.items():
             network.wide[name].parts[shard].weight.zero_()
-            start = network.wide[name].shards.start(shard)
-            part.weight.copy_(torch.tensor(own[start : start + len(part.weight)]))
+            part.weight.copy_(torch.tensor(own)[as_slice(network.wide[name].shards.units(shard))])
     return network
 
 

@@ -113,7 +113,11 @@ ADDING = {
         "",
     ),
     "adding-an-optimizer.md": (
-        ["widenet/spec/optimizers.py", "widenet/training/optimizers/adamax.py"],
+        [
+            "widenet/spec/optimizers.py",
+            "widenet/training/optimizers/adamax.py",
+            "widenet/kernels/compiled_elements.py",
+        ],
         "definition or rows_of or bias or state",
     ),
     "adding-a-format.md": (["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"], ""),

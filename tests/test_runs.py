@@ -198,13 +198,14 @@ def test_a_process_ended_by_sigterm_saves_its_work_and_says_how_to_go_on(data, u
     assert outcome(tmp_path / "run") == undisturbed("momentum")
 
 
-@pytest.mark.parametrize(("name", "at"), [("rmsprop", "6"), ("adam, tied", "rename")])
+@pytest.mark.parametrize(("name", "at", "epochs"), [("rmsprop", "6", 1), ("adam, normalized", "rename", 2)])
 def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
-    name, at, data, undisturbed, tmp_path
+    name, at, epochs, data, undisturbed, tmp_path
 ):
     assert train_in_process(tmp_path, name, data, "SIGKILL", at)[0] == -signal.SIGKILL
     checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
-    assert checkpoints == ["epoch-00001-step-000000000", "latest"]
+    saved = [f"epoch-{epoch:05}-step-000000000" for epoch in range(1, epochs + 1)]
+    assert checkpoints == [*saved, "latest"]
     train(*SETTINGS[name], data, tmp_path / "run", resume=True)
     assert outcome(tmp_path / "run") == undisturbed(name)
     left = {path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")}

@@ -314,11 +314,11 @@ def test_evaluations_while_training_can_rank_what_was_seen(songs, tmp_path):
     found = []
     for seen in ("exclude", "include"):
         train(
-            network, {**training, "evaluation": {"metric": "recall@1", "seen": seen}}, songs, tmp_path / seen
+            network, {**training, "evaluation": {"metric": "recall@3", "seen": seen}}, songs, tmp_path / seen
         )
         model = Model.load(tmp_path / seen)
-        last = json.loads((tmp_path / seen / "log.jsonl").read_text().splitlines()[-1])["recall@1"]
-        assert last == model.evaluate(songs, "validation", ks=[1], exclude_seen=seen == "exclude")["recall@1"]
+        last = json.loads((tmp_path / seen / "log.jsonl").read_text().splitlines()[-1])["recall@3"]
+        assert last == model.evaluate(songs, "validation", ks=[3], exclude_seen=seen == "exclude")["recall@3"]
         found.append(last)
     assert found[0] != found[1]
 

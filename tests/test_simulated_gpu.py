@@ -12,18 +12,16 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.simulated import graphs, kernels, streams
+from tests.simulated import kernels, streams
+from tests.simulated import launches as counted
 from tests.simulated.cases import CASES, trained, weights_of
-from tests.simulated.device import OnDevice, simulated
+from tests.simulated.device import OnDevice, products, simulated
 from tests.simulated.refusals import OrderError
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
 from widenet.kernels import table
 from widenet.knn.neighbours import Neighbours
-from widenet.model.sharding import split
-from widenet.plan.shards import Shards
 from widenet.runs import Silence
-from widenet.sparse import SparseBatch
 from widenet.training.saving import Saving, Snapshot
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +52,37 @@ def test_a_training_has_the_bits_that_torch_gives_on_a_cpu(name, data, tmp_path)
             for part in weight.parts.values()
         )
         assert model.fingerprint() == expected
+
+
+@pytest.fixture
+def tf32_elsewhere():
+    """The program has asked torch for TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    yield
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.usefixtures("torch_alone", "tf32_elsewhere")
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+@pytest.mark.parametrize("name", ["sigmoid", "embedded", "convolution"])
+def test_products_are_rounded_as_the_training_says_and_nowhere_else(precision, name, data, tmp_path):
+    if name == "sigmoid":
+        documents, written = SETTINGS["rmsprop"], data
+    elif name == "embedded":
+        documents = sequences.documents("embedded lstm over a sample, rmsprop")
+        written = sequences.write(tmp_path / "data", examples=9)
+    else:
+        documents, written = (PICTURES, {"batch_size": 4, "shards": 2}), pictures(tmp_path / "data")
+    network, training = documents
+    training = {**training, "precision": precision, "evaluation": None, "keep": "last"}
+    with simulated():
+        model = trained((network, training), written, tmp_path / "cuda", "cuda", epochs=1)
+        assert set(products) == {precision}
+        products.clear()
+        if name == "sigmoid":
+            model.recommend(["3", "5"], k=4)
+            assert set(products) == {"float32"}
+    assert torch.backends.cuda.matmul.allow_tf32
 
 
 @pytest.mark.usefixtures("torch_alone")
@@ -87,12 +116,14 @@ PICTURES = {
 }
 
 
+def pictures(path):
+    pixels = torch.rand(7, 36, generator=torch.Generator().manual_seed(0)).tolist()
+    return dataset_from_lists(path, [[row % 3] for row in range(7)], width=3, dense={"pixels": pixels})
+
+
 @pytest.mark.usefixtures("torch_alone")
 def test_so_have_convolutions(tmp_path):
-    pixels = torch.rand(7, 36, generator=torch.Generator().manual_seed(0)).tolist()
-    written = dataset_from_lists(
-        tmp_path / "data", [[row % 3] for row in range(7)], width=3, dense={"pixels": pixels}
-    )
+    written = pictures(tmp_path / "data")
     documents = PICTURES, {"batch_size": 4, "shards": 2, "optimizer": "momentum", "l2": 0.01}
     expected = trained(documents, written, tmp_path / "cpu", "cpu").fingerprint()
     with simulated():
@@ -159,7 +190,8 @@ def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_sam
 
 def interpreted(program, *arguments):
     """The lines of JSON that a program prints; Triton's interpreter is chosen before Triton is imported."""
-    own = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    own = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1", "WIDENET_THREADS": "1"}
     command = [sys.executable, "-m", f"tests.simulated.{program}", *map(str, arguments)]
     return [
         json.loads(line)
@@ -195,71 +227,12 @@ def test_a_step_waits_for_the_device_once(launched):
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_replayed_steps_have_the_bits_of_eager_ones(tmp_path):
-    names, are_equal, replays, recorded, waits = zip(*interpreted("recorded", tmp_path), strict=True)
-    assert [name for name, is_equal in zip(names, are_equal, strict=True) if not is_equal] == []
-    assert dict(zip(names, replays, strict=True)) == {**dict.fromkeys(names, 3), "outgrown": 4, "resumed": 2}
-    assert dict(zip(names, recorded, strict=True)) == {**dict.fromkeys(names, 1), "outgrown": 2}
-    assert waits == replays
-
-
-def test_each_shard_has_its_part_of_a_batch_where_memory_is_read_fastest():
-    with simulated():
-        batch = SparseBatch.from_lists(
-            [[0, 3, 6], [1, 4], [2, 7, 8]], [[1.0, 2.0, 3.0], [4.0, 5.0], [6.0, 7.0, 8.0]]
-        ).to("cuda")
-        parts = split(batch, Shards(9, 3))
-        assert [part.indices.tolist() for part in parts] == [[0, 1, 2], [0, 1], [0, 1, 2]]
-        assert {
-            tensor.held.data_ptr() % 16
-            for part in parts
-            for tensor in (part.indptr, part.indices, part.values)
-        } == {0}
-
-
-def test_what_a_recording_refuses_is_refused():
-    with simulated():
-        numbers, own = torch.zeros(3, device="cuda"), torch.zeros(3)
-        pinned = own.pin_memory()
-        for strange in (
-            lambda: float(numbers[0]),
-            lambda: numbers.nonzero(),
-            lambda: numbers.cpu(),
-            lambda: numbers.copy_(own),
-            lambda: numbers.copy_(pinned, non_blocking=True),
-            lambda: pinned.to("cuda", non_blocking=True),
-            lambda: torch.tensor([1.0], device="cuda"),
-            lambda: own.pin_memory(),
-        ):
-            with (
-                pytest.raises(graphs.CaptureError),
-                torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"),
-            ):
-                strange()
-        with (
-            pytest.raises(graphs.CaptureError, match="another thread"),
-            torch.cuda.graph(torch.cuda.CUDAGraph()),
-        ):
-            numbers.add_(1)
-
-
-def test_a_recording_does_nothing_and_a_replay_does_it_over_the_same_memory():
-    with simulated():
-        numbers, graph = torch.zeros(3, device="cuda"), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            doubled = (numbers.add_(1) * torch.full((3,), 2.0, device="cuda")).sum()
-        assert numbers.tolist() == [0.0, 0.0, 0.0]
-        second = torch.cuda.Stream()
-        second.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(second):
-            numbers[1:].copy_(torch.ones(2, device="cuda"))
-        with pytest.raises(streams.StreamError, match="not waited"):
-            graph.replay()
-        torch.cuda.current_stream().wait_stream(second)
-        for expected in (10.0, 16.0):
-            graph.replay()
-            assert doubled.item() == expected
-        assert numbers.tolist() == [2.0, 3.0, 3.0]
+def test_a_batch_takes_one_launch_and_a_step_few(tmp_path):
+    found = {name: numbers for name, *numbers in interpreted("launches", tmp_path)}
+    assert [*found] == [*counted.CASES]
+    for name, (of_batch, waits_of_batch, of_step, waits_of_step) in found.items():
+        assert (of_batch, waits_of_batch, waits_of_step) == (1, 0, 1)
+        assert 0 < of_step <= counted.CASES[name].most
 
 
 def test_what_cuda_refuses_is_refused():

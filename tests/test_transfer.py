@@ -2,13 +2,15 @@
 for one another.
 """
 
+from dataclasses import dataclass, field
+
 import pytest
 import torch
 
 from tests.simulated import streams
-from tests.simulated.device import simulated
+from tests.simulated.device import OnDevice, launches, simulated
 from widenet.sparse import SparseBatch
-from widenet.transfer import Ahead, sent, tensors_of
+from widenet.transfer import ON_HOST, Ahead, sent, sent_together, tensors_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 
@@ -32,6 +34,57 @@ def test_what_comes_back_is_there_when_the_host_reads_it():
         batch = SparseBatch.from_lists([[1, 2], [3]]).to(CUDA).to(CPU)
         assert sum(waits.values()) == 2
         assert batch.indices.tolist() == [1, 2, 3]
+
+
+@dataclass(frozen=True)
+class Several:
+    """Tensors of all kinds, nested."""
+
+    batches: dict[str, list[SparseBatch | None]]
+    mask: torch.Tensor
+    more: list[torch.Tensor]
+    own: torch.Tensor = field(metadata=ON_HOST)
+    name: str = "next"
+
+
+def several():
+    batch = SparseBatch.from_lists([[1, 2], [], [3]], [[0.5, 1.5], [], [2.5]])
+    numbers = torch.arange(6, dtype=torch.float64).view(2, 3)
+    more = [numbers.T, numbers, torch.tensor(7, dtype=torch.int32), torch.zeros(0, 4)]
+    return Several({"in": [batch, None]}, torch.tensor([True, False, True]), more, numbers)
+
+
+def test_what_is_sent_together_takes_one_copy_and_is_the_same_there():
+    with simulated() as waits:
+        given = several()
+        there = sent_together(given, CUDA)
+        assert (launches.total(), sum(waits.values())) == (1, 0)
+        assert there.own is given.own
+        assert (there.name, there.batches["in"][1]) == ("next", None)
+        pairs = [
+            (given.mask, there.mask),
+            *zip(given.more, there.more, strict=True),
+            *zip(tensors_in(given.batches), tensors_in(there.batches), strict=True),
+        ]
+        assert len(pairs) == 8
+        for before, after in pairs:
+            assert isinstance(after, OnDevice)
+            assert (after.dtype, after.shape) == (before.dtype, before.shape)
+            assert after.tolist() == before.tolist()
+            assert after.held.data_ptr() % 64 == 0 or not after.numel()
+
+
+def tensors_in(batches):
+    [batch, _] = batches["in"]
+    return [batch.indptr, batch.indices, batch.values]
+
+
+def test_a_tensor_that_is_named_twice_is_copied_once():
+    with simulated():
+        numbers = torch.ones(1000)
+        once, twice = (sent_together([numbers] * times, CUDA) for times in (1, 2))
+        sizes = [tensors[0].held.untyped_storage().nbytes() for tensors in (once, twice)]
+        assert sizes[0] == sizes[1] >= 4000
 
 
 def made_ahead():

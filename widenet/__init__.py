@@ -1,7 +1,8 @@
 """Neural networks with sparse and very wide input and output layers."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from widenet.late import late_names
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -56,13 +57,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Loads a public name when it is first asked for, so that `import widenet` is quick."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'widenet' has no attribute {name!r}")
-    module, _, attribute = _HOME[name].partition(":")
-    globals()[name] = getattr(import_module(module), attribute)
-    return globals()[name]
+__getattr__ = late_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

@@ -18,9 +18,12 @@ from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
+from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, read_into
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""In format 1, the shards of a wide weight were ranges of consecutive units."""
+
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
 
@@ -31,18 +34,20 @@ class Checkpoint:
 
     Attributes:
         path: Its directory.
+        version: Version of its format.
         files: Entries of the manifest, by file name.
         facts: Facts stored beside the tensors; see `training.saved_facts`.
     """
 
     path: Path
+    version: int
     files: dict[str, dict[str, Any]]
     facts: dict[str, Any]
 
     @property
     def digest(self) -> str:
         """SHA-256 over the files' checksums and the facts; equal for equal checkpoints."""
-        return sha256_of_contents(self.files, self.facts)
+        return sha256_of_contents(self.version, self.files, self.facts)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -65,12 +70,12 @@ class Checkpoint:
                 f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
                 " widenet."
             )
-        if manifest.get("sha256") != sha256_of_contents(files, facts):
+        if manifest.get("sha256") != sha256_of_contents(version, files, facts):
             raise CheckpointError(
                 f"{path / MANIFEST} is damaged: its checksum is not that of its contents. Use another"
                 " checkpoint."
             )
-        return cls(path, files, facts)
+        return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents, with the optimizer's state if asked.
@@ -83,8 +88,18 @@ class Checkpoint:
     def check_files(self, network: Network) -> None:
         """Verify the files that this process would load, without loading them; an error is raised in all."""
         by_all(
-            network.exchange, lambda: [self._checked(name) for name, _ in _files_of(network)], "checkpoint"
+            network.exchange, lambda: [self._checked(name) for name in self._names_for(network)], "checkpoint"
         )
+
+    def units(self, shards: Shards, shard: int) -> range:
+        """Return the units of which a shard's file holds the rows."""
+        if self.version > 1:
+            return shards.units(shard)
+        return range(shards.width * shard // shards.count, shards.width * (shard + 1) // shards.count)
+
+    def _names_for(self, network: Network) -> list[str]:
+        """Return the files that this process loads."""
+        return [name for name, _ in _files_of(network)] if self.version > 1 else [*self.files]
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
@@ -94,8 +109,33 @@ class Checkpoint:
                 f" {network.layout.num_shards}: another number of shards makes another run. Use the"
                 " training.json that it was begun with."
             )
+        if self.version == 1:
+            self._fill_from_ranges(network, with_state)
         for name, tensors in _files_of(network):
-            self.fill(name, tensors if with_state else weights_among(tensors))
+            if self.version > 1 or name == TRUNK:
+                self.fill(name, tensors if with_state else weights_among(tensors))
+
+    def _fill_from_ranges(self, network: Network, with_state: bool) -> None:
+        """Fill the shards of this process from files of format 1, each with consecutive units."""
+        for number, weight in enumerate(network.wide.values()):
+            shards, own = weight.shards, {}
+            for shard, part in weight.parts.items():
+                tensors = part.tensors() if with_state else weights_among(part.tensors())
+                if part.by_columns and "moved" in tensors:  # one number for each column, in every shard
+                    self.fill(wide_file(number, shard, shards.count), {"moved": tensors.pop("moved")})
+                own[shard] = tensors
+            for shard in range(shards.count):
+                units = self.units(shards, shard)
+                rows = {
+                    key: torch.empty(len(units), *tensor.shape[1:], dtype=tensor.dtype)
+                    for key, tensor in next(iter(own.values())).items()
+                }
+                self.fill(wide_file(number, shard, shards.count), rows)
+                for of_shard, tensors in own.items():
+                    chosen = units[(of_shard - units.start) % shards.count :: shards.count]
+                    first, skipped = chosen.start // shards.count, chosen.start - units.start
+                    for key, tensor in tensors.items():
+                        tensor[first : first + len(chosen)] = rows[key][skipped :: shards.count]
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
@@ -175,14 +215,8 @@ def fingerprint(network: Network) -> str:
     digest = hashlib.sha256()
     for name in sorted(network.wide):
         digest.update(f"{name}\n".encode())
-        weight = network.wide[name]
-        for shard in range(weight.shards.count):
-            part = weight.parts.get(shard)
-            shape = (weight.shards.size(shard), *next(iter(weight.parts.values())).weight.shape[1:])
-            own = None if part is None else part.weight
-            digest.update(
-                _bytes(network.exchange.fetch(shard, own, shape, network.device, f'weight "{name}"'))
-            )
+        for _, rows in network.rows(name):
+            digest.update(_bytes(rows))
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
@@ -241,6 +275,7 @@ def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
-def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
+def sha256_of_contents(version: int, files: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the checksum of a manifest's contents."""
-    return hashlib.sha256(json.dumps([files, facts], sort_keys=True).encode()).hexdigest()
+    contents = [files, facts] if version == 1 else [version, files, facts]
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()

@@ -86,7 +86,7 @@ class Publication:
     def put_in_place(self) -> None:
         """Write the manifest and rename the folder to its final path; for the leader only."""
         with writing(self.path):
-            digest = sha256_of_contents(self.files, self.facts)
+            digest = sha256_of_contents(FORMAT_VERSION, self.files, self.facts)
             manifest = {
                 "format_version": FORMAT_VERSION,
                 "files": self.files,
@@ -127,4 +127,4 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     except BaseException:
         publication.drop()
         raise
-    return Checkpoint(path, publication.files, facts)
+    return Checkpoint(path, FORMAT_VERSION, publication.files, facts)

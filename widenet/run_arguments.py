@@ -31,9 +31,6 @@ Timeout = Annotated[
     ),
 ]
 Output = Annotated[str | None, Argument("The output layer, if the network has several.")]
-CudaGraph = Annotated[
-    bool, Argument("On CUDA, record a step once and replay it. Not yet tested on a device.")
-]
 ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
 Fields = Annotated[
     Mapping[str, Any] | None,
@@ -75,7 +72,6 @@ class TrainArguments(_Checked):
         Argument("Start with the weights of another run with the same layers, matched by feature."),
     ] = None
     device: Device = None
-    cuda_graph: CudaGraph = False
     timeout: Timeout = TIMEOUT_SECONDS
     report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None
     interrupted: Annotated[

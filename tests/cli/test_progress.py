@@ -76,7 +76,11 @@ def test_the_bar_says_why_the_first_step_takes_long(monkeypatch):
 
 @pytest.mark.parametrize(
     ("state", "said"),
-    [(LoopState(), ""), (LoopState(epoch=3, step=7, examples=70), "Resuming after epoch 3, step 7.\n")],
+    [
+        (LoopState(), ""),
+        (LoopState(epoch=3, step=7, examples=70), "Resuming after epoch 3, step 7.\n"),
+        (LoopState(epoch=9), "This training has finished: 9 of 9 epochs are done.\n"),
+    ],
 )
 def test_only_a_resumed_training_says_where_it_goes_on(state, said, capsys):
     TrainingReport().start(state, 9, 100)

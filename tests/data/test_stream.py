@@ -42,19 +42,6 @@ def test_a_batch_carries_the_fields_and_weights_of_its_rows(dataset):
         assert batch.fields["items"].indices.equal(dataset.sparse("items", batch.rows).indices)
         assert batch.fields["age"][:, 0].tolist() == batch.rows.tolist()
         assert batch.weights.tolist() == (batch.rows / 2).tolist()
-        assert batch.to("cpu").fields["items"].indptr.equal(batch.fields["items"].indptr)
-
-
-def test_batches_come_on_the_device_that_is_asked_for(dataset):
-    batch = next(Stream(dataset, ["items", "age"], 5, seed=3).batches(0, device="meta"))
-    tensors = [
-        batch.fields["items"].indptr,
-        batch.fields["items"].indices,
-        batch.fields["age"],
-        batch.weights,
-    ]
-    assert [tensor.device.type for tensor in tensors] == ["meta"] * 4
-    assert len(batch.rows) == 5
 
 
 def test_epochs_and_seeds_have_orders_of_their_own(dataset):
@@ -130,9 +117,7 @@ def test_batches_are_prepared_a_bounded_way_ahead(dataset, monkeypatch):
     stream = Stream(dataset, ["items"], 1, seed=0)
     prepared = []
     whole = stream.batch
-    monkeypatch.setattr(
-        stream, "batch", lambda epoch, step, device: prepared.append(step) or whole(epoch, step, device)
-    )
+    monkeypatch.setattr(stream, "batch", lambda epoch, step: prepared.append(step) or whole(epoch, step))
     batches = stream.batches(0)
     next(batches)
     batches.close()

@@ -10,11 +10,11 @@ from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_mo
 from widenet import train
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.dsstne import connections
 from widenet.dsstne.data import import_data
 from widenet.dsstne.model import import_model
 from widenet.dsstne.model_export import export_model
 from widenet.errors import FitError
+from widenet.model import network as network_module
 from widenet.parallel.local import LocalExchange
 
 SPARSE, DENSE = 1, 0
@@ -247,7 +247,7 @@ def test_a_few_numbers_at_a_time_make_the_same_file(tmp_path, tied, monkeypatch)
     monkeypatch.setattr(
         LocalExchange, "fetch", lambda *given: fetched.append(given[2].numel()) or fetch(*given)
     )
-    monkeypatch.setattr(connections, "_NUMBERS_PER_BLOCK", 5)
+    monkeypatch.setattr(network_module, "_BLOCK_NUMBERS", 5)
     export_model(model, tmp_path / "small.nc")
     with h5py.File(tmp_path / "whole.nc") as whole, h5py.File(tmp_path / "small.nc") as small:
         assert set(whole) == set(small)

@@ -1,22 +1,36 @@
-"""Compiles every kernel in Triton for an H200, on a machine without one, and prints each kernel's module;
-nothing is launched.
+"""Compiles every kernel in Triton for an H200, on a machine without one, and prints a line of JSON for each:
+its module, registers, spills of registers, and the widest load and store of a thread. Nothing is
+launched.
 """
 
+import json
+import re
+import subprocess
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
 import torch
+import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
 from widenet.kernels import row_gradient
 from widenet.kernels.compiled_steps import Penalties
-from widenet.kernels.triton import running_top_k
-from widenet.kernels.triton.fixed_point import fixed_sum
+from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.gather_sum import gather_sum
+from widenet.kernels.triton.hidden_gradient import add_hidden_gradient
+from widenet.kernels.triton.output_products import slopes_of_products, softmax_products
+from widenet.kernels.triton.softmax_delta import softmax_delta
+from widenet.kernels.triton.softmax_merge import softmax_merge
 from widenet.kernels.triton.softmax_pulls import softmax_pulls
 from widenet.kernels.triton.softmax_sums import add_softmax_sums
 from widenet.kernels.triton.softmax_tile import softmax_tile
+from widenet.kernels.triton.span import Span
 from widenet.kernels.triton.steps import Steps
+from widenet.kernels.triton.target_deltas import Entries, softmax_target_deltas
 from widenet.kernels.triton.target_logits import target_logits
+from widenet.kernels.triton.target_products import target_products
 from widenet.kernels.triton.tile_others import UnitFormula, tile_others
 from widenet.kernels.triton.tile_targets import tile_targets
 from widenet.sparse import SparseBatch
@@ -35,11 +49,46 @@ class H200:
         return GPUTarget("cuda", 90, 32)
 
 
+RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+)")
+LOAD = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
+STORE = re.compile(r"st\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
+COPY = re.compile(r"cp\.async\S+ \[[^]]*\], \[[^]]*\], 0x(\w+)")
+
+
+def widest(pattern, code):
+    """The most bytes that a matching instruction of a thread moves."""
+    return max((int(count or 1) * int(bits) // 8 for count, bits in pattern.findall(code)), default=0)
+
+
+def told_by(tool, *words):
+    """What one of the tools that come with Triton prints."""
+    command = [Path(triton.__file__).parent / "backends/nvidia/bin" / tool, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def facts_of(kernel):
+    """Registers of a thread, how often it spills one, and bytes of its widest load, store and copy."""
+    with NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(kernel.asm["cubin"])
+        file.flush()
+        registers, stack = map(int, RESOURCES.search(told_by("cuobjdump", "-res-usage", file.name)).groups())
+        spills = told_by("nvdisasm", "-c", file.name).count(" STL") if stack else 0
+    code = kernel.asm["ptx"]
+    copies = max((int(size, 16) for size in COPY.findall(code)), default=0)
+    return {
+        "registers": registers,
+        "spills": spills,
+        "load": max(widest(LOAD, code), copies),
+        "store": widest(STORE, code),
+        "products": "wgmma.mma_async" in code,
+    }
+
+
 def compiling(run):
     def compiled(self, *arguments, warmup, **options):
         del warmup
         kernel = run(self, *arguments, warmup=True, **options)
-        print(self.__module__.rpartition(".")[2], len(kernel.asm["cubin"]) > 0)
+        print(json.dumps({"kernel": self.__module__.rpartition(".")[2], **facts_of(kernel)}), flush=True)
         return kernel
 
     return compiled
@@ -52,15 +101,16 @@ def main():
     batch, weight, ones = SparseBatch.from_lists([[1, 2], [3]]), torch.ones(16, 1024), torch.ones(3)
     gather_sum(batch, weight)
     gather_sum(batch.with_values(ones), weight.bfloat16())
-    fixed_sum([torch.ones(2, 4)] * 2, torch.ones(2, 1, dtype=torch.float64))
+    terms, peaks = torch.ones(2, 3, 4), torch.ones(3, 1, dtype=torch.float64)
+    fixed_point.exact_sum(terms)
+    fixed_point.common_peaks(terms)
+    fixed_point.rounded(fixed_point.fixed_sum(terms, peaks, 2), peaks, 2, torch.float32)
     for kind, states in (("sgd", 0), ("nesterov", 1), ("adam", 2)):
-        steps, own = (
-            Steps(kind, Penalties(), torch.ones(8, dtype=torch.float64)),
-            [torch.zeros_like(weight)] * states,
-        )
+        steps, own = Steps(kind, Penalties(), (1.0,) * 6), [torch.zeros_like(weight)] * states
         steps.tile(weight, weight, own)
+        steps.tiles([(weight, weight, own), (ones, ones, [ones] * states)])
         for moved in (None, torch.zeros(16, dtype=torch.int32)):
-            steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved)
+            steps.rows(weight, row_gradient(batch, torch.ones(2, 1024)), own, ones, moved, 1)
     examples, units, starts, entries = (
         torch.ones(16),
         torch.ones(32),
@@ -75,7 +125,33 @@ def main():
     formula = UnitFormula("sigmoid", (0.0, 0.0), "cross_entropy", (0.0,) * 5, by_logit=True)
     _, delta, biases = tile_others(*logits, examples, formula)
     tile_targets(starts, entries, None, *logits, examples, examples, delta, biases, formula)
-    running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), 1)
+    outputs(formula)
+    running_top_k.RunningTopK(10, torch.zeros(16)).add(torch.ones(16, 32), range(1, 257, 8))
+
+
+def outputs(formula):
+    """The kernels of outputs that multiply, over two shards of 128 units."""
+    direct, weight, biases = torch.zeros(256, 1024), torch.zeros(256, 1024), torch.zeros(256)
+    span = Span(torch.full((2,), 128, dtype=torch.int32), 2, 128, 128, 0)
+    statistics, losses = torch.zeros(2, 64, 256), torch.zeros(2, 64, 2, dtype=torch.float64)
+    examples, entries = torch.zeros(256), torch.zeros(300, dtype=torch.int64)
+    rounded = direct.bfloat16(), weight.bfloat16(), (128, 0)
+    deltas = torch.zeros(256, 256, dtype=torch.bfloat16)
+    softmax_products(*rounded, biases, span, statistics, statistics, 0, deltas)
+    softmax_merge(statistics, statistics)
+    sums = softmax_delta(deltas, statistics, 0, examples, examples, span)
+    slopes_of_products(*rounded, biases, span, examples, formula, losses, 0, deltas)
+    logits = target_products(rounded[0], weight, biases, entries, entries)
+    results = examples, examples, span, sums, deltas, biases, losses[..., 0].contiguous(), 0
+    softmax_target_deltas(Entries(entries, entries, logits), logits, logits, *results)
+    add_hidden_gradient(deltas, *rounded[1:], span, torch.zeros(2, 256, 1024), is_first=False)
+    for kind, states in (("sgd", 0), ("rmsprop", 1), ("adam", 2), ("adadelta", 2)):
+        own = [torch.zeros_like(weight)] * states
+        Steps(kind, Penalties(), (1.0,) * 6).output(weight, own, deltas, rounded[0], span)
+    in_tf32 = direct, weight, (128, 0)
+    softmax_products(*in_tf32, biases, span, statistics, statistics, 0, deltas.float())
+    add_hidden_gradient(deltas.float(), *in_tf32[1:], span, torch.zeros(2, 256, 1024), is_first=True)
+    Steps("rmsprop", Penalties(), (1.0,) * 6).output(weight, [weight], deltas.float(), direct, span)
 
 
 main()

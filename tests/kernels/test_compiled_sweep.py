@@ -73,7 +73,6 @@ def trained(document, training, examples=9, num_threads=1, num_steps=5):
         random = StepRandom(11, 2, number)
         step = Step(
             real.network.prepare(batch, random),
-            None,
             random,
             StepNumbers(number, real.rates),
             real.training.gradient_norm_limit,
@@ -148,8 +147,8 @@ def test_every_tile_begins_at_a_cache_line_and_ends_before_the_next(units):
 
 
 def test_the_room_of_tiles_begins_at_a_cache_line():
-    begin = njit(lambda starts, rows: compiled_sweep._room(starts, rows).ctypes.data % 64)
-    assert {begin(np.array([0, 17, 30]), rows) for rows in range(1, 50)} == {0}
+    starts = np.array([0, 17, 30])
+    assert {compiled_sweep.room(starts, rows).ctypes.data % 64 for rows in range(1, 50)} == {0}
 
 
 @pytest.mark.parametrize("kept", [0, 2**20])

@@ -18,7 +18,8 @@ def no_floor(num_examples):
 def by_tiles(logits_EL, k, tile):
     running = RunningTopK(k, no_floor(len(logits_EL)))
     for start in range(0, logits_EL.shape[1], tile):
-        running.add(logits_EL[:, start : start + tile], start)
+        tile_ET = logits_EL[:, start : start + tile]
+        running.add(tile_ET, range(start, start + tile_ET.shape[1]))
     return unpacked(running.result())
 
 
@@ -79,7 +80,7 @@ def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_wor
     while any(waiting):
         chosen = chance.choice([part for part, tiles in enumerate(waiting) if tiles])
         start, logits = waiting[chosen].pop(0)
-        running[chosen].add(torch.tensor([logits]), start)
+        running[chosen].add(torch.tensor([logits]), range(start, start + len(logits)))
     keys_EN = torch.cat([each.result() for each in running], dim=1)
     found, units = unpacked(keys_EN.topk(k, dim=1).values)
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
@@ -88,11 +89,11 @@ def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_wor
 def test_a_floor_spares_what_cannot_be_among_the_best():
     floor_E = no_floor(1)
     high, low = RunningTopK(2, floor_E), RunningTopK(2, floor_E)
-    high.add(torch.arange(100.0)[None], 100)
+    high.add(torch.arange(100.0)[None], range(100, 200))
     assert 97 < floor_E.item() < 98
-    low.add(torch.full((1, 100), 97.0), 0)
+    low.add(torch.full((1, 100), 97.0), range(100))
     assert unpacked(low.result())[1].tolist() == [[-1, -1]]
-    low.add(torch.tensor([[98.0]]), 99)
+    low.add(torch.tensor([[98.0]]), range(99, 100))
     assert unpacked(low.result())[1].tolist() == [[99, -1]]
 
 

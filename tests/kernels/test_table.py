@@ -1,5 +1,7 @@
 """Which implementation of each operation runs on which device."""
 
+import sys
+
 import pytest
 import torch
 
@@ -67,3 +69,14 @@ def test_torch_runs_tiles_that_triton_has_no_formula_of(activation, loss):
 )
 def test_torch_runs_optimizers_that_triton_has_no_formula_of(optimizer, device, expected):
     assert table.step_runner(device, optimizer) == expected
+
+
+def test_few_numbers_wait_for_no_library_if_the_bits_are_the_same(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    few = {operation: table.runner(operation, CPU, 9) for operation in table.TABLE}
+    assert {operation for operation, runner in few.items() if runner == "numba"} == {"row_update", "tile"}
+    assert table.runner("cut", CPU, 2**20) == "numba"
+    assert table.runner("cut", CUDA, 9) == "torch"
+    assert table.runner("fixed_sum", CUDA, 9) == "triton"
+    monkeypatch.setitem(sys.modules, "numba", object())
+    assert table.runner("cut", CPU, 9) == "numba"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.rows import all_rows
 from tests.trainings import TIED, UNTIED, WEIGHTLESS, WIDTH, books
 from widenet.errors import FitError
 from widenet.knn.neighbours import Neighbours
@@ -24,8 +25,7 @@ def models(tmp_path_factory):
 
 
 def weights(model, name):
-    parts = model.network.wide[name].parts
-    return np.concatenate([parts[shard].weight.numpy() for shard in sorted(parts)])
+    return all_rows(model.network.wide[name]).numpy()
 
 
 @pytest.mark.parametrize(

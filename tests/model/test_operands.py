@@ -6,19 +6,21 @@ import pytest
 import torch
 
 from tests.simulated.device import DEVICE, simulated
+from widenet.kernels.cuda_products import cuda_products
 from widenet.model.operands import add_product, fill_product, matrix_product, rounded
 
 
 @pytest.fixture(params=["cpu", "cuda", "simulated"])
 def device(request):
-    """Each kind of device: CUDA where there is one, and a simulated one, which refuses what CUDA refuses."""
+    """Each kind of device, as a training multiplies there; a simulated one refuses what CUDA refuses."""
     if request.param == "simulated":
-        with simulated():
+        with simulated(), cuda_products():
             yield DEVICE
         return
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
-    yield torch.device(request.param)
+    with cuda_products():
+        yield torch.device(request.param)
 
 
 def numbers(*shape, seed=0):

@@ -10,7 +10,7 @@ from widenet.model.targets import Targets
 from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.parallel.local import LocalExchange
-from widenet.plan.shards import Shards
+from widenet.plan.shards import Shards, as_slice
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.network import NetworkSpec
 
@@ -45,7 +45,7 @@ def assert_is_the_definition(loss, activation, kind, device="cpu"):
 
 def _stepped(output, direct_EH, weight_LH, bias_L, batch, weight_E):
     shards = Shards(L, 3)
-    cut = [slice(shards.start(s), shards.start(s) + shards.size(s)) for s in range(3)]
+    cut = [as_slice(shards.units(s)) for s in range(3)]
     weight = WideWeight(shards, {s: Part(weight_LH[rows].clone()) for s, rows in enumerate(cut)})
     bias = WideWeight(shards, {s: Part(bias_L[rows].clone()) for s, rows in enumerate(cut)})
     wide = WideOutput(output, weight, bias, LocalExchange(3, 1))

@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from tests.model.twin import Real
+from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
 from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
@@ -108,11 +109,7 @@ def truth(document, network, rows, labels, weights_E):
     """The loss of a batch and its gradients by torch's own layers in float64, a sequence at a time."""
     leaves = {}
     for name, wide in network.wide.items():
-        leaves[name] = (
-            torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)])
-            .double()
-            .requires_grad_()
-        )
+        leaves[name] = all_rows(wide).double().requires_grad_()
     for name, trunk in network.trunk.items():
         leaves[name] = trunk.tensor.detach().double().requires_grad_()
     newest, asks_next = document[0].get("last", 50), document[-1].get("predict") == "next"
@@ -194,10 +191,7 @@ def test_a_step_is_that_of_torch_in_float64(name):
 
 
 def _weights(network):
-    found = {
-        name: torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)])
-        for name, wide in network.wide.items()
-    }
+    found = {name: all_rows(wide) for name, wide in network.wide.items()}
     return found | {name: trunk.tensor.detach() for name, trunk in network.trunk.items()}
 
 

@@ -210,7 +210,7 @@ def steps(sample, output, asked, many_draws):
         total, gradient_EH = loss.start().result()
         weight_LH, bias_L = torch.zeros(WIDTH, 6), torch.zeros(WIDTH)
         for shard, touched in loss.rows_of_weight.items():
-            units_U = out.weight.shards.start(shard) + touched.features_U
+            units_U = torch.tensor(out.weight.shards.units(shard))[touched.features_U]
             weight_LH[units_U], bias_L[units_U] = touched.rows(), loss.rows_of_bias[shard].rows()[:, 0]
         found.append(torch.cat([total[None], gradient_EH.flatten(), weight_LH.flatten(), bias_L]).double())
     return torch.stack(found)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.model.sharding import ByUnit, split
+from widenet.model.sharding import ByUnit, joined, split
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 
@@ -27,19 +27,19 @@ def test_a_split_batch_is_the_sliced_dense_matrix_in_storage_order(data, width, 
     parts = split(batch, shards)
     assert len(parts) == count
     for shard, part in enumerate(parts):
-        low, high = shards.start(shard), shards.stop(shard)
-        part.checked(max(high - low, 1))
+        units = shards.units(shard)
+        part.checked(max(len(units), 1))
         assert part.indices.dtype == dtype
         assert part.indptr.tolist()[1:] == [
-            sum(low <= unit < high for row in rows[: e + 1] for unit in row) for e in range(len(rows))
+            sum(unit in units for row in rows[: e + 1] for unit in row) for e in range(len(rows))
         ]
-        assert part.indices.tolist() == [unit - low for row in rows for unit in row if low <= unit < high]
+        assert part.indices.tolist() == [units.index(unit) for row in rows for unit in row if unit in units]
         if with_values:
             kept = [
                 value
                 for row, own in zip(rows, values, strict=True)
                 for unit, value in zip(row, own, strict=True)
-                if low <= unit < high
+                if unit in units
             ]
             assert part.values.tolist() == kept
         else:
@@ -53,3 +53,18 @@ def test_entries_by_unit_lie_together_with_their_examples_and_values():
     assert found.examples_Z.tolist() == [2, 0, 2, 0]
     assert found.values_Z.tolist() == pytest.approx([0.4, 0.2, 0.3, 0.1])
     assert found.edges([0, 1, 2, 3, 4]) == [0, 1, 3, 3, 4]
+
+
+@pytest.mark.parametrize("held", [[0, 1, 2], [1, 2], [2]], ids=str)
+def test_joined_parts_have_an_example_for_each_shard_and_example(held):
+    batch = SparseBatch.from_lists([[3, 1, 9], [], [1, 8]], [[0.1, 0.2, 0.3], [], [0.4, 0.5]])
+    shards = Shards(10, 3)
+    parts = split(batch, shards)
+    found = joined(parts, shards, held)
+    assert found.indices.dtype == torch.int64
+    dense = found.to_dense(len(held) * shards.room).view(len(held), 3, len(held), shards.room)
+    for place, shard in enumerate(held):
+        assert torch.equal(
+            dense[place, :, place, : shards.size(shard)], parts[shard].to_dense(shards.size(shard))
+        )
+    assert dense.sum() == sum(parts[shard].values.sum() for shard in held)

@@ -114,8 +114,11 @@ class Run:
 
     def step(self, batch, weights_E):
         self.made += 1
-        prepared, numbers = self.network.prepare(batch, self.random()), StepNumbers(self.made, self.rates)
-        return train_step(self.network, self.real.rule, Step(prepared, weights_E, self.random(), numbers))
+        prepared, numbers = (
+            self.network.prepare(batch, self.random(), weights_E),
+            StepNumbers(self.made, self.rates),
+        )
+        return train_step(self.network, self.real.rule, Step(prepared, self.random(), numbers))
 
     def weights(self):
         settle(self.network, self.real.rule, self.rates, self.made)
@@ -128,10 +131,12 @@ class Run:
             direct_EH = self.network.direct(
                 output, self.network.forward(self.network.prepare(batch, None), None)
             )
-            sizes = [output.weight.shards.size(shard) for shard in range(output.weight.shards.count)]
-            return torch.cat(
-                [output.tile(shard, 0, size).logits(direct_EH) for shard, size in enumerate(sizes)], dim=1
-            )
+            shards = output.weight.shards
+            scores_EL = torch.empty(len(direct_EH), shards.width)
+            for shard in range(shards.count):
+                own_ER = output.tile(shard, 0, shards.size(shard)).logits(direct_EH)
+                scores_EL[:, shard :: shards.count] = own_ER
+            return scores_EL
 
 
 @pytest.fixture

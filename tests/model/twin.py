@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import torch
 
 from tests.model.spatial_twin import FOLLOWING, PER_CHANNEL, convolved, normalized, pooled
+from tests.rows import all_rows
 from widenet.kernels.reference import activation, example_losses
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
@@ -265,7 +266,7 @@ def snapshot(network):
     found = {}
     outputs = {layer.name for layer in network.spec.outputs}
     for name, wide in network.wide.items():
-        rows = torch.cat([wide.parts[shard].weight for shard in range(wide.shards.count)]).double()
+        rows = all_rows(wide).double()
         if not rows.numel():
             continue  # of a weightless output
         layer, _, source = name.partition("/")
@@ -289,11 +290,11 @@ def snapshot(network):
 
 def stands_of(output, random):
     """For how many units each of an output with a sample stands in a step, float64 [L]."""
-    shards, points = output.weight.shards, output.sampler.points(random, CPU)
+    shards, points = output.weight.shards, output.sampler.points(random)
     found = torch.zeros(output.width, dtype=torch.float64)
     for shard in output.weight.parts:
         units_U, stands_U = output.sampler.drawn(shard, points)
-        found[shards.start(shard) + units_U] = stands_U.double()
+        found[torch.tensor(shards.units(shard))[units_U]] = stands_U.double()
     return found
 
 
@@ -351,9 +352,12 @@ class Real:
 
     def step(self, batch, weights_E=None):
         """The loss; the network has made its first step, idle rows included."""
-        limit, prepared = self.training.gradient_norm_limit, self.network.prepare(batch, self.random)
+        limit, prepared = (
+            self.training.gradient_norm_limit,
+            self.network.prepare(batch, self.random, weights_E),
+        )
         loss = train_step(
-            self.network, self.rule, Step(prepared, weights_E, self.random, StepNumbers(1, self.rates), limit)
+            self.network, self.rule, Step(prepared, self.random, StepNumbers(1, self.rates), limit)
         )
         settle(self.network, self.rule, self.rates, 1)
         return loss

@@ -371,11 +371,9 @@ def outcome_in(spec, training, data, exchange):
     steps, losses = rates(training, stream.steps_per_epoch), []
     for batch in stream.batches(0):
         random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
-        prepared = network.prepare(batch.fields, random)
+        prepared = network.prepare(batch.fields, random, batch.weights)
         losses.append(
-            train_step(
-                network, rule, Step(prepared, batch.weights, random, numbers, training.gradient_norm_limit)
-            )
+            train_step(network, rule, Step(prepared, random, numbers, training.gradient_norm_limit))
         )
     settle(network, rule, steps, stream.steps_per_epoch)
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}

@@ -8,5 +8,5 @@ from widenet.kernels.fixed_point import compiled_add
 # Nothing here may start a thread: a copy of a process is without it.
 LOADED = [
     *map(compiled_add, ("float32", "float64")),
-    *map(compiled_sweep, ("sigmoid", "softmax_sums", "softmax")),
+    *(compiled_sweep(name, False) for name in ("sigmoid", "softmax_sums", "softmax")),
 ]

@@ -309,7 +309,7 @@ def combined():
 
 
 @pytest.mark.parametrize(
-    "held", [[[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 1], [2, 3, 4], [5, 6, 7]]], ids=["evenly", "unevenly"]
+    "held", [[[0, 1], [2, 3], [4, 5], [6, 7]], [[0, 1, 2], [3, 4, 5], [6, 7]]], ids=["evenly", "unevenly"]
 )
 def test_processes_hold_the_shards_in_order_and_combine_them_in_order(held, groups):
     found = groups(len(held))(combined)

@@ -83,7 +83,7 @@ def sent(width, tied):
     with counted() as bytes_sent:
         prepared = network.prepare({"items": batch}, StepRandom(0, 0, 0))
         train_step(
-            network, rule, Step(prepared, None, StepRandom(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
+            network, rule, Step(prepared, StepRandom(0, 0, 0), StepNumbers(1, rates(training, 1)), None)
         )
     return sum(bytes_sent), len(bytes_sent)
 
@@ -103,8 +103,7 @@ def sent_and_planned(layers, plan, folder):
                 network,
                 rule,
                 Step(
-                    network.prepare(batch.fields, random),
-                    batch.weights,
+                    network.prepare(batch.fields, random, batch.weights),
                     random,
                     numbers,
                     training.gradient_norm_limit,

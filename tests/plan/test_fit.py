@@ -58,20 +58,6 @@ def test_a_device_keeps_the_logits_that_it_has_room_for(device_bytes, limit, opt
     assert with_room(replace(asked, device="cpu"), device_bytes) == replace(asked, device="cpu")
 
 
-def test_a_cuda_graph_has_memory_of_its_own_beside_that_of_other_steps():
-    eager = job(width=10**6)
-    recorded = replace(eager, cuda_graph=True)
-    needed, more = memory(replace(eager, kept_bytes=0)), memory(replace(recorded, kept_bytes=0))
-    assert (more.activations, more.workspace) == (2 * needed.activations, 2 * needed.workspace)
-    assert more.total == needed.total + needed.activations + needed.workspace
-    for device_bytes in (more.total, 20 * GB):
-        assert memory(with_room(recorded, device_bytes)).total <= device_bytes
-    with pytest.raises(CapacityError, match=r"Train without a CUDA graph\.$"):
-        check_fits(recorded, needed.total)
-    several = smallest(recorded, needed.total)
-    assert (several.num_processes, several.cuda_graph) == (2, False)
-
-
 def test_none_holds_what_every_process_must_have():
     assert smallest(job(), 10**9) is None
 
@@ -134,6 +120,7 @@ def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_pro
     training = TrainingSpec.of({"checkpoints": {"every_minutes": 1}})
     asked = Job.of(bind(NETWORK, training, {"items": Width(10**6)}), num_processes=2, device=device)
     needed = memory(asked)
-    each = needed.total - needed.program if device == "cpu" else needed.weights + needed.state
+    copied = memory(replace(asked, device="cpu"))  # without the rows that align shards on a device
+    each = needed.total - needed.program if device == "cpu" else copied.weights + copied.state
     assert with_snapshots(asked, 2, 2 * each).in_background
     assert not with_snapshots(asked, 2, 2 * each - 1).in_background

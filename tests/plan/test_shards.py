@@ -1,22 +1,49 @@
-"""Shards: ranges that cover a width once, and processes that hold each shard once."""
+"""Shards: sets that cover a width once, and processes that hold each shard once."""
 
+import os
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from widenet.plan.shards import Shards, held, holder, most_held, worthwhile
+from benchmarks.synthetic import draw_histories
+from widenet.plan.shards import Shards, as_slice, held, holder, most_held, worthwhile
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 97, 1000, 2**31 - 1])
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 1024])
-def test_the_ranges_cover_the_width_once_and_differ_by_at_most_one(width, count):
+def test_every_unit_lies_once_in_a_shard_and_sizes_differ_by_at_most_one(width, count):
     shards = Shards(width, count)
-    assert shards.start(0) == 0
-    assert shards.stop(count - 1) == width
-    assert all(shards.stop(shard) == shards.start(shard + 1) for shard in range(count - 1))
+    for unit in {0, min(1, width - 1), width // 2, width - 1}:
+        assert [shard for shard in range(count) if unit in shards.units(shard)] == [unit % count]
+        assert shards.units(unit % count).index(unit) == unit // count
     sizes = [shards.size(shard) for shard in range(count)]
     assert sum(sizes) == width
-    assert max(sizes) - min(sizes) <= 1
+    assert sizes[0] == max(sizes) <= min(sizes) + 1
+
+
+@pytest.mark.parametrize("num_examples", [256, 8192])
+def test_shards_have_about_equal_shares_of_the_entries_of_popular_features(num_examples):
+    entries = np.concatenate(draw_histories(27_278, num_examples))
+    assert_balanced(np.bincount(entries, minlength=27_278))
+
+
+def test_shards_have_about_equal_shares_of_the_entries_of_gowalla():
+    folder = Path(os.environ.get("WIDENET_DATA", ROOT.parent / "shared" / "data")) / "gowalla"
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set WIDENET_DATA")
+    users = (folder / "train.txt").read_text().splitlines()
+    items = np.concatenate([np.array(user.split()[1:], np.int64) for user in users])
+    assert_balanced(np.sort(np.bincount(items))[::-1])
+
+
+def assert_balanced(counts_L):
+    """The shares of 8 shards differ by at most 10 %."""
+    shares = [counts_L[as_slice(Shards(len(counts_L), 8).units(shard))].sum() for shard in range(8)]
+    assert max(shares) <= 1.1 * min(shares)
 
 
 @pytest.mark.parametrize("num_shards", [1, 2, 7, 8, 12, 61])
@@ -28,7 +55,7 @@ def test_every_shard_is_held_by_one_process_and_all_hold_as_equally_many_as_can_
         assert [holder(num_shards, shard, num_processes) for shard in range(num_shards)] == holders
         sizes = [len(shards) for shards in ranges]
         assert min(sizes) >= max(1, max(sizes) - 1)
-        assert sizes[-1] == max(sizes) == most_held(num_shards, num_processes)
+        assert sizes[0] == max(sizes) == most_held(num_shards, num_processes)
 
 
 @pytest.mark.parametrize("num_shards", [1, 7, 8, 61, 1024])
@@ -42,4 +69,4 @@ def test_a_further_process_is_worthwhile_where_the_largest_one_then_holds_less(n
 
 def test_eight_shards_are_worth_one_to_four_processes_or_eight():
     assert worthwhile(8) == [1, 2, 3, 4, 8]
-    assert [list(held(8, process, 3)) for process in range(3)] == [[0, 1], [2, 3, 4], [5, 6, 7]]
+    assert [list(held(8, process, 3)) for process in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7]]

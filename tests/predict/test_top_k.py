@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.rows import all_rows
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
+from widenet.plan.shards import as_slice
 from widenet.plan.tiles import FEWEST_EXAMPLES, SEARCHED_CELLS
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
@@ -76,7 +78,7 @@ def network(activation, shards=2, width=WIDTH, **output):
             wide.shards.width, *next(iter(wide.parts.values())).weight.shape[1:], generator=generator
         )
         for shard, part in wide.parts.items():
-            part.weight.copy_(rows[wide.shards.start(shard) : wide.shards.stop(shard)])
+            part.weight.copy_(rows[as_slice(wide.shards.units(shard))])
     return built
 
 
@@ -84,8 +86,7 @@ def scores_of(built, activation):
     """Every score float64 [E, width], from the definition."""
 
     def weight(name):
-        parts = built.wide[name].parts
-        return torch.cat([parts[shard].weight for shard in range(len(parts))]).double().numpy()
+        return all_rows(built.wide[name]).double().numpy()
 
     hidden = np.tanh(
         BATCH.to_dense(20).double().numpy() @ weight("mid/in")
@@ -164,7 +165,7 @@ def test_factors_multiply_the_scores_of_units_example_by_example(activation):
 def test_the_values_of_a_layer_come_in_order_of_units_and_no_more_than_a_tile_at_once(activation):
     built = network(activation, shards=3)
     pieces = list(layer_values(built, {"history": BATCH}, "out"))
-    assert max(piece.shape[1] for piece in pieces) <= max(64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
+    assert max(piece.shape[1] for piece in pieces) <= max(3 * 64, SEARCHED_CELLS["cpu"] // FEWEST_EXAMPLES)
     np.testing.assert_allclose(
         torch.cat(pieces, dim=1).numpy(), scores_of(built, activation), rtol=2e-5, atol=1e-6
     )
@@ -211,10 +212,8 @@ def test_of_equal_scores_the_lower_unit_comes_first(activation, weighted):
     built = network(activation, shards=3)
     for shard, part in built.wide["out"].parts.items():
         part.weight.zero_()
-        start = built.wide["out"].shards.start(shard)
-        built.wide["out bias"].parts[shard].weight.copy_(
-            1.0 + torch.arange(start, start + len(part.weight)) % 2
-        )
+        units = torch.tensor(built.wide["out"].shards.units(shard))
+        built.wide["out bias"].parts[shard].weight.copy_(1.0 + units % 2)
     allowed = Filter(weight_L=torch.ones(WIDTH)) if weighted else None
     units = top_k(built, {"history": BATCH}, "out", 90, SparseBatch.from_lists([[1, 5]] * 5), allowed)[1]
     assert (

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from tests.simulated import graphs, streams
+from tests.simulated import streams
 from tests.simulated.refusals import check_twice
 
 ROOT = str(Path(__file__).parent.parent.parent / "widenet")
@@ -31,11 +30,20 @@ WAITING = {
     "bincount",
 }
 
-compiled: set[tuple[Any, ...]] = set()
-"""Versions of Triton's kernels that have been launched, and so compiled."""
+PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "addmv", "mv", "dot"}
+
+products: Counter[str] = Counter()
+"""How many matrix products there were, by the rounding of their operands."""
+WITHOUT_WORK = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view"}
+"""Operations that launch nothing, besides views."""
+
 waits: Counter[tuple[str, str]] = Counter()
 """How often the host waited for the device: by the name of the stream that it waited for, and the place in
 widenet.
+"""
+launches: Counter[tuple[str, str, str]] = Counter()
+"""Torch's operations, copies and Triton's kernels that were launched: by the name of the stream, their own
+name, and the place in widenet.
 """
 
 
@@ -84,6 +92,7 @@ class OnDevice(Tensor):
 
     def cpu(self):
         wait()
+        launch("copy")
         streams.read(self.memory)
         return self.held.detach().clone()
 
@@ -120,13 +129,21 @@ def parsed(*args, **kwargs):
 
 
 def wait() -> None:
-    """The host waits for the device, at the innermost place in widenet."""
-    graphs.refuse("the host waits")
+    """The host waits for the device."""
+    waits[streams.current().name, place()] += 1
+
+
+def launch(name: str) -> None:
+    """Something is launched on the device."""
+    launches[streams.current().name, name, place()] += 1
+
+
+def place() -> str:
+    """The innermost place in widenet that is at work."""
     frame = sys._getframe(1)
     while frame is not None and not frame.f_code.co_filename.startswith(ROOT):
         frame = frame.f_back
-    place = "" if frame is None else f"{frame.f_code.co_filename[len(ROOT) + 1 :]}:{frame.f_code.co_name}"
-    waits[streams.current().name, place] += 1
+    return "" if frame is None else f"{frame.f_code.co_filename[len(ROOT) + 1 :]}:{frame.f_code.co_name}"
 
 
 def compute(func, args, kwargs):
@@ -142,23 +159,44 @@ def compute(func, args, kwargs):
         streams.read(tensor.memory)
     own_args, own_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.held, (args, kwargs))
     work = _widened_product if func is torch.ops.aten.mm.dtype else func
+    if name in PRODUCTS:
+        products[_rounding(func, given)] += 1
     check_twice(func, own_args, own_kwargs)
     masks = name.startswith("index") and any(
         leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)
     )
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
         wait()
+    if name not in WITHOUT_WORK and not is_view(func):
+        launch(name)
     written = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
     for argument, value in zip(func._schema.arguments, args, strict=False):
         if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, OnDevice):
             written.append(value)
-    found = graphs.noted(lambda: work(*own_args, **own_kwargs), given, written)
+    found = work(*own_args, **own_kwargs)
     known = {id(tensor.held): tensor for tensor in given}
     for tensor in written:
         streams.write(tensor.memory)
     return tree_map_only(
         Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found
     )
+
+
+def _rounding(func, given: list[OnDevice]) -> str:
+    """How CUDA rounds the operands of a product, by the settings of now; one of bfloat16 gives float32."""
+    matmul = torch.backends.cuda.matmul
+    assert not matmul.allow_bf16_reduced_precision_reduction
+    assert not matmul.allow_fp16_reduced_precision_reduction
+    if torch.bfloat16 in {tensor.dtype for tensor in given}:
+        assert func is torch.ops.aten.mm.dtype, f"{func} gives bfloat16"
+        return "bfloat16"
+    return "tf32" if matmul.allow_tf32 else "float32"
+
+
+def is_view(func) -> bool:
+    """Whether an operation gives another view of its argument."""
+    aliases = [given.alias_info for given in func._schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
 def _widened_product(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
@@ -193,13 +231,12 @@ def copied(func, args, kwargs):
     at_once = getattr(source, "pinned", False) and (*args, False)[2]
     if not isinstance(target, OnDevice) or not (isinstance(source, OnDevice) or at_once):
         wait()
-    if not isinstance(source, OnDevice):
-        graphs.refuse("memory of the host is copied")
+    launch("copy")
     given = [tensor for tensor in (target, source) if isinstance(tensor, OnDevice)]
     for tensor in given:
         streams.read(tensor.memory)
     own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
-    graphs.noted(lambda: func(*own, **kwargs), given, given[:1])
+    func(*own, **kwargs)
     if isinstance(target, OnDevice):
         streams.write(target.memory)
     return target
@@ -208,11 +245,15 @@ def copied(func, args, kwargs):
 def _factory(name: str) -> Callable[..., Tensor]:
     def make(*args, **options):
         device = options.get("device")
+        if options.pop("pin_memory", False):
+            return _pinned(PLAIN[name](*args, **options))
         if device is None or torch.device(device).type != "cuda":
             return PLAIN[name](*args, **options)
         if name in ("tensor", "as_tensor") and not isinstance(args[0], OnDevice):
             wait()
-        return OnDevice(graphs.noted(lambda: PLAIN[name](*args, **{**options, "device": "cpu"}), [], []))
+        if name not in WITHOUT_WORK:
+            launch(name)
+        return OnDevice(PLAIN[name](*args, **{**options, "device": "cpu"}))
 
     return make
 
@@ -221,14 +262,13 @@ def _to(tensor: Tensor, *args, **kwargs) -> Tensor:
     device, dtype, at_once, _ = parsed(*args, **kwargs)
     if device is None or device.type != "cuda":
         return PLAIN["to"](tensor, *args, **kwargs)
-    graphs.refuse("memory of the host is copied")
     if not (at_once and getattr(tensor, "pinned", False)):
         wait()
+    launch("copy")
     return OnDevice(PLAIN["to"](tensor, dtype or tensor.dtype, copy=True))
 
 
 def _pinned(tensor: Tensor) -> Tensor:
-    graphs.refuse("pinned memory is asked for")
     copy = tensor.clone()
     copy.pinned = True
     return copy
@@ -238,8 +278,9 @@ def _pinned(tensor: Tensor) -> Tensor:
 def simulated() -> Iterator[Counter[tuple[str, str]]]:
     """Torch sees the device within; gives the count of what the host waits for."""
     waits.clear()
-    compiled.clear()
-    with pytest.MonkeyPatch.context() as patch, streams.simulated(patch), graphs.simulated(patch):
+    products.clear()
+    launches.clear()
+    with pytest.MonkeyPatch.context() as patch, streams.simulated(patch):
         for name in FACTORIES:
             patch.setattr(torch, name, _factory(name))
         patch.setattr(Tensor, "to", _to)
@@ -258,28 +299,16 @@ def simulated() -> Iterator[Counter[tuple[str, str]]]:
 
 
 def _launched(call: Callable[..., None]) -> Callable[..., None]:
-    def launch(kernel, *args, **options):
+    def launched(kernel, *args, **options):
+        launch(kernel.fn.__module__.rpartition(".")[2])
         tensors = [leaf for leaf in tree_leaves((args, options)) if isinstance(leaf, Tensor)]
         if any(not isinstance(tensor, OnDevice) for tensor in tensors):
             raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
-        version = kernel.fn, *map(_specialized, tree_leaves(args)), *sorted(options.items(), key=str)
-        if version not in compiled:
-            graphs.refuse(f"{kernel.fn.__module__} is compiled")
-            compiled.add(version)
         for tensor in tensors:
             streams.read(tensor.memory)
         own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
-        graphs.noted(lambda: call(kernel, *own, **options), tensors, tensors)
+        call(kernel, *own, **options)
         for tensor in tensors:
             streams.write(tensor.memory)
 
-    return launch
-
-
-def _specialized(argument: Any) -> Any:
-    """What of a kernel's argument decides whether it must be compiled again."""
-    if isinstance(argument, OnDevice):
-        return argument.dtype, argument.held.data_ptr() % 16 == 0
-    if isinstance(argument, int) and not isinstance(argument, bool):
-        return "1" if argument == 1 else argument % 16 == 0
-    return type(argument)
+    return launched

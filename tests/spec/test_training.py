@@ -54,7 +54,7 @@ TRAINING_MISTAKES = [
     ({"gradient_norm_limit": 0}, ": gradient_norm_limit must be more than 0.0; got 0."),
     (
         {"precision": "float16"},
-        ': precision must be one of float32, bfloat16; got "float16". Did you mean "bfloat16"?',
+        ': precision must be one of float32, tf32, bfloat16; got "float16". Did you mean "bfloat16"?',
     ),
     ({"shards": 1025}, ": shards must be at most 1024; got 1025."),
     ({"keep": "best"}, ': keep "best" needs an evaluation. Add "evaluation": {}.'),

@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from tests.older import dataset_of_format_1, run_without_digests
+from tests.older import checkpoint_of_ranges, dataset_of_format_1, run_without_digests
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
@@ -75,15 +75,14 @@ def begun(folder, network, training, data, start):
 
 
 def rows(net):
-    """Every wide weight and its state, whole, but for the numbers of steps."""
+    """Every wide weight and its state, in order of units, but for the numbers of steps."""
     found = {}
     for name, wide in net.wide.items():
-        shards = [part.tensors() for _, part in sorted(wide.parts.items())]
-        found |= {
-            (name, key): torch.cat([each[key] for each in shards])
-            for key in shards[0]
-            if not key.endswith("moved")
-        }
+        for shard, part in wide.parts.items():
+            for key, tensor in part.tensors().items():
+                if not key.endswith("moved"):
+                    whole = found.setdefault((name, key), torch.empty(wide.shards.width, *tensor.shape[1:]))
+                    whole[shard :: wide.shards.count] = tensor
     return found
 
 
@@ -152,7 +151,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_state_that_does_not_belong_to_the_weights_or_the_optimizer_is_not_taken(change, tmp_path):
     optimizer, keep, damage = CHANGES[change]
-    data, training = books(tmp_path / "data"), document({"kind": "adam", "learning_rate": 0.9}, keep=keep)
+    data, training = books(tmp_path / "data"), document({"kind": "adam", "learning_rate": 2.5}, keep=keep)
     train(TIED, training, data, tmp_path / "before")
     facts = Checkpoint.open(tmp_path / "before" / "model").facts
     assert keep == "last" or facts["best_epoch"] < facts["epochs"]
@@ -283,3 +282,16 @@ def test_a_damaged_file_is_refused(before, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match="is damaged: its checksum"):
         begun(tmp_path, *SETTINGS["momentum"], grown(tmp_path / "data", OLD), tmp_path / "before")
+
+
+def test_a_run_whose_shards_are_ranges_of_units_gives_the_same_start(before, tmp_path):
+    network, training = SETTINGS["adam, tied"]
+    data, found = grown(tmp_path / "data", CATALOGUES["grown"]), []
+    for name in ("today's", "earlier"):
+        run = shutil.copytree(before("adam, tied"), tmp_path / name)
+        if name == "earlier":
+            for manifest in run.rglob("manifest.json"):
+                checkpoint_of_ranges(manifest.parent)
+        net, _ = begun(tmp_path / f"from {name}", network, {**training, "shards": 2}, data, run)
+        found.append(rows(net))
+    assert all(torch.equal(found[0][key], earlier) for key, earlier in found[1].items())

@@ -55,7 +55,7 @@ class Training:
         numbers, random = StepNumbers(self.number, self.rates), StepRandom(1, 0, self.number)
         prepared = self.network.prepare({"items": items}, random)
         return train_step(
-            self.network, self.rule, Step(prepared, None, random, numbers, self.spec.gradient_norm_limit)
+            self.network, self.rule, Step(prepared, random, numbers, self.spec.gradient_norm_limit)
         )
 
     def fingerprint(self):
@@ -77,13 +77,11 @@ class Training:
             output = self.network.outputs["next"]
             activity = self.network.forward(self.network.prepare({"items": items}, None), None)
             direct_EH, shards = self.network.direct(output, activity), output.weight.shards
-            return torch.cat(
-                [
-                    output.tile(shard, 0, shards.size(shard)).logits(direct_EH)
-                    for shard in range(shards.count)
-                ],
-                dim=1,
-            )
+            logits_EL = torch.empty(len(direct_EH), shards.width)
+            for shard in range(shards.count):
+                own_ER = output.tile(shard, 0, shards.size(shard)).logits(direct_EH)
+                logits_EL[:, shard :: shards.count] = own_ER
+            return logits_EL
 
 
 def batches(num, num_examples, width, seed=0):

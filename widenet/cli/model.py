@@ -51,11 +51,15 @@ def evaluate(
     from widenet.cli.progress import Counter
     from widenet.cli.tables import metrics_table
     from widenet.data.dataset import Dataset
-    from widenet.parallel.group import is_leader
+    from widenet.training.existing_run import check_run
+
+    check_run(words["run"])
+    dataset = Dataset.open(words["data"])
+    from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
 
     run_in_processes(context, processes, words["device"])
-    model, dataset = Model.load(**values_of(LoadArguments, words)), Dataset.open(words["data"])
+    model = Model.load(**values_of(LoadArguments, words))
     ks, part, output = sorted(set(k)) if k else DEFAULT_KS, words["part"], words["output"]
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
@@ -79,11 +83,15 @@ def predict(
     To compare with a part that was set aside, name it with --part.
     """
     from widenet.data.dataset import Dataset
-    from widenet.parallel.group import is_leader
+    from widenet.training.existing_run import check_run
+
+    check_run(words["run"])
+    dataset = Dataset.open(words["data"])
+    from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
 
     run_in_processes(context, processes, words["device"])
-    model, dataset = Model.load(**values_of(LoadArguments, words)), Dataset.open(words["data"])
+    model = Model.load(**values_of(LoadArguments, words))
     options = values_of(PredictArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
     blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
@@ -114,7 +122,10 @@ def fingerprint(run: Run) -> None:
 
     Equal weights have equal fingerprints, whatever the files and the number of processes.
     """
-    from widenet.parallel.group import is_leader
+    from widenet.training.existing_run import check_run
+
+    check_run(run)
+    from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
 
     model = Model.load(run, "cpu")

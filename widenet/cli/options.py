@@ -8,13 +8,12 @@ import typer
 
 from widenet.cli.declared import option, pairs
 from widenet.errors import OptionError
-from widenet.run_arguments import EvaluateArguments, LoadArguments, TrainArguments
+from widenet.run_arguments import EvaluateArguments, LoadArguments
 
-__all__ = ["CudaGraph", "Device", "IncludeSeen", "IndexFiles", "Output", "Run", "index_files", "pairs"]
+__all__ = ["Device", "IncludeSeen", "IndexFiles", "Output", "Run", "index_files", "pairs"]
 
 Run = Annotated[Path, option(LoadArguments, "run")]
 Device = Annotated[str | None, option(LoadArguments, "device")]
-CudaGraph = Annotated[bool, option(TrainArguments, "cuda_graph")]
 Output = Annotated[str | None, option(EvaluateArguments, "output")]
 IncludeSeen = Annotated[
     bool, typer.Option("--include-seen", help="Also recommend items that the user already has.")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.options import CudaGraph
 from widenet.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -50,18 +49,16 @@ def plan(
     device: Annotated[
         _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
     ] = None,
-    cuda_graph: CudaGraph = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tell what a training needs before it starts.
 
-    Prints which process holds which units, memory, traffic, work, and the smallest number of devices.
+    Prints how many rows each process holds, memory, traffic, work, and the smallest number of devices.
     The exit status is 1 if the training does not fit, and 0 if it fits or the memory is unknown.
     """
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import bind
     from widenet.plan.evaluation import check_evaluation
-    from widenet.plan.graph import check_recordable
     from widenet.plan.job import Job
     from widenet.plan.machine import available_memory, available_threads
     from widenet.plan.numbers import bytes_of
@@ -82,10 +79,7 @@ def plan(
         num_processes=processes,
         device=kind.value,
         num_threads=threads,
-        cuda_graph=cuda_graph,
     )
-    if cuda_graph:
-        check_recordable(job)
     available = None if kind == _Kind.cuda else available_memory()
     memory = (
         bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes

@@ -19,7 +19,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         report: The report.
         assumed: Whether the number of entries per example is assumed, because there is no dataset.
     """
-    held = " or ".join(str(number) for number in sorted({job.num_held(0), job.most_held}))
+    held = " or ".join(str(number) for number in sorted({job.num_held(job.num_processes - 1), job.most_held}))
     batch = (
         f"batch {job.num_examples:,}, {job.training.optimizer.kind}, {job.training.shards} shards, {held} per"
         " process"
@@ -113,7 +113,7 @@ def _wide(report: Mapping[str, Any]) -> list[str]:
 def _process(row: Mapping[str, Any]) -> tuple[str, ...]:
     first, stop = row["shards"]
     shards = f"{first}" if stop == first + 1 else f"{first}-{stop - 1}"
-    rows = [f"{start:,}-{end - 1:,}" if end > start else "none" for start, end in row["rows"].values()]
+    rows = [f"{number:,}" for number in row["rows"].values()]
     return f"{row['process']}", shards, *rows, amount(row["memory_bytes"])
 
 

@@ -36,6 +36,11 @@ def speaks() -> bool:
     return (launcher_variable("LOCAL_RANK") or "0") == "0" or "WIDENET_LAUNCHER" in os.environ
 
 
+def is_one_of_several() -> bool:
+    """Whether a launcher has started this process as one of several."""
+    return (launcher_variable("WORLD_SIZE") or "1") != "1"
+
+
 def left_to_the_first() -> bool:
     """Whether another process reports the mistake of this one, because it makes the same.
 

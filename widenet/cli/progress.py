@@ -36,7 +36,9 @@ class TrainingReport:
     def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
         """Show the bar when the loop starts."""
         done = state.epoch * examples_per_epoch + state.examples
-        if done:
+        if done and state.epoch >= epochs:
+            self.say(f"This training has finished: {epochs} of {epochs} epochs are done.")
+        elif done:
             self.say(f"Resuming after epoch {state.epoch}, step {state.step}.")
         if not self.quiet and sys.stderr.isatty():
             columns = (

@@ -28,6 +28,7 @@ _SHOWN = 20
 
 @with_flags_of(RecommendArguments)
 def recommend(
+    context: typer.Context,
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
@@ -51,8 +52,7 @@ def recommend(
 
     from widenet.cli.tables import recommendations_table
     from widenet.errors import OptionError
-    from widenet.parallel.group import is_leader
-    from widenet.runs import Model
+    from widenet.training.existing_run import check_run
 
     items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
     if (user is None) != (data is None) or (user is not None and items):
@@ -61,6 +61,10 @@ def recommend(
         )
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
+    check_run(run)
+    from widenet.parallel.group import is_leader  # loads torch, as the next
+    from widenet.runs import Model
+
     model = Model.load(run, device)
     warn(model.caveats())
     fields = _fields(model, field or [])
@@ -79,6 +83,9 @@ def recommend(
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
         return
+    source = context.get_parameter_source("k")
+    if len(rows) < k and source is not None and source.name == "COMMANDLINE":
+        typer.echo(f"-k asks for {k:,} items; only {len(rows):,} are left to recommend.", err=True)
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
         _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",

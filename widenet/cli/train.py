@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widenet.cli.declared import with_flags_of
-from widenet.cli.processes import Processes, run_in_processes
+from widenet.cli.processes import Processes, is_one_of_several, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.run_arguments import TrainArguments
 
@@ -33,11 +33,10 @@ def train(
     """
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
-    from widenet.parallel.group import is_leader
+    from widenet.kernels.ahead import compile_ahead
+    from widenet.plan.machine import seems_to_have_cuda
     from widenet.runs.arguments import documents
-    from widenet.runs.training import run_training
     from widenet.training.check import check_training
-    from widenet.training.outcome import diverged
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
@@ -45,6 +44,14 @@ def train(
     layout = check_training(
         *documents(network, training, dataset, out if arguments.resume else None), dataset
     )
+    on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
+    if on_cpu and processes in (None, 1) and not is_one_of_several():
+        compile_ahead(layout.network, layout.training)
+    # The helpers compile while torch is loaded.
+    from widenet.parallel.group import is_leader
+    from widenet.runs.training import run_training
+    from widenet.training.outcome import diverged
+
     run_in_processes(context, processes, arguments.device)
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
@@ -110,7 +117,6 @@ def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", process
     again = ["widenet", "train", *documents, "--data", str(dataset.path), "--out", str(out)]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if arguments.device is None else ["--device", arguments.device]
-    again += ["--cuda-graph"] if arguments.cuda_graph else []
     typer.echo(
         f"Stopped; {out} holds a checkpoint. Resume with:\n  {shlex.join([*again, '--resume'])}", err=True
     )

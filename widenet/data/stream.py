@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from widenet import randomness
@@ -16,7 +15,6 @@ from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError
 from widenet.plan.job import BATCHES_AHEAD
 from widenet.sparse import SparseBatch
-from widenet.transfer import sent
 
 T = TypeVar("T")
 _ROWS_PER_COUNT = 65_536
@@ -44,15 +42,6 @@ class Batch:
     def num_examples(self) -> int:
         """Number of examples, E."""
         return len(self.rows)
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """Return the batch on another device; `rows` stay in numpy."""
-        fields = {
-            name: sent(field, device) if isinstance(field, Tensor) else field.to(device)
-            for name, field in self.fields.items()
-        }
-        weights = None if self.weights is None else sent(self.weights, device)
-        return Batch(self.epoch, self.step, self.rows, fields, weights)
 
 
 class Stream:
@@ -115,17 +104,15 @@ class Stream:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
 
-    def batches(
-        self, epoch: int, start_step: int = 0, device: torch.device | str = "cpu"
-    ) -> Generator[Batch, None, None]:
-        """Yield the batches of an epoch from `start_step` on, prepared ahead on a device."""
-        return ahead(lambda step: self.batch(epoch, step, device), range(start_step, self.steps_per_epoch))
+    def batches(self, epoch: int, start_step: int = 0) -> Generator[Batch, None, None]:
+        """Yield the batches of an epoch from `start_step` on, read ahead."""
+        return ahead(lambda step: self.batch(epoch, step), range(start_step, self.steps_per_epoch))
 
-    def batch(self, epoch: int, step: int, device: torch.device | str = "cpu") -> Batch:
-        """Read one batch to a device."""
+    def batch(self, epoch: int, step: int) -> Batch:
+        """Read one batch into the host's memory."""
         rows = self.rows(epoch, step)
         fields = {name: self._read(name, rows) for name in self.fields}
-        return Batch(epoch, step, rows, fields, self.dataset.weights(rows)).to(device)
+        return Batch(epoch, step, rows, fields, self.dataset.weights(rows))
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         if self.dataset.field(name).kind == "dense":

@@ -142,9 +142,10 @@ class Vocabulary:
             DataError: There is no such feature; the message suggests the nearest titles.
         """
         composed = normalize("NFC", text)
+        written, lowered = _text(text), _text(composed.lower())
         rules: list[tuple[str, _Rule]] = [
-            ("id", lambda names: pc.equal(names, text)),
-            ("title", lambda titles: pc.equal(pc.utf8_lower(_composed(titles)), composed.lower())),
+            ("id", lambda names: pc.is_in(names, value_set=written)),
+            ("title", lambda titles: pc.is_in(pc.utf8_lower(_composed(titles)), value_set=lowered)),
         ]
         for column, rule in rules:
             if matches := self._matching(column, rule):
@@ -162,8 +163,7 @@ class Vocabulary:
         """The features that fulfil a rule, most popular first."""
         indices: list[int] = []
         for start, names in self._chunks(column):
-            matches = pc.fill_null(rule(names), False).to_numpy(zero_copy_only=False)
-            indices += (start + np.flatnonzero(matches)).tolist()
+            indices += [start + place for place in pc.indices_nonzero(rule(names)).to_pylist()]
         counts = self.counts
         return sorted(indices, key=lambda index: (-counts[index], index))
 
@@ -225,3 +225,10 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
 def _arrow(indices: np.ndarray) -> pa.Array:
     """Make an Arrow array of int64 without a copy; `pa.array` would first import pandas if installed."""
     return pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
+
+
+def _text(text: str) -> pa.Array:
+    """Make an Arrow array of one text; see `_arrow`."""
+    written = text.encode()
+    ends = np.array([0, len(written)], np.int32)
+    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(written))

@@ -15,7 +15,6 @@ from widenet.plan.layout import Link
 from widenet.spec.layers import HiddenLayer, OutputLayer
 from widenet.spec.spatial import ConvolutionLayer
 
-_NUMBERS_PER_BLOCK = 2**22
 _SIDES = ("width", "height", "length", "depth", "breadth")
 Numbers = NDArray[np.float32]
 Piece: TypeAlias = tuple[int, int, Numbers]
@@ -218,13 +217,5 @@ def _rows(network: Network, name: str, start: int, stop: int) -> Iterator[tuple[
 
     A bias has one column.
     """
-    wide, rows_per_block = network.wide[name], max(1, _NUMBERS_PER_BLOCK // (stop - start))
-    for shard in range(wide.shards.count):
-        size = wide.shards.size(shard)
-        for first in range(0, size, rows_per_block):
-            last, part = min(first + rows_per_block, size), wide.parts.get(shard)
-            own = None if part is None else part.weight[first:last].reshape(last - first, -1)[:, start:stop]
-            rows = network.exchange.fetch(
-                shard, own, (last - first, stop - start), network.device, f'weight "{name}"'
-            )
-            yield wide.shards.start(shard) + first, rows.detach().cpu().numpy()
+    for unit, rows in network.rows(name, slice(start, stop)):
+        yield unit, rows.cpu().numpy()

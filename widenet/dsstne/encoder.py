@@ -16,7 +16,7 @@ from widenet.dsstne.spec.settings import Settings
 from widenet.dsstne.train import SEED, train
 from widenet.dsstne.validate import validate
 from widenet.errors import DataError, DocumentError
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
@@ -130,7 +130,7 @@ def measure(network: Path, data: Path) -> NDArray[np.float64]:
         network: The trained network, NetCDF.
         data: NetCDF file with the data sets "input" and "output".
     """
-    with TemporaryDirectory() as folder, one_thread_an_operation():
+    with TemporaryDirectory() as folder, fixed_arithmetic():
         import_data([data], Path(folder) / "data", targets=["output"])
         dataset = Dataset.open(Path(folder) / "data")
         if "input" not in dataset.fields:

@@ -14,7 +14,7 @@ from widenet.dsstne.shared_folder import joined, shared_folder
 from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.parallel.group import by_leader
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.predict.values import layer_values
@@ -63,7 +63,7 @@ def predict(
         DataError, OptionError, FitError: A file or an option is wrong.
     """
     exchange = joined()
-    with shared_folder(exchange, out, "-s") as folder, one_thread_an_operation():
+    with shared_folder(exchange, out, "-s") as folder, fixed_arithmetic():
         by_leader(exchange, lambda: import_model(model, folder / "run"), "network")
         network = Model.load(folder / "run")
         outputs = network.run.network.outputs
@@ -149,10 +149,8 @@ class _Predictor:
         has_factors = any(factor > 0 for row in factors.values() for factor in row.values())
         for names, batch in self._batches(samples, min(batch_size, rows_a_block(self.k))):
             rows = [sorted(factors.get(name, {}).items()) for name in names]
-            hidden = SparseBatch.from_lists(
-                [[unit for unit, factor in row if not factor] for row in rows]
-            ).to(self.network.device)
-            multipliers = _multipliers(rows).to(self.network.device) if has_factors else None
+            hidden = SparseBatch.from_lists([[unit for unit, factor in row if not factor] for row in rows])
+            multipliers = _multipliers(rows) if has_factors else None
             fields = {self.field: batch}
             scores_EK, units_EK = top_k(
                 self.network, fields, self.output, self.k, hidden, self.allowed, factors=multipliers
@@ -184,7 +182,7 @@ class _Predictor:
         pending = iter(samples.items())
         while block := list(islice(pending, size)):
             batch = SparseBatch.from_lists([sorted(set(row)) for _, row in block])
-            yield [name for name, _ in block], batch.to(self.network.device)
+            yield [name for name, _ in block], batch
 
 
 def _multipliers(rows: Sequence[Sequence[tuple[int, float]]]) -> SparseBatch:

@@ -17,7 +17,7 @@ from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -46,7 +46,7 @@ def validate(config: Path, data: Path, seed: int, batch_size: int) -> list[str]:
         NumericsError: A gradient differs by more than THRESHOLD.
         WidenetError: The training cannot start.
     """
-    with TemporaryDirectory() as folder, one_thread_an_operation():
+    with TemporaryDirectory() as folder, fixed_arithmetic():
         values = NetworkSpec.read_values(config)
         import_data([data], Path(folder) / "data", targets=outputs_of(values, config))
         dataset = Dataset.open(Path(folder) / "data")
@@ -91,7 +91,7 @@ class _GradientChecks:
         for trunk in self.network.trunk.values():
             trunk.norm_limit = None
         stream = Stream(dataset, spec.fields, training.batch_size, training.seed, training.shuffle)
-        self.batch, self.random = stream.batch(0, 0, self.network.device), StepRandom(training.seed, 0, 0)
+        self.batch, self.random = stream.batch(0, 0), StepRandom(training.seed, 0, 0)
         self.numbers = StepNumbers(1, rates(training, stream.steps_per_epoch))
 
     def all(self) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
@@ -134,12 +134,12 @@ class _GradientChecks:
 
     def _loss(self, makes_step: bool = False) -> float:
         with torch.no_grad():
-            prepared = self.network.prepare(self.batch.fields, self.random)
+            prepared = self.network.prepare(self.batch.fields, self.random, self.batch.weights)
         on_loss = None if makes_step else _skip_update
         return train_step(
             self.network,
             self.rule,
-            Step(prepared, self.batch.weights, self.random, self.numbers, on_loss=on_loss),
+            Step(prepared, self.random, self.numbers, on_loss=on_loss),
         )
 
 

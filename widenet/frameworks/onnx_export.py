@@ -3,8 +3,9 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -96,11 +97,11 @@ def _data_path(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Weight:
-    """A float32 tensor of the network under its name in the model; `parts` are consecutive rows."""
+    """A float32 tensor of the network under its name in the model; `parts` yields blocks of its rows."""
 
     name: str
     shape: tuple[int, ...]
-    parts: tuple[torch.Tensor, ...]
+    parts: Callable[[], Iterator[torch.Tensor]]
 
     @property
     def num_bytes(self) -> int:
@@ -108,24 +109,33 @@ class _Weight:
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the tensor, little-endian."""
-        for part in self.parts:
+        for part in self.parts():
             yield part.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
 
 
 def _weights(network: Network) -> Iterator[_Weight]:
     """Yield all tensors of a model: weights, biases, factors of features, and inverse lengths for cosines."""
     for name, wide in network.wide.items():
-        parts = tuple(wide.parts[shard].weight for shard in sorted(wide.parts))
-        yield _Weight(name, (wide.shards.width, *parts[0].shape[1:]), parts)
+        columns = network.layout.weights[name].columns
+        shape = (wide.shards.width,) if columns is None else (wide.shards.width, columns)
+        yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
-        yield _Weight(name, tuple(trunk.tensor.shape), (trunk.tensor,))
+        yield _whole(name, trunk.tensor)
     for name, factors in network.damping.items():
-        yield _Weight(f"{name} damping", tuple(factors.shape), (factors,))
+        yield _whole(f"{name} damping", factors)
     for name, output in network.outputs.items():
         if output.spec.cosine is not None:
-            lengths = [output.weight.parts[shard].weight.norm(dim=1) for shard in sorted(output.weight.parts)]
-            inverse = tuple(torch.where(length <= SHORTEST, 0.0, 1 / length) for length in lengths)
-            yield _Weight(f"{name} lengths", (output.width,), inverse)
+            weight = network.layout.links[name, ""].weight
+            length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
+            yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
+
+
+def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
+    return (rows for _, rows in network.rows(name))
+
+
+def _whole(name: str, tensor: torch.Tensor) -> _Weight:
+    return _Weight(name, tuple(tensor.shape), lambda: iter([tensor]))
 
 
 def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool, large: bool) -> None:

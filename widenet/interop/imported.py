@@ -22,6 +22,7 @@ from widenet.model.network import Network
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import FieldFacts, Width
+from widenet.plan.shards import as_slice
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -163,7 +164,7 @@ def fill(network: Network, imported: Imported) -> None:
             continue
         wide = network.wide[name]
         for shard, part in wide.parts.items():
-            part.weight.copy_(rows[wide.shards.start(shard) : wide.shards.stop(shard)])
+            part.weight.copy_(rows[as_slice(wide.shards.units(shard))])
     for name, factors in network.damping.items():
         factors.copy_(_checked(imported, imported.factors.get(name), f"{name} damping", tuple(factors.shape)))
 

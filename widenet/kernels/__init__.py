@@ -4,23 +4,39 @@
 device: torch, Numba's compiled code on CPUs, or Triton's kernels on GPUs (in `triton/`).
 """
 
-from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
-from widenet.kernels.cut import cut
-from widenet.kernels.fixed_point import exact_sum, sum_by
-from widenet.kernels.order import stable_sort
-from widenet.kernels.rows import roomy
-from widenet.kernels.running_top_k import RunningTopK, running_top_k
+from typing import TYPE_CHECKING
+
+from widenet.late import late_names
+
+if TYPE_CHECKING:
+    from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
+    from widenet.kernels.fixed_point import exact_sum, sum_by
+    from widenet.kernels.order import stable_sort
+    from widenet.kernels.rows import roomy
+    from widenet.kernels.running_top_k import RunningTopK
+
+_HOME = {
+    "RowGradient": "widenet.kernels.bags:RowGradient",
+    "RunningTopK": "widenet.kernels.running_top_k:RunningTopK",
+    "Touched": "widenet.kernels.bags:Touched",
+    "exact_sum": "widenet.kernels.fixed_point:exact_sum",
+    "gather_sum": "widenet.kernels.bags:gather_sum",
+    "roomy": "widenet.kernels.rows:roomy",
+    "row_gradient": "widenet.kernels.bags:row_gradient",
+    "stable_sort": "widenet.kernels.order:stable_sort",
+    "sum_by": "widenet.kernels.fixed_point:sum_by",
+}
 
 __all__ = [
     "RowGradient",
     "RunningTopK",
     "Touched",
-    "cut",
     "exact_sum",
     "gather_sum",
     "roomy",
     "row_gradient",
-    "running_top_k",
     "stable_sort",
     "sum_by",
 ]
+
+__getattr__ = late_names(__name__, _HOME)

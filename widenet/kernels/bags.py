@@ -1,5 +1,6 @@
 """Sparse inputs: sums of weight rows, and their gradients; each sum is added in storage order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,24 @@ class Touched:
     def of(cls, batch: SparseBatch) -> "Touched":
         """Return the rows that a batch touches."""
         return _by_feature(batch.indices, batch.example_of_entry(), batch.values)
+
+    @classmethod
+    def joined(cls, parts: Sequence["Touched"], room: int) -> "Touched":
+        """Return the rows of several weights of which each begins `room` rows after the one before it."""
+        sizes = [len(part.examples_Z) for part in parts]
+        starts = [sum(sizes[:place]) for place in range(len(parts))]
+        has_values = any(part.values_Z is not None for part in parts)
+        indptrs = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=True)]
+        return cls(
+            torch.cat([part.features_U + place * room for place, part in enumerate(parts)]),
+            torch.cat([parts[0].indptr[:1], *indptrs]),
+            torch.cat([part.examples_Z for part in parts]),
+            torch.cat([part.values_or_ones() for part in parts]) if has_values else None,
+        )
+
+    def values_or_ones(self) -> Tensor:
+        """Return the values of all entries, float32 [Z]."""
+        return torch.ones(len(self.examples_Z)) if self.values_Z is None else self.values_Z
 
     def by(self, gradient_EH: Tensor) -> "RowGradient":
         """Return the gradient to the rows from the gradient to the sums, float32 [E, H]."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
+from numba.np.arrayobj import populate_array
 
-_AS_IS, _TRANSPOSED = ord("N"), ord("T")
+_AS_IS, _TRANSPOSED = map(np.uint8, b"NT")
+_ZERO, _ONE = map(np.float32, (0, 1))
 
 
 @cache
@@ -26,6 +27,8 @@ def product_routine() -> int:
 
     Other builds of torch multiply by other routines too, so their bits could differ.
     """
+    import torch  # compiling needs none, and it takes seconds to load
+
     if platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return 0
     for library in sorted((Path(torch.__file__).parent / "lib").glob("*torch_cpu.*")):
@@ -57,63 +60,83 @@ def _call(typing: Any, address: Any, pointers: Any) -> Any:
 call: Any = intrinsic(_call)
 
 
-@register_jitable
-def _multiply(routine: Any, flags: Any, sizes: Any, left: Any, right: Any, factors: Any, result: Any) -> None:
-    """Call sgemm, which sees every matrix transposed: result = left @ right + factors[1] * result.
+def _call_by_reference(typing: Any, address: Any, values: Any) -> Any:
+    """Call the Fortran routine at an address; `values` is a tuple of contiguous arrays and numbers."""
+    del typing
 
-    Args:
-        routine: See `product_routine`.
-        flags: For `left` and `right`, uint8 [2]: whether sgemm transposes them.
-        sizes: Rows and columns of the result as sgemm sees it, the terms of a sum, and the row lengths of
-            `left`, `right` and `result` in memory, int32 [6].
-        left: First matrix.
-        right: Second matrix.
-        factors: 1, and the factor on what the result holds, float32 [2].
-        result: The result.
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        unpack: Any = cgutils.unpack_tuple
+        stored: Any = cgutils.alloca_once_value
+        pointers = []
+        for kind, value in zip(signature.args[1], unpack(builder, arguments[1]), strict=True):
+            if isinstance(kind, types.Array):
+                place = context.make_array(kind)(context, builder, value).data
+            else:
+                place = stored(builder, value)
+            pointers.append(builder.bitcast(place, cgutils.voidptr_t))
+        kinds = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * len(pointers))
+        builder.call(builder.inttoptr(arguments[0], kinds.as_pointer()), pointers)
+        return context.get_dummy_value()
+
+    return types.void(address, values), generate
+
+
+call_by_reference: Any = intrinsic(_call_by_reference)
+
+
+def _view(typing: Any, array: Any, first: Any, shape: Any) -> Any:
+    """Return a contiguous array of a shape that begins at number `first` of a contiguous array.
+
+    Numba compiles this much sooner than slices and `reshape`. Nothing is checked, and the array must outlive
+    the view.
     """
-    flag, size, factor = flags.ctypes.data, sizes.ctypes.data, factors.ctypes.data
-    call(
-        routine,
-        (
-            flag,
-            flag + 1,
-            size,
-            size + 4,
-            size + 8,
-            factor,
-            left.ctypes.data,
-            size + 12,
-            right.ctypes.data,
-            size + 16,
-            factor + 4,
-            result.ctypes.data,
-            size + 20,
-        ),
-    )
+    del typing
+    view = types.Array(array.dtype, len(shape), "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del signature
+        unpack: Any = cgutils.unpack_tuple
+        fill: Any = populate_array
+        data = builder.gep(context.make_array(array)(context, builder, arguments[0]).data, [arguments[1]])
+        sizes = unpack(builder, arguments[2])
+        size = context.get_constant(types.intp, array.dtype.bitwidth // 8)
+        strides = [size]
+        for length in reversed(sizes[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        result = context.make_array(view)(context, builder)
+        fill(result, data, sizes, strides, size, meminfo=None)
+        return result._getvalue()
+
+    return view(array, first, shape), generate
+
+
+view: Any = intrinsic(_view)
 
 
 @register_jitable
 def fill_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
-    """Compute logits = direct @ weight.T."""
-    (count, inner), units = direct_EH.shape, len(weight_TH)
-    flags = np.array([_TRANSPOSED, _AS_IS], np.uint8)
-    sizes = np.array([units, count, inner, inner, inner, units], np.int32)
-    _multiply(routine, flags, sizes, weight_TH, direct_EH, np.array([1, 0], np.float32), logits_ET)
+    """Compute logits = direct @ weight.T. sgemm sees every matrix transposed."""
+    count, units, inner = np.int32(len(direct_EH)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
+    sizes = units, count, inner
+    first, second = (weight_TH, inner), (direct_EH, inner)
+    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, _ZERO, logits_ET, units))
 
 
 @register_jitable
 def add_direct_gradient(routine: Any, delta_ET: Any, weight_TH: Any, total_EH: Any) -> None:
     """Compute total += delta @ weight."""
-    (count, units), inner = delta_ET.shape, weight_TH.shape[1]
-    flags = np.array([_AS_IS, _AS_IS], np.uint8)
-    sizes = np.array([inner, count, units, inner, units, inner], np.int32)
-    _multiply(routine, flags, sizes, weight_TH, delta_ET, np.array([1, 1], np.float32), total_EH)
+    count, units, inner = np.int32(len(delta_ET)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
+    sizes = inner, count, units
+    first, second = (weight_TH, inner), (delta_ET, units)
+    call_by_reference(routine, (_AS_IS, _AS_IS, *sizes, _ONE, *first, *second, _ONE, total_EH, inner))
 
 
 @register_jitable
 def fill_weight_gradient(routine: Any, delta_ET: Any, direct_EH: Any, gradient_TH: Any) -> None:
     """Compute gradient = delta.T @ direct."""
-    (count, units), inner = delta_ET.shape, direct_EH.shape[1]
-    flags = np.array([_AS_IS, _TRANSPOSED], np.uint8)
-    sizes = np.array([inner, units, count, inner, units, inner], np.int32)
-    _multiply(routine, flags, sizes, direct_EH, delta_ET, np.array([1, 0], np.float32), gradient_TH)
+    count, units, inner = np.int32(len(delta_ET)), np.int32(len(gradient_TH)), np.int32(direct_EH.shape[1])
+    sizes = inner, units, count
+    first, second = (direct_EH, inner), (delta_ET, units)
+    call_by_reference(
+        routine, (_AS_IS, _TRANSPOSED, *sizes, _ONE, *first, *second, _ZERO, gradient_TH, inner)
+    )

@@ -4,27 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from inspect import getsource
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled import compile_c, compile_for, made_once, named_for
+from widenet.kernels.compiled_elements import ELEMENTS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from widenet.kernels.bags import RowGradient
 
 _ROWS_AHEAD, _CACHE_LINE = 4, 16
 """Number of rows by which prefetching is ahead, and of float32 numbers in a cache line."""
 
-_NUM_PENALTIES, _MOST_CONSTANTS = 6, 6
+_NUM_PENALTIES, _ZERO, _MOST_CONSTANTS = 6, 4, 6
 """Numbers of `Penalties.numbers`, and the most constants of an optimizer."""
-
-Element = Callable[[Any, Any, Any, Any, Any], tuple[Any, Any, Any]]
-"""The step of one number: (weight, gradient, state 1, state 2, constants) -> (weight, state 1, state 2).
-
-All are float32, and `constants` is an array. A state that the optimizer lacks is passed through. The function
-may use only arithmetic, numpy.sqrt and conditions.
-"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class TileStep:
         routine: Address of a C function of a count, and the addresses of the weight, its gradient, two
             states, `penalties` and `constants`.
         penalties: See `Penalties.numbers`.
-        constants: Constants of `Element`, float32.
+        constants: Constants of `compiled_elements.Element`, float32.
     """
 
     routine: int
@@ -70,9 +66,9 @@ class CompiledSteps:
 
     def tile(
         self,
-        weight: Tensor,
-        gradient: Tensor,
-        states: Sequence[Tensor],
+        weight: "Tensor",
+        gradient: "Tensor",
+        states: "Sequence[Tensor]",
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
@@ -80,7 +76,7 @@ class CompiledSteps:
         tensors = [weight, gradient.contiguous(), *states]
         # Reshaping another layout would copy it, and the step would change only the copy.
         assert all(tensor.is_contiguous() for tensor in tensors)
-        assert all(tensor.dtype == torch.float32 for tensor in tensors)
+        assert all(tensor.numpy().dtype == np.float32 for tensor in tensors)
         pointers = [tensor.data_ptr() for tensor in tensors]
         step = self.tile_step(penalties, constants)  # keeps its arrays during the call
         numbers = step.penalties.ctypes.data, step.constants.ctypes.data
@@ -88,10 +84,10 @@ class CompiledSteps:
 
     def rows(
         self,
-        weight_RH: Tensor,
-        touched: RowGradient,
-        states: Sequence[Tensor],
-        fade_U: Tensor,
+        weight_RH: "Tensor",
+        touched: "RowGradient",
+        states: "Sequence[Tensor]",
+        fade_U: "Tensor",
         penalties: Penalties,
         constants: Sequence[float],
     ) -> None:
@@ -103,7 +99,7 @@ class CompiledSteps:
             states: The optimizer's states, float32 [R, H].
             fade_U: Factors on the states before the step, float32.
             penalties: See `Penalties`.
-            constants: Constants of `Element`.
+            constants: See `TileStep`.
         """
         values_Z = np.zeros(0, dtype=np.float32) if touched.values_Z is None else touched.values_Z.numpy()
         entries = [
@@ -118,11 +114,12 @@ class CompiledSteps:
 
 
 @made_once
-def compiled_steps(element: Element, num_states: int) -> CompiledSteps:
-    """Compile the float32 step of an optimizer that has `num_states` states."""
+def compiled_steps(kind: str, num_states: int) -> CompiledSteps:
+    """Compile the float32 step of a kind of optimizer that has `num_states` states."""
     from numba.extending import register_jitable
 
-    advance: Any = register_jitable(inline="always")(
+    element = ELEMENTS[kind]
+    advance: Any = register_jitable(
         named_for(_advance(register_jitable(element), num_states), getsource(element), str(num_states))
     )
     row, block, places = "float32[::1]", "float32[:, ::1]", "int64[::1]"
@@ -141,7 +138,7 @@ def _float32(*numbers: float) -> np.ndarray:
     return np.array(numbers, dtype=np.float32)
 
 
-def _two(states: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
+def _two(states: "Sequence[Tensor]", weight: "Tensor") -> "Sequence[Tensor]":
     """Return two states, with the weight itself in place of missing ones."""
     return [*states, *[weight] * (2 - len(states))]
 
@@ -257,7 +254,7 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
         constants: Any,
     ) -> None:
         gradient_H = np.empty(weight_RH.shape[1], dtype=np.float32)
-        scale, l2, l1, keep, zero, one = penalties
+        zero = penalties[_ZERO]
         for u in range(len(rows_U)):
             row = np.uint64(rows_U[u])  # unsigned, so that Numba need not check for a negative index
             if u + _ROWS_AHEAD < len(rows_U):
@@ -286,7 +283,7 @@ def _rows(advance: Any, num_states: int) -> Callable[..., None]:
                 first_RH,
                 second_RH,
                 fade_U[u],
-                (scale, l2, l1, keep, zero, one),
+                penalties,
                 constants,
             )
 

@@ -19,6 +19,7 @@ from widenet.kernels.compiled_products import (
     fill_logits,
     fill_weight_gradient,
     product_routine,
+    view,
 )
 from widenet.kernels.compiled_steps import TileStep
 from widenet.kernels.compiled_tiles import Entries, Pass, whole_pass
@@ -53,12 +54,12 @@ class ShardTiles:
     entries: Entries
     half: bool = False
 
-    def arguments(self) -> tuple[Any, ...]:
-        """Return the first argument of all kernels."""
-        entries = self.entries.examples_Z, self.entries.units_Z
-        return (
+    def arguments(self, keeps: bool) -> tuple[Any, ...]:
+        """Return the first two arguments of all kernels; `keeps` is whether all logits are kept."""
+        entries, inner = (self.entries.examples_Z, self.entries.units_Z), self.direct_EH.shape[1]
+        rows = 0 if keeps else len(self.direct_EH), inner * self.half, inner
+        shard = (
             np.uint64(product_routine()),
-            self.half,
             self.direct_EH,
             self.weight_RH,
             self.bias_R,
@@ -66,6 +67,7 @@ class ShardTiles:
             self.edges,
             *entries,
         )
+        return shard, tuple(room(self.starts, number) for number in rows)
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,12 @@ def kept_place(count: Any, start: Any, index: Any) -> Any:
 _place = register_jitable(kept_place)
 
 
-@register_jitable
-def _room(starts: Any, rows: Any) -> Any:
+def room(starts: np.ndarray, rows: int) -> np.ndarray:
     """Return an array for `rows` numbers of every unit of the largest tile; it begins at a cache line."""
-    most = 0
-    for index in range(len(starts) - 1):
-        most = max(most, starts[index + 1] - starts[index])
-    room = np.empty(most * rows + _LINE, np.float32)
-    first = np.int64(-room.ctypes.data % (4 * _LINE)) // 4
-    return room[first : first + most * rows]
+    size = int(np.diff(starts).max()) * rows
+    numbers = np.empty(size + _LINE, np.float32)
+    first = -numbers.ctypes.data % (4 * _LINE) // 4
+    return numbers[first : first + size]
 
 
 @register_jitable
@@ -136,21 +135,24 @@ def _round(numbers_RN: Any, rounded_RN: Any) -> None:
 
 
 @register_jitable
-def _operand(weight_TH: Any, half: Any, room: Any) -> Any:
-    """Return a tile's weights as operands of products; `room` is for the rounded ones."""
-    if not half:
-        return weight_TH
-    rounded_TH = room[: weight_TH.size].reshape(weight_TH.shape)
-    _round(weight_TH, rounded_TH)
-    return rounded_TH
+def _rounded(numbers_RN: Any, room: Any) -> Any:
+    """Return numbers as rounded operands of products, in the room for them."""
+    rounded_RN = view(room, 0, numbers_RN.shape)
+    _round(numbers_RN, rounded_RN)
+    return rounded_RN
+
+
+@register_jitable
+def _unrounded(numbers_RN: Any, room: Any) -> Any:  # noqa: ARG001 # Numba refuses `del`
+    """Return numbers as they are; counterpart of `_rounded`."""
+    return numbers_RN
 
 
 @register_jitable
 def _logits(kept: Any, room: Any, count: Any, index: Any, start: Any, stop: Any) -> Any:
     """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
-    place, size = _place(count, start, index), count * (stop - start)
-    whole = kept[place : place + size] if len(kept) > 0 else room[:size]
-    return whole.reshape((count, stop - start))
+    shape = count, stop - start
+    return view(kept, _place(count, start, index), shape) if len(kept) > 0 else view(room, 0, shape)
 
 
 @register_jitable
@@ -164,30 +166,32 @@ def _make_step(
     call(step, (np.uintp(weight_TH.size), weight, gradient, first, second, *numbers))
 
 
-def _sums(whole_sums: Any) -> Any:
-    """See `add_softmax_sums`."""
+def _sums(whole_sums: Any, operand: Any) -> Any:
+    """See `add_softmax_sums`; `operand` is `_rounded` or `_unrounded`."""
 
     def sums(
         shard: Any,
+        rooms: Any,
         kept: Any,
         z_Z: Any,
         peak_E: Any,
         total_E: Any,
     ) -> None:
-        routine, half, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
-        count = len(direct_EH)
-        room, operands = _room(starts, 0 if len(kept) else count), _room(starts, direct_EH.shape[1] * half)
+        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
+        (count, inner), (logits, operands, _) = direct_EH.shape, rooms
         for index in range(len(starts) - 1):
-            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
-            logits_ET = _logits(kept, room, count, index, start, stop)
-            fill_logits(routine, direct_EH, _operand(weight_RH[start:stop], half, operands), logits_ET)
+            start, low = starts[index], edges[index]
+            units, targets = starts[index + 1] - start, edges[index + 1] - low
+            logits_ET = _logits(kept, logits, count, index, start, starts[index + 1])
+            weight_TH = view(weight_RH, start * inner, (units, inner))
+            fill_logits(routine, direct_EH, operand(weight_TH, operands), logits_ET)
             whole_sums(
                 logits_ET,
-                bias_R[start:stop],
-                examples_Z[low:high],
-                units_Z[low:high],
+                view(bias_R, start, (units,)),
+                view(examples_Z, low, (targets,)),
+                view(units_Z, low, (targets,)),
                 start,
-                z_Z[low:high],
+                view(z_Z, low, (targets,)),
                 peak_E,
                 total_E,
             )
@@ -195,11 +199,12 @@ def _sums(whole_sums: Any) -> Any:
     return sums
 
 
-def _updates(whole: Any) -> Any:
+def _updates(whole: Any, operand: Any) -> Any:
     """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
 
     def updates(
         shard: Any,
+        rooms: Any,
         kept: Any,
         of_target_Z: Any,
         one_E: Any,
@@ -212,33 +217,33 @@ def _updates(whole: Any) -> Any:
         penalties: Any,
         constants: Any,
     ) -> float:
-        routine, half, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
-        (count, inner), loss = direct_EH.shape, 0.0
-        room, gradients = _room(starts, 0 if len(kept) else count), _room(starts, inner)
-        operands = _room(starts, inner * half)
+        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
+        (count, inner), loss, (logits, operands, gradients) = direct_EH.shape, 0.0, rooms
         for index in range(len(starts) - 1):
-            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
-            weight_TH, slope_ET = weight_RH[start:stop], _logits(kept, room, count, index, start, stop)
-            operand_TH = _operand(weight_TH, half, operands)
+            start, low = starts[index], edges[index]
+            units, targets = starts[index + 1] - start, edges[index + 1] - low
+            first, shape = start * inner, (units, inner)
+            weight_TH = view(weight_RH, first, shape)
+            slope_ET = _logits(kept, logits, count, index, start, starts[index + 1])
+            operand_TH = operand(weight_TH, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
             loss += whole(
                 slope_ET,
-                bias_R[start:stop],
-                examples_Z[low:high],
-                units_Z[low:high],
+                view(bias_R, start, (units,)),
+                view(examples_Z, low, (targets,)),
+                view(units_Z, low, (targets,)),
                 start,
-                of_target_Z[low:high],
+                view(of_target_Z, low, (targets if len(of_target_Z) > 0 else 0,)),
                 one_E,
                 other_E,
-                bias_gradient_R[start:stop],
+                view(bias_gradient_R, start, (units,)),
             )
-            if half:
-                _round(slope_ET, slope_ET)
-            gradient_TH = gradients[: weight_TH.size].reshape(weight_TH.shape)
+            operand(slope_ET, slope_ET)
+            gradient_TH = view(gradients, 0, shape)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
-            states = first_RH[start:stop], second_RH[start:stop]
+            states = view(first_RH, first, shape), view(second_RH, first, shape)
             _make_step(step, weight_TH, gradient_TH, states, penalties, constants)
         return loss
 
@@ -246,18 +251,21 @@ def _updates(whole: Any) -> Any:
 
 
 @made_once
-def compiled_sweep(name: Pass) -> Any:
-    """Return a pass over all tiles of a shard, compiled at the first call."""
+def compiled_sweep(name: Pass, half: bool) -> Any:
+    """Return a pass over all tiles of a shard, compiled at the first call; `half` as in `ShardTiles`."""
     within = [
-        Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)
+        *(Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)),
+        str(half),
     ]
+    operand = _rounded if half else _unrounded
     row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
-    shard = f"Tuple((uint64, boolean, {block}, {block}, {row}, {', '.join([places] * 4)}))"
-    numbers = ", ".join([row] * 3)
+    shard = f"Tuple((uint64, {block}, {block}, {row}, {', '.join([places] * 4)}))"
+    numbers = f"UniTuple({row}, 3), {', '.join([row] * 3)}"
     if name == "softmax_sums":
-        return compile_for(_sums(whole_pass(name)), f"void({shard}, {numbers}, {wide})", *within)
+        return compile_for(_sums(whole_pass(name), operand), f"void({shard}, {numbers}, {wide})", *within)
     update = f"{row}, {block}, {row}, uint64, {block}, {block}, {row}, {row}"
-    return compile_for(_updates(whole_pass(name)), f"float64({shard}, {numbers}, {update})", *within, name)
+    kernel = _updates(whole_pass(name), operand)
+    return compile_for(kernel, f"float64({shard}, {numbers}, {update})", *within, name)
 
 
 def sigmoid(
@@ -270,7 +278,8 @@ def sigmoid(
     """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`."""
     values = _NO_NUMBERS if values_Z is None else values_Z
     numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
-    loss: float = compiled_sweep("sigmoid")(shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
+    sweep = compiled_sweep("sigmoid", shard.half)
+    loss: float = sweep(*shard.arguments(keeps=False), *numbers, *update.arguments(shard.weight_RH))
     return loss
 
 
@@ -281,7 +290,8 @@ def add_softmax_sums(
 
     `kept` receives the logits of all tiles, float32 [`kept_numbers`], unless it is empty.
     """
-    compiled_sweep("softmax_sums")(shard.arguments(), kept, z_Z, peak_E, total_E)
+    sweep = compiled_sweep("softmax_sums", shard.half)
+    sweep(*shard.arguments(keeps=len(kept) > 0), kept, z_Z, peak_E, total_E)
 
 
 def softmax(
@@ -297,4 +307,5 @@ def softmax(
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
     numbers = kept, pulls_Z, log_sum_E, coupling_E
-    compiled_sweep("softmax")(shard.arguments(), *numbers, *update.arguments(shard.weight_RH))
+    sweep = compiled_sweep("softmax", shard.half)
+    sweep(*shard.arguments(keeps=len(kept) > 0), *numbers, *update.arguments(shard.weight_RH))

@@ -7,14 +7,15 @@ same for many tiles are arrays, because converting a tensor takes as long as a t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numba.extending import register_jitable
-from torch import Tensor
 
 from widenet.kernels.compiled import compile_for, made_once, named_for
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _PER_LOG_TWO, _LOG_TWO_HIGH, _LOG_TWO_LOW = (
@@ -43,7 +44,7 @@ Kernel = Callable[..., Any]
 _NO_VALUES = np.zeros(0, np.float32)
 
 
-@register_jitable(inline="always")
+@register_jitable
 def _exponential(x: Any) -> Any:
     """Return exp(x) for x up to about 0, within 2 units in the last place; NaN stays NaN."""
     x = _LEAST if x < _LEAST else x
@@ -54,13 +55,13 @@ def _exponential(x: Any) -> Any:
     return series * np.int32((shifted.view(np.int32) + 127) << 23).view(np.float32)
 
 
-@register_jitable(inline="always")
+@register_jitable
 def _is_last_duplicate(z: Any, examples_Z: Any, units_Z: Any) -> Any:
     """Return whether an entry's slope counts: if a target occurs twice, the last entry does."""
     return z + 1 == len(units_Z) or units_Z[z + 1] != units_Z[z] or examples_Z[z + 1] != examples_Z[z]
 
 
-@register_jitable(inline="always")
+@register_jitable
 def _sum(number_N: Any) -> Any:
     """Return the sum, by repeatedly folding the numbers in half; overwrites them."""
     count = len(number_N)
@@ -75,7 +76,7 @@ def _sum(number_N: Any) -> Any:
     return total
 
 
-@register_jitable(inline="always")
+@register_jitable
 def _peak(number_N: Any) -> Any:
     """Return the largest of one or more numbers; overwrites them."""
     count = len(number_N)
@@ -91,7 +92,7 @@ def _peak(number_N: Any) -> Any:
     return peak
 
 
-@register_jitable(inline="always")
+@register_jitable
 def _log_of_product(x_V: Any, factor_V: Any) -> Any:
     """Return the sum of log(1 + x) over a piece; overwrites `factor_V`."""
     count = _PIECE // 2
@@ -334,27 +335,27 @@ class Entries:
 
 
 def sigmoid(
-    logits_ET: Tensor,
-    bias_T: Tensor | None,
+    logits_ET: "Tensor",
+    bias_T: "Tensor | None",
     entries: Entries,
     values_Z: np.ndarray | None,
     target_weight_E: np.ndarray,
     other_weight_E: np.ndarray,
-) -> tuple[float, Tensor]:
+) -> "tuple[float, Tensor]":
     """Return the weighted cross-entropy under a sigmoid, and the slopes' sums over examples, float32 [T].
 
     `values_Z` are the targets' values, float32 (None: ones). Targets above zero have the loss weight
     `target_weight_E`, all other units `other_weight_E`.
     """
-    sum_T = torch.zeros(logits_ET.shape[1])
+    sum_T = logits_ET.new_zeros(logits_ET.shape[1])
     values = _NO_VALUES if values_Z is None else values_Z
     arguments = (*_tile(logits_ET, bias_T, entries), values, target_weight_E, other_weight_E)
     return compiled_pass("sigmoid")(*arguments, sum_T.numpy()), sum_T
 
 
 def add_softmax_sums(
-    logits_ET: Tensor,
-    bias_T: Tensor | None,
+    logits_ET: "Tensor",
+    bias_T: "Tensor | None",
     entries: Entries,
     z_Z: np.ndarray,
     peak_E: np.ndarray,
@@ -369,26 +370,26 @@ def add_softmax_sums(
 
 
 def softmax(
-    logits_ET: Tensor,
-    bias_T: Tensor | None,
+    logits_ET: "Tensor",
+    bias_T: "Tensor | None",
     entries: Entries,
     pulls_Z: np.ndarray,
     log_sum_E: np.ndarray,
     coupling_E: np.ndarray,
-) -> Tensor:
+) -> "Tensor":
     """Return the sums over examples, float32 [T], of the slopes p * coupling less the targets' pulls.
 
     `log_sum_E` is the logarithm of the denominator of p, and `coupling_E` the sum of each example's
     pulls.
     """
-    sum_T = torch.zeros(logits_ET.shape[1])
+    sum_T = logits_ET.new_zeros(logits_ET.shape[1])
     compiled_pass("softmax")(
         *_tile(logits_ET, bias_T, entries), pulls_Z, log_sum_E, coupling_E, sum_T.numpy()
     )
     return sum_T
 
 
-def _tile(logits_ET: Tensor, bias_T: Tensor | None, entries: Entries) -> tuple[Any, ...]:
+def _tile(logits_ET: "Tensor", bias_T: "Tensor | None", entries: Entries) -> tuple[Any, ...]:
     """Return the first arguments of all kernels."""
     bias = np.zeros(logits_ET.shape[1], np.float32) if bias_T is None else bias_T.numpy()
     return logits_ET.numpy(), bias, entries.examples_Z, entries.units_Z, entries.first

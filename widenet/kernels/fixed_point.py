@@ -1,21 +1,24 @@
 """Sums that do not depend on the order of addition: in 64-bit fixed point, with a scale for every row."""
 
-from collections.abc import Callable, Sequence
-from math import frexp
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.compiled_sums import (
+    BITS,
+    DOUBLE_BIAS,
+    DOUBLE_MANTISSA_BITS,
+    LARGEST_EXPONENT,
+    compiled_add,
+    compiled_sum,
+)
 from widenet.kernels.table import runner
 from widenet.plan.tiles import blocks
 
-_BITS = 62
-_DOUBLE_BIAS = 1023
-_DOUBLE_MANTISSA_BITS = 52
-_LARGEST_EXPONENT = 1000
+Terms = Sequence[Tensor] | Tensor
+"""Tensors of one shape, in a sequence or stacked in one tensor."""
 
 
 def peaks_of(term: Tensor) -> Tensor:
@@ -40,8 +43,8 @@ def scales_for(peaks: Tensor, num_terms: int | Tensor) -> Tensor:
         headroom: int | Tensor = torch.frexp((num_terms - 1).clamp_min(0).double()).exponent
     else:
         headroom = max(num_terms - 1, 0).bit_length()
-    exponent = (_BITS - headroom - torch.frexp(known).exponent).clamp(-_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-    return ((exponent.long() + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(torch.float64)
+    exponent = (BITS - headroom - torch.frexp(known).exponent).clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+    return ((exponent.long() + DOUBLE_BIAS) << DOUBLE_MANTISSA_BITS).view(torch.float64)
 
 
 def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
@@ -49,13 +52,23 @@ def to_fixed(term: Tensor, scales: Tensor) -> Tensor:
     return (term.to(torch.float64) * scales).to(torch.int64)
 
 
-def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
-    """Return the sum of equally shaped terms in units of 1 / scale, int64."""
-    chosen = runner("fixed_sum", terms[0].device)
+def common_peaks(terms: Terms) -> Tensor:
+    """Return the largest of the terms' `peaks_of`."""
+    if runner("fixed_sum", terms[0].device, len(terms) * terms[0].numel()) == "triton":
+        from widenet.kernels.triton.fixed_point import common_peaks as launched
+
+        return launched(_stacked(terms))
+    return torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
+
+
+def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
+    """Return the sum of equally shaped terms as multiples of 1 / `scales_for(peaks, num_terms)`, int64."""
+    chosen = runner("fixed_sum", terms[0].device, len(terms) * terms[0].numel())
     if chosen == "triton":
         from widenet.kernels.triton.fixed_point import fixed_sum as launched
 
-        return launched(terms, scales)
+        return launched(_stacked(terms), peaks, num_terms)
+    scales = scales_for(peaks, num_terms)
     if chosen == "torch" or terms[0].dim() != 2:
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
@@ -71,21 +84,17 @@ def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
     return total
 
 
-@made_once
-def compiled_add(dtype: str) -> Callable[[Any, Any, Any], None]:
-    """Compile a function that adds an array [E, H], scaled by float64 [E, 1], to an int64 array.
+def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
+    """Return the numbers that a total of `fixed_sum` represents; NaN where the peak is infinite."""
+    if runner("fixed_sum", total.device, total.numel()) == "triton":
+        from widenet.kernels.triton.fixed_point import rounded as launched
 
-    Its integers are those of `to_fixed`: each product is rounded once, then truncated. `dtype` is "float32"
-    or "float64".
-    """
+        return launched(total, peaks, num_terms, dtype)
+    return from_fixed(total, scales_for(peaks, num_terms), peaks, dtype)
 
-    def add(total_EH: Any, term_EH: Any, scale_E1: Any) -> None:
-        for e in range(total_EH.shape[0]):
-            scale = scale_E1[e, 0]
-            for h in range(total_EH.shape[1]):
-                total_EH[e, h] += np.int64(np.float64(term_EH[e, h]) * scale)
 
-    return compile_for(add, f"void(int64[:, ::1], {dtype}[:, ::1], float64[:, ::1])")
+def _stacked(terms: Terms) -> Tensor:
+    return terms if isinstance(terms, Tensor) else torch.stack([*terms])
 
 
 def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype) -> Tensor:
@@ -93,14 +102,17 @@ def from_fixed(total: Tensor, scales: Tensor, peaks: Tensor, dtype: torch.dtype)
     return total.to(torch.float64).div_(scales).masked_fill_(~torch.isfinite(peaks), torch.nan).to(dtype)
 
 
-def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tensor | None = None) -> Tensor:
+def sum_by(
+    values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: int | Tensor | None = None
+) -> Tensor:
     """Return the sum of each group's values: the same bits in every order of the values, on every device.
 
     Args:
         values_Z: Floats.
         groups_Z: int64, each in [0, num_groups).
         num_groups: Number of groups.
-        num_terms: Number of values that count if the rest are zeros, int64 [1]; None: all.
+        num_terms: Number of values that count if the rest are zeros, int64 [1], or a larger number for which
+            to scale; None: all.
 
     Returns:
         [num_groups] of the values' type. Each group is truncated, or NaN, as a row of `exact_sum`.
@@ -113,60 +125,26 @@ def sum_by(values_Z: Tensor, groups_Z: Tensor, num_groups: int, num_terms: Tenso
     return from_fixed(total, scales, peaks, values_Z.dtype)
 
 
-def exact_sum(terms: Sequence[Tensor]) -> Tensor:
+def exact_sum(terms: Terms) -> Tensor:
     """Return the sum of equally shaped float tensors: the same bits in every order of the terms.
 
     Each row (`peaks_of`) has its own scale. Each term is truncated to multiples of the row's largest
     magnitude in all terms, times 2^-60, times the number of terms. The sum is rounded to float64, then to the
     terms' type. A row with an infinity or NaN in any term becomes NaN.
     """
-    if terms[0].dim() == 2 and runner("exact_sum", terms[0].device) == "numba":
-        add_up = _compiled_sum(terms[0].dtype)
+    chosen = runner("exact_sum", terms[0].device, len(terms) * terms[0].numel())
+    if chosen == "triton":
+        from widenet.kernels.triton.fixed_point import exact_sum as launched
+
+        return launched(_stacked(terms))
+    if terms[0].dim() == 2 and chosen == "numba":
+        add_up = compiled_sum(str(terms[0].dtype).rpartition(".")[2])
         total = torch.empty(terms[0].shape, dtype=terms[0].dtype)
+        sum_H = np.empty(total.shape[1], np.int64)
+        whole = np.int32 if total.dtype == torch.float32 else np.int64
         for start, stop in blocks(len(total), total.shape[1], "cpu"):
-            add_up(torch.stack([term[start:stop] for term in terms]).numpy(), total[start:stop].numpy())
+            stacked = torch.stack([term[start:stop] for term in terms]).numpy()
+            add_up(stacked, stacked.view(whole), total[start:stop].numpy(), sum_H)
         return total
-    peaks = torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
-    scales = scales_for(peaks, len(terms))
-    return from_fixed(fixed_sum(terms, scales), scales, peaks, terms[0].dtype)
-
-
-@made_once
-def _compiled_sum(dtype: torch.dtype) -> Callable[[Any, Any], None]:
-    """Compile a function that writes the exact sum [E, H] of terms [K, E, H], a row at a time.
-
-    It compares magnitudes as integers: without the sign, the bits of floats have the same order, with NaN
-    above infinity.
-    """
-    number, whole = (np.float32, np.int32) if dtype == torch.float32 else (np.float64, np.int64)
-    magnitude = 2 ** (8 * np.dtype(whole).itemsize - 1) - 1
-    infinity = int(np.array(np.inf, number).view(whole))
-
-    def add_up(terms: Any, total: Any) -> None:
-        bits, most = terms.view(whole), np.empty(1, whole)
-        headroom = 0
-        while terms.shape[0] - 1 >> headroom > 0:
-            headroom += 1
-        sum_H = np.empty(terms.shape[2], np.int64)
-        for e in range(terms.shape[1]):
-            peak = whole(0)
-            for k in range(terms.shape[0]):
-                for h in range(terms.shape[2]):
-                    size = whole(bits[k, e, h] & magnitude)
-                    peak = size if size > peak else peak
-            if peak >= infinity:
-                total[e] = np.nan
-                continue
-            most[0] = peak
-            exponent = _BITS - headroom - frexp(np.float64(most.view(number)[0]))[1]
-            exponent = min(max(exponent, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)
-            scale = np.int64((exponent + _DOUBLE_BIAS) << _DOUBLE_MANTISSA_BITS).view(np.float64)
-            sum_H[:] = 0
-            for k in range(terms.shape[0]):
-                for h in range(terms.shape[2]):
-                    sum_H[h] += np.int64(np.float64(terms[k, e, h]) * scale)
-            for h in range(terms.shape[2]):
-                total[e, h] = np.float64(sum_H[h]) / scale
-
-    name = np.dtype(number).name
-    return compile_for(add_up, f"void({name}[:, :, ::1], {name}[:, ::1])", name)
+    peaks = common_peaks(terms)
+    return rounded(fixed_sum(terms, peaks, len(terms)), peaks, len(terms), terms[0].dtype)

@@ -16,7 +16,7 @@ _BLOCK = 16
 class Running(Protocol):
     """A running search for the k best units."""
 
-    def add(self, logits_ET: Tensor, first_unit: int) -> None:
+    def add(self, logits_ET: Tensor, units: range) -> None:
         """See `RunningTopK.add`."""
 
     def result(self) -> Tensor:
@@ -52,8 +52,8 @@ class RunningTopK:
         self.keys_EN = torch.full((len(floor_E), k), MISSING, device=floor_E.device)
         self.num_E = torch.full((len(floor_E),), k, device=floor_E.device)
 
-    def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Search a tile; its units come after those of earlier tiles, and -inf marks excluded units."""
+    def add(self, logits_ET: Tensor, units: range) -> None:
+        """Search a tile of units after those of earlier tiles; -inf marks excluded units."""
         if self.keys_EN.shape[1] == self.k < logits_ET.shape[1] and bool((self.floor_E == -torch.inf).any()):
             self._raise_floor(logits_ET.topk(self.k, dim=1, sorted=False).values.amin(dim=1))
         examples_Z, places_Z, logits_Z = _above(logits_ET, torch.maximum(self.least_E, self.floor_E)[:, None])
@@ -66,7 +66,7 @@ class RunningTopK:
         if most > room:
             self.keys_EN = pad(self.keys_EN, (0, max(most, 3 * self.k) - room), value=MISSING)
         column_Z = start_E[examples_Z] + torch.arange(len(examples_Z), device=examples_Z.device)
-        self.keys_EN[examples_Z, column_Z] = keys(logits_Z, places_Z + first_unit)
+        self.keys_EN[examples_Z, column_Z] = keys(logits_Z, units.start + units.step * places_Z)
         if most > 3 * self.k:
             self._choose(most)
 

@@ -1,6 +1,7 @@
 """The table of operations: which implementation of each runs on a device. Nothing else decides that."""
 
 import os
+import sys
 from functools import cache
 from importlib.util import find_spec
 from typing import Literal
@@ -20,7 +21,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "row_update": ("triton", "numba", "torch"),
     "tile": ("triton", "numba", "torch"),
     "fixed_sum": ("triton", "numba", "torch"),
-    "exact_sum": ("numba", "torch"),
+    "exact_sum": ("triton", "numba", "torch"),
     "running_top_k": ("triton", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
@@ -64,9 +65,26 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-def runner(operation: Operation, device: torch.device) -> Runner:
-    """Return what runs an operation on a device."""
-    return next(candidate for candidate in TABLE[operation] if _runs(candidate, device))
+_EXACT = ("fixed_sum", "exact_sum", "cut", "stable_sort")
+"""Operations whose implementations give the same bits."""
+_FEW = 2**16
+"""Numbers that torch handles sooner than Numba is loaded."""
+
+
+def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Runner:
+    """Return what runs an operation on a device.
+
+    If all implementations give the same bits, torch handles few numbers until somebody has loaded Numba,
+    which takes most of a second.
+
+    Args:
+        operation: The operation.
+        device: The device.
+        count: How many numbers it handles.
+    """
+    is_small = operation in _EXACT and count < _FEW and "numba" not in sys.modules
+    candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
+    return next(candidate for candidate in candidates if _runs(candidate, device))
 
 
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
@@ -97,6 +115,11 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+def is_interpreted() -> bool:
+    """Return whether Triton's interpreter runs its kernels."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
 def _runs(candidate: Runner, device: torch.device) -> bool:
     """Whether a device runs an implementation.
 
@@ -104,7 +127,7 @@ def _runs(candidate: Runner, device: torch.device) -> bool:
     """
     match candidate:
         case "triton":
-            return has_triton() and (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1")
+            return has_triton() and (device.type == "cuda" or is_interpreted())
         case "numba":
             return device.type == "cpu" and can_compile()
     return True

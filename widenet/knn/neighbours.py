@@ -20,8 +20,7 @@ from widenet.knn.sources import Source, source_of
 from widenet.metrics import checked_k
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, device_for, exchange_for, join
-from widenet.parallel.threads import one_thread_an_operation
-from widenet.plan.shards import Shards
+from widenet.parallel.threads import fixed_arithmetic
 
 Stored: TypeAlias = Literal["float32", "bfloat16", "float16"]
 """The dtype in which vectors are stored; those of 2 bytes are rounded on reading and compared as rounded."""
@@ -103,16 +102,17 @@ class Neighbours:
             )
         own_device = device_for(device)
         join(own_device)
-        exchange, cut = exchange_for(shards, own_device), Shards(len(source), shards)
+        exchange = exchange_for(shards, own_device)
         parts: dict[int, Part] = {}
 
         def read(shard: int) -> None:
-            rows_ND = torch.from_numpy(source.rows(cut.start(shard), cut.stop(shard)))
-            stored_ND = rows_ND.to(own_device, getattr(torch, stored))
-            _check_finite(stored_ND, source, cut.start(shard), stored)
-            parts[shard] = Part.of(measure, cut.start(shard), stored_ND)
+            # A range of consecutive vectors, because files are read in order.
+            start, stop = (len(source) * edge // shards for edge in (shard, shard + 1))
+            stored_ND = torch.from_numpy(source.rows(start, stop)).to(own_device, getattr(torch, stored))
+            _check_finite(stored_ND, source, start, stored)
+            parts[shard] = Part.of(measure, range(start, stop), stored_ND)
 
-        with one_thread_an_operation():
+        with fixed_arithmetic():
             by_all(exchange, lambda: exchange.each(read), "vectors")
             return cls(source.keys, parts, measure, exchange)
 
@@ -133,7 +133,7 @@ class Neighbours:
         check_choice("measure", measure, MEASURES)
         network, name = model.network, check_layer(model.network, layer)
         keys = features_of(model, name).all_ids()
-        with one_thread_an_operation(), torch.no_grad():
+        with fixed_arithmetic(), torch.no_grad():
             return cls(keys, parts_of(network, name, measure, len(keys)), measure, network.exchange)
 
     def __len__(self) -> int:
@@ -158,7 +158,7 @@ class Neighbours:
         """
         number, queries_ED = min(checked_k(k), len(self)), self.check_queries(source_of(queries, None))
         num_candidates = min(number + max(_SPARE, number // _SPARE_SHARE), len(self))
-        with one_thread_an_operation(), torch.no_grad():
+        with fixed_arithmetic(), torch.no_grad():
             nearness_EK, positions_EK = self._nearest(queries_ED, number, num_candidates)
             return shown(self.measure, nearness_EK).cpu().numpy(), positions_EK.cpu().numpy()
 

@@ -9,6 +9,7 @@ from widenet.errors import FitError
 from widenet.knn.measures import Measure
 from widenet.knn.part import Part
 from widenet.model.network import Network
+from widenet.plan.shards import Shards
 from widenet.spec.layers import InputLayer, OutputLayer
 
 
@@ -66,10 +67,10 @@ def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict
     shards = network.wide[weights[0]].shards
 
     def part(shard: int) -> tuple[int, Part]:
-        rows = max(0, min(shards.stop(shard), count) - shards.start(shard))
-        matrices = [network.wide[name].parts[shard].weight.detach()[:rows] for name in weights]
+        units = Shards(count, shards.count).units(shard)
+        matrices = [network.wide[name].parts[shard].weight.detach()[: len(units)] for name in weights]
         vectors_ND = matrices[0] if len(matrices) == 1 else torch.cat(matrices, dim=1)
-        return shard, Part.of(measure, shards.start(shard), vectors_ND)
+        return shard, Part.of(measure, units, vectors_ND)
 
     return dict(network.exchange.each(part))
 

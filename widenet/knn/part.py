@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import running_top_k
+from widenet.kernels.running_top_k import running_top_k
 from widenet.knn.measures import Measure, lengths, nearness
 from widenet.plan.tiles import searched_tiles
 
@@ -19,7 +19,7 @@ class Part:
 
     Attributes:
         measure: The measure of nearness.
-        start: Position of the first vector.
+        positions: Positions of the vectors.
         vectors_ND: The vectors as they are stored, [N, D].
         offset_N: For "l2": minus half the squared lengths, float32.
         factor_N: For "cosine": one over the lengths, float32; 0 for a vector of length 0.
@@ -28,7 +28,7 @@ class Part:
     """
 
     measure: Measure
-    start: int
+    positions: range
     vectors_ND: Tensor
     offset_N: Tensor | None
     factor_N: Tensor | None
@@ -36,7 +36,7 @@ class Part:
     shortest: float
 
     @classmethod
-    def of(cls, measure: Measure, start: int, vectors_ND: Tensor) -> "Part":
+    def of(cls, measure: Measure, positions: range, vectors_ND: Tensor) -> "Part":
         """Make a shard of finite vectors."""
         rows = max(1, _BLOCK_NUMBERS // vectors_ND.shape[1])
         length_N = torch.zeros(0).double()
@@ -45,7 +45,7 @@ class Part:
         positive = length_N[length_N > 0]
         return cls(
             measure,
-            start,
+            positions,
             vectors_ND,
             offset_N=(-0.5 * length_N.square()).float() if measure == "l2" else None,
             factor_N=torch.where(length_N > 0, 1 / length_N, 0.0).float() if measure == "cosine" else None,
@@ -57,11 +57,17 @@ class Part:
         """The vectors at some positions, float32 [P, D]; zeros for those of other shards."""
         rows_PD = torch.zeros(len(positions_P), self.vectors_ND.shape[1], device=positions_P.device)
         own_P = self._has(positions_P)
-        rows_PD[own_P] = self.vectors_ND[positions_P[own_P] - self.start].float()
+        rows_PD[own_P] = self._vectors(positions_P[own_P]).float()
         return rows_PD
 
     def _has(self, positions: Tensor) -> Tensor:
-        return (positions >= self.start) & (positions < self.start + len(self.vectors_ND))
+        first, step = self.positions.start, self.positions.step
+        is_between = (positions >= first) & (positions < self.positions.stop)
+        return is_between & ((positions - first) % step == 0)
+
+    def _vectors(self, positions_P: Tensor) -> Tensor:
+        """The vectors at some positions of this shard, [P, D]."""
+        return self.vectors_ND[(positions_P - self.positions.start) // self.positions.step]
 
     def products(self, direct_ED: Tensor, start: int, stop: int) -> Tensor:
         """Products of queries with a tile of vectors, float32 [E, stop - start]; larger is nearer.
@@ -78,7 +84,7 @@ class Part:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
         running = running_top_k(number, floor_E)
         for start, stop in searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type):
-            running.add(self.products(direct_ED, start, stop), self.start + start)
+            running.add(self.products(direct_ED, start, stop), self.positions[start:stop])
         return running.result()
 
     def nearness(self, queries_ED: Tensor, positions_EC: Tensor) -> Tensor:
@@ -89,6 +95,6 @@ class Part:
         rows_P, columns_P = self._has(positions_EC).nonzero().unbind(1)
         step = max(1, _BLOCK_NUMBERS // queries_ED.shape[1])
         for row_P, column_P in zip(torch.split(rows_P, step), torch.split(columns_P, step), strict=True):
-            vectors_PD = self.vectors_ND[positions_EC[row_P, column_P] - self.start]
+            vectors_PD = self._vectors(positions_EC[row_P, column_P])
             nearness_EC[row_P, column_P] = nearness(self.measure, queries_ED[row_P], vectors_PD)
         return nearness_EC

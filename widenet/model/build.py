@@ -1,6 +1,8 @@
 """Builds a network from a layout, with its initial weights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,13 @@ from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.layout import Layout, Weight
+from widenet.plan.machine import available_threads
+from widenet.plan.shards import Shards
 from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
+
+_DRAWN_BYTES = 2**32
+"""Bytes of first numbers for a device that the host holds at once, unless one shard has more."""
 
 
 def build(
@@ -55,7 +62,7 @@ def build(
         if output.sample is not None and counts is not None:
             weight, of_field = outputs[output.name].weight, counts.get(output.field)
             outputs[output.name].sampler = Sampler.of(
-                output.sample, output.name, weight.shards, list(weight.parts), of_field, device
+                output.sample, output.name, weight.shards, list(weight.parts), of_field
             )
     return Network(
         layout=layout,
@@ -81,6 +88,7 @@ def _output(
         half=layout.training.precision == "bfloat16"
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
+        tf32=layout.training.precision == "tf32",
     )
     if defers_rows(spec, layout):
         output.deferred_rows = _deferred_rows(output, layout.training)
@@ -104,14 +112,38 @@ class _InitialWeights:
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """Return a wide weight or bias, with the shards of this process."""
-        shards = self.layout.shards(weight.rows)
-        parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
+        shards, by_rows = self.layout.shards(weight.rows), not weight.by_tiles
         if weight.columns is None:
             layer = self.layout.network.layer(weight.layer)
             assert isinstance(layer, OutputLayer)
-            return WideWeight(shards, dict(parts), l2=layer.bias_l2, by_rows=not weight.by_tiles)
-        limit = None if weight.rows_are_features else weight.norm_limit
-        return WideWeight(shards, dict(parts), norm_limit=limit, by_rows=not weight.by_tiles)
+            wide = WideWeight(shards, {}, l2=layer.bias_l2, by_rows=by_rows)
+        else:
+            limit = None if weight.rows_are_features else weight.norm_limit
+            wide = WideWeight(shards, {}, norm_limit=limit, by_rows=by_rows)
+        if self.device.type == "cpu" or weight.by_columns:
+            parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
+            wide.parts = dict(parts)
+            return wide
+        held = exchange.each(lambda shard: shard)
+        rows, columns = len(held) * shards.room, [] if weight.columns is None else [weight.columns]
+        wide.lay_out(Part(torch.zeros(rows, *columns, device=self.device)), held)
+        if not (self.blank and weight.columns is not None):
+            for shard, first in self._drawn(name, weight, shards, held):
+                wide.parts[shard].weight.copy_(first)
+        return wide
+
+    def _drawn(
+        self, name: str, weight: Weight, shards: Shards, held: Sequence[int]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yield first numbers of shards in the host's memory; a thread draws a shard at a time."""
+        most = _DRAWN_BYTES // (4 * (weight.columns or 1) * max(1, shards.size(0)))
+        num_threads = max(1, min(available_threads(), most))
+        with ThreadPoolExecutor(num_threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+            for place in range(0, len(held), num_threads):
+                some = held[place : place + num_threads]
+                draws = [pool.submit(self._first, name, weight, shards.size(shard), shard) for shard in some]
+                for shard, draw in zip(some, draws, strict=True):
+                    yield shard, draw.result()
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
         if not weight.by_columns:
@@ -127,17 +159,22 @@ class _InitialWeights:
         return TrunkWeight(tensor, norm_limit=weight.norm_limit, trained=weight.trained)
 
     def _tensor(self, name: str, weight: Weight, rows: int, shard: int = 0) -> Tensor:
+        if weight.columns is not None and (self.blank or not weight.columns):
+            return roomy((rows, weight.columns), device=self.device)
+        return self._first(name, weight, rows, shard).to(self.device)
+
+    def _first(self, name: str, weight: Weight, rows: int, shard: int) -> Tensor:
+        """Return the first numbers of a shard, in the host's memory."""
         layer: Any = self.layout.network.layer(weight.layer)
         kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
         if weight.columns is None:
-            return kind.first_numbers(layer, name, rows).to(self.device)
-        shape = (rows, weight.columns)
-        if self.blank or not weight.columns:
-            return roomy(shape, device=self.device)
+            return kind.first_numbers(layer, name, rows)
+        if not weight.columns:
+            return torch.zeros(rows, 0)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.rows_are_features:
             fans = fans[::-1]
         fans = (fans[0], kind.fan_out(layer, fans[1]))
-        return initial(layer.initializer, shape, *fans, self.layout.training.seed, name, shard).to(
-            self.device
+        return initial(
+            layer.initializer, (rows, weight.columns), *fans, self.layout.training.seed, name, shard
         )

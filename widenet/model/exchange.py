@@ -6,6 +6,8 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from widenet.kernels.fixed_point import Terms
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -36,10 +38,10 @@ class Exchange(Protocol):
     def at(self, place: str) -> None:
         """Note what is done from now on, for messages: "epoch 2, step 17"."""
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Pending[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Pending[list[Tensor]]:
         """Start several sums at once; see `sum`. The terms must not change before the result is there."""
 
-    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
+    def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
 
     def start_blocks(

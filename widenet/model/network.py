@@ -1,6 +1,6 @@
 """A network: its weights, shard by shard, and the forward pass."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,14 +18,19 @@ from widenet.model.normalization import Statistics, running
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
+from widenet.model.sharding import joined
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import WideWeight
+from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
+from widenet.transfer import sent_together
+
+_BLOCK_NUMBERS = 2**22
+"""Numbers of a weight that are gathered together."""
 
 
 @dataclass
@@ -82,18 +87,29 @@ class Network:
         """Return the shards of a wide layer's units."""
         return self.layout.shards(self.layout.units[layer])
 
-    def prepare(self, fields: Mapping[str, Values], random: StepRandom | None) -> Prepared:
+    def prepare(
+        self, fields: Mapping[str, Values], random: StepRandom | None, weights_E: Tensor | None = None
+    ) -> Prepared:
         """Return a batch's fields as the layers read them; this needs no weights, so it can run ahead.
 
+        The host computes all that it can know of a batch, and sends it to a CUDA device in one copy.
+
         Args:
-            fields: The batch, by field.
+            fields: The batch, by field, in the host's memory.
             random: The step's random numbers; None outside training, where outputs have no targets.
+            weights_E: See `Prepared`.
         """
         prepared = preparation.prepared(self._ends, fields, random)
-        if random is not None and self.device.type == "cuda":
-            # The host must wait for the number of touched rows; here it does not delay a step.
-            prepared.touched = self.touched(prepared)
-        return prepared
+        prepared.weights_E = weights_E
+        if self.device.type == "cpu":
+            return prepared
+        if random is not None:
+            prepared.touched = self._touched_together(self.touched(prepared))
+        prepared.sparse = {
+            source: [joined(parts, self._ends.shards[source], self._held)]
+            for source, parts in prepared.sparse.items()
+        }
+        return sent_together(prepared, self.device)
 
     @cached_property
     def _ends(self) -> Ends:
@@ -104,7 +120,12 @@ class Network:
             if len(sources) == 1 and sources[0] in inputs:
                 standing.setdefault(sources[0], []).append(name)
         shards = {source: self.shards(source) for _, source in self.layout.links if source in inputs}
-        return Ends(self.spec.inputs, self.outputs, shards, standing, self.layout.along, self.damping)
+        damping = {name: factors.cpu() for name, factors in self.damping.items()}
+        return Ends(self.spec.inputs, self.outputs, shards, standing, self.layout.along, damping)
+
+    @cached_property
+    def _held(self) -> list[int]:
+        return self.exchange.each(lambda shard: shard)
 
     def uses(self, prepared: Prepared) -> dict[str, list[Key]]:
         """Return the (layer, source) pairs that read each weight of sparse inputs."""
@@ -131,10 +152,31 @@ class Network:
             touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return touched
 
-    def example_weights(
-        self, output: WideOutput, prepared: Prepared, weights_E: Tensor | None
-    ) -> Tensor | None:
+    def _touched_together(self, touched: dict[str, dict[int, Touched]]) -> dict[str, dict[int, Touched]]:
+        """Return `touched` with all shards of a weight under `WHOLE` where they can be updated together.
+
+        Outputs, and a limit of the gradient's length, take shard by shard.
+        """
+        if self.layout.training.gradient_norm_limit is not None:
+            return touched
+        of_outputs = {self.layout.links[name, ""].weight for name in self.outputs}
+        return {
+            name: by_shard
+            if name in of_outputs or name in self.outputs
+            else {WHOLE: Touched.joined([*by_shard.values()], self.wide[name].shards.room)}
+            for name, by_shard in touched.items()
+        }
+
+    def each(self, by_shard: Mapping[int, Any], work: Callable[[int], Any]) -> None:
+        """Run work for every shard of this process, or once for `WHOLE` if this is what a mapping holds."""
+        if WHOLE in by_shard:
+            work(WHOLE)
+        else:
+            self.exchange.each(work)
+
+    def example_weights(self, output: WideOutput, prepared: Prepared) -> Tensor | None:
         """Return loss weights of an output's vectors from those of the examples: [E], or [M] with "next"."""
+        weights_E = prepared.weights_E
         if weights_E is None or output.spec.predict != "next":
             return weights_E
         positions = prepared.positions[self.layout.along[output.spec.name]]
@@ -204,6 +246,33 @@ class Network:
         for trunk in self.trunk.values():
             trunk.prepare(rule)
 
+    def rows(self, name: str, columns: slice = slice(None)) -> Iterator[tuple[int, Tensor]]:
+        """Yield all rows of a wide weight in order of units, a block at a time.
+
+        Every process must take all blocks.
+
+        Args:
+            name: Name of the weight.
+            columns: Columns to take; a bias has one.
+
+        Yields:
+            The unit of the block's first row, and the rows, float32 [rows, columns].
+        """
+        weight, where = self.wide[name], f'weight "{name}"'
+        shards, num_columns = weight.shards, len(range(self.layout.weights[name].row_length)[columns])
+        rows = max(1, _BLOCK_NUMBERS // max(num_columns * shards.count, 1))
+        for start in range(0, shards.size(0), rows):
+            first, last = start * shards.count, min((start + rows) * shards.count, shards.width)
+            block = torch.empty(last - first, num_columns, device=self.device)
+            for shard in range(shards.count):
+                into, part = block[shard :: shards.count], weight.parts.get(shard)
+                own = None
+                if part is not None:
+                    rows_RH = part.weight[:, None] if weight.is_bias else part.weight
+                    own = rows_RH[start : start + len(into), columns]
+                into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
+            yield first, block
+
     def first_non_finite(self) -> str | None:
         """Return the first weight with an infinity or NaN in any process; None if all are finite."""
         broken = self.exchange.collect(self._first_non_finite_here(), "weights")
@@ -229,8 +298,12 @@ class Network:
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
+        where = f'layer "{key[0]}"'
+        if weight.whole is not None:
+            sums = gather_sum(parts[0], weight.whole.weight)
+            return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
-        return self.exchange.start_sum(terms, where=f'layer "{key[0]}"')
+        return self.exchange.start_sum(terms, where=where)
 
     def _flow(
         self,

@@ -10,6 +10,7 @@ from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.losses import Loss
 from widenet.model.row_sum import RowSum
 from widenet.model.targets import Targets, TileEntries
+from widenet.plan.shards import as_slice
 
 Place = tuple[int, int]
 """A shard, and the index of one of its tiles."""
@@ -137,8 +138,8 @@ class OutputStep:
         if self.targets.dense_EL is None:
             return None
         shard, index = place
-        first, (start, stop) = self.output.weight.shards.start(shard), self.tiles[shard][index]
-        return self.targets.dense_EL[:, first + start : first + stop]
+        units = self.output.weight.shards.units(shard)[slice(*self.tiles[shard][index])]
+        return self.targets.dense_EL[:, as_slice(units)]
 
     def stands_of(self, place: Place) -> Tensor | None:
         """Return how many units each unit of a tile represents, float32 [T]; None without a sample."""

@@ -12,6 +12,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
+from widenet.model.square_loss import SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.plan.shards import Shards
@@ -28,23 +29,27 @@ class Prepared:
     """A batch, ready for a network.
 
     Attributes:
-        sparse: Sparse inputs by shard; a sequence has one example per position.
+        sparse: Sparse inputs by shard; a sequence has one example per position. On CUDA one batch for all
+            shards of this process, of `sharding.joined`.
         dense: Dense inputs.
-        targets: In training, the targets of each output: sparse ones unchanged if the output defers rows,
-            with a sample if it has one, else cut for its tiles.
+        targets: In training, the targets of each output: as its loss takes them if it defers rows, with a
+            sample if it has one, else cut for its tiles.
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
         touched: In training on CUDA, the result of `Network.touched`.
+        weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
+            the examples, divided by their number.
     """
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
-    targets: dict[str, SparseBatch | Choice | Targets]
+    targets: dict[str, SquareTargets | Choice | Targets]
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
-    touched: dict[str, dict[int, Touched]] = field(default_factory=dict)
+    touched: dict[str, dict[int, Touched]] | None = None
+    weights_E: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Ends:
         shards: Shards of every input whose weight rows are gathered.
         standing: For every input, the outputs that read it directly.
         along: For every layer along a sequence, the input of the sequence.
-        damping: Factors of an input's features, by layer.
+        damping: Factors of an input's features, by layer, in the host's memory.
     """
 
     inputs: Sequence[InputLayer]
@@ -120,7 +125,7 @@ def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
     )
 
 
-def _targets(output: WideOutput, values: Values, random: StepRandom) -> SparseBatch | Choice | Targets:
+def _targets(output: WideOutput, values: Values, random: StepRandom) -> SquareTargets | Choice | Targets:
     """Return the values of a field as targets of an output."""
     if isinstance(values, Tensor):
         if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
@@ -131,4 +136,6 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> SparseBa
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    return values if output.deferred_rows is not None else Targets.of_sparse(values, output.weight.shards)
+    if output.deferred_rows is not None:
+        return SquareTargets.of(values, output.weight.shards)
+    return Targets.of_sparse(values, output.weight.shards)

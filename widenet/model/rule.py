@@ -1,14 +1,20 @@
 """The interface of optimizers to weights: elementwise steps of whole weights, tiles and rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient
 from widenet.kernels.compiled_steps import TileStep
+
+if TYPE_CHECKING:
+    from widenet.kernels.triton.steps import Steps
+
+Stepped = tuple[Tensor, Tensor, dict[str, Tensor]]
+"""A weight, its gradient and its state."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +26,11 @@ class StepNumbers:
         rates: Learning rate of every step, float64 [steps + 1]; rates[0] is unused. The rates of finished
             steps do not change.
         gradient_scale: Factor on every gradient, to keep a norm limit.
-        loaded: The numbers in a device's memory if its kernels load them there; see `Rule.on_device`.
     """
 
     number: int
     rates: np.ndarray
     gradient_scale: float = 1.0
-    loaded: Tensor | None = None
 
     @property
     def rate(self) -> float:
@@ -45,17 +49,20 @@ class Rule(Protocol):
     def idle_weights_move(self) -> bool:
         """Whether `idle` changes weights too, so that rows must catch up before they are read."""
 
-    def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
-        """Return the numbers of a step, also in a device's memory if its kernels load them there."""
-
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Return the state of a weight before its first step, tensors of the weight's shape by name."""
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """Make a step in place, including penalties; may overwrite the gradient."""
 
+    def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
+        """Make the steps of several weights or biases, as `apply` or `apply_to_bias` does."""
+
     def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
         """Return the same step for compiled code to make; None if there is none."""
+
+    def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
+        """Return the same step for Triton's kernels; None if there is none."""
 
     def apply_to_rows(
         self,

@@ -10,10 +10,9 @@ from torch import Tensor
 from widenet.model.sharding import split
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
-from widenet.plan.shards import Shards
+from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.samples import PopularitySample, Sample
-from widenet.transfer import sent
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draws units of a layer by stratified sampling.
+    """Draws units of a layer by stratified sampling, in the host's memory.
 
-    Every unit owns an interval of a line. The line is cut into as many equal pieces as there are points, and
-    each piece gets a random point; the owners of the points are drawn. So the expected number of draws of a
-    unit is num_points x its share of the line, with little variance.
+    Every unit owns an interval of a line, on which the shards follow one another. The line is cut into as
+    many equal pieces as there are points, and each piece gets a random point; the owners of the points are
+    drawn. So the expected number of draws of a unit is num_points x its share of the line, with little
+    variance.
 
     Attributes:
         purpose: Name of the random stream.
@@ -63,7 +63,6 @@ class Sampler:
         shards: Shards,
         own: Sequence[int],
         counts: np.ndarray | None,
-        device: torch.device,
     ) -> "Sampler":
         """Return the sampler of an output.
 
@@ -73,34 +72,31 @@ class Sampler:
             shards: Shards of the output.
             own: Shards of this process.
             counts: Training interactions of the field's features, int64; None if not needed.
-            device: Device of the output.
         """
         purpose = f"sample/{name}"
+        edges = np.cumsum([0, *(shards.size(shard) for shard in range(shards.count))])
         if not isinstance(spec, PopularitySample):
             return cls(
                 purpose,
                 spec.units,
                 shards,
                 float(shards.width),
-                {shard: float(shards.start(shard)) for shard in own},
+                {shard: float(edges[shard]) for shard in own},
                 None,
             )
         assert counts is not None
-        ends_L = np.ones(shards.width)
-        ends_L[: len(counts)] += counts
+        counts_L = np.ones(shards.width)
+        counts_L[: len(counts)] += counts
+        by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
+        ends_L = np.concatenate(by_shard)
         np.cumsum(np.power(ends_L, spec.power, out=ends_L), out=ends_L)
-        ends = {
-            shard: torch.from_numpy(ends_L[shards.start(shard) : shards.stop(shard)].copy()).to(device)
-            for shard in own
-        }
-        starts = {
-            shard: float(ends_L[shards.start(shard) - 1]) if shards.start(shard) else 0.0 for shard in own
-        }
+        ends = {shard: torch.from_numpy(ends_L[edges[shard] : edges[shard + 1]].copy()) for shard in own}
+        starts = {shard: float(ends_L[edges[shard] - 1]) if edges[shard] else 0.0 for shard in own}
         return cls(purpose, spec.units, shards, float(ends_L[-1]), starts, ends)
 
     def choice(self, targets: SparseBatch, random: StepRandom) -> Choice:
         """Return the units of a step whose batch has these targets."""
-        points_N, parts = self.points(random, targets.indices.device), split(targets, self.shards)
+        points_N, parts = self.points(random), split(targets, self.shards)
         units, stands = {}, {}
         for shard in self.starts:
             (drawn_N, stands_N), part = self.drawn(shard, points_N), parts[shard]
@@ -113,13 +109,11 @@ class Sampler:
             parts[shard] = SparseBatch(part.indptr, torch.searchsorted(units_U, targets_Z), part.values)
         return Choice(units, stands, Targets.of_parts(targets, parts))
 
-    def points(self, random: StepRandom, device: torch.device) -> Tensor:
+    def points(self, random: StepRandom) -> Tensor:
         """Return this step's points on the line, float64 [num_points], ascending."""
         last = np.nextafter(self.length, 0)
-        return sent(
-            torch.from_numpy((random.stratified(self.purpose, self.num_points) * self.length).clip(max=last)),
-            device,
-        )
+        numbers = random.stratified(self.purpose, self.num_points) * self.length
+        return torch.from_numpy(numbers.clip(max=last))
 
     def drawn(self, shard: int, points_N: Tensor) -> tuple[Tensor, Tensor]:
         """Return the drawn units of a shard, int64 [U], ascending, and how many each represents, float32 [U].
@@ -129,9 +123,7 @@ class Sampler:
         """
         start, num = self.starts[shard], self.shards.size(shard)
         stop = (float(self.ends[shard][-1]) if num else start) if self.ends is not None else start + num
-        low, high = torch.searchsorted(
-            points_N, torch.tensor([start, stop], dtype=torch.float64, device=points_N.device)
-        ).tolist()
+        low, high = torch.searchsorted(points_N, torch.tensor([start, stop], dtype=torch.float64)).tolist()
         if self.ends is None:
             units_U, counts_U = torch.unique_consecutive(
                 (points_N[low:high] - start).long(), return_counts=True
@@ -140,7 +132,5 @@ class Sampler:
         else:
             places_N = torch.searchsorted(self.ends[shard], points_N[low:high], right=True)
             units_U, counts_U = torch.unique_consecutive(places_N, return_counts=True)
-            lengths_U = self.ends[shard].diff(
-                prepend=torch.tensor([start], dtype=torch.float64, device=points_N.device)
-            )[units_U]
+            lengths_U = self.ends[shard].diff(prepend=torch.tensor([start], dtype=torch.float64))[units_U]
         return units_U, (counts_U * self.length / (self.num_points * lengths_U)).float()

@@ -1,34 +1,45 @@
 """Cuts batches by shards of units."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import cut, stable_sort
+from widenet.kernels import stable_sort
+from widenet.kernels.cut import cut
 from widenet.plan.shards import Shards
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
+from widenet.transfer import ON_HOST
 
 
 def split(batch: SparseBatch, shards: Shards) -> list[SparseBatch]:
-    """Return each shard's entries of a batch, in storage order, with units relative to the shard's start."""
-    bounds, units_Z, order_Z = cut(batch, [shards.start(shard) for shard in range(shards.count)])
+    """Return each shard's entries of a batch, in storage order, with units as rows of the shard."""
+    bounds, units_Z, order_Z = cut(batch, shards.count)
     values_Z = None if batch.values is None else batch.values[order_Z]
     num, parts = batch.num_examples, []
     edges = bounds[:: max(num, 1)].tolist() if num else [0] * (shards.count + 1)
     for shard in range(shards.count):
         span = slice(edges[shard], edges[shard + 1])
         indptr = bounds[shard * num : (shard + 1) * num + 1] - edges[shard]
-        parts.append(
-            SparseBatch(indptr, _piece(units_Z, span), None if values_Z is None else _piece(values_Z, span))
-        )
+        parts.append(SparseBatch(indptr, units_Z[span], None if values_Z is None else values_Z[span]))
     return parts
 
 
-def _piece(whole_Z: Tensor, span: slice) -> Tensor:
-    """Return a span of a tensor: a view on a CPU, else a copy, because kernels expect aligned tensors."""
-    piece_Z = whole_Z[span]
-    return piece_Z if piece_Z.device.type == "cpu" else piece_Z.clone()
+def joined(parts: Sequence[SparseBatch], shards: Shards, held: Sequence[int]) -> SparseBatch:
+    """Return the parts of the shards of a process as one batch.
+
+    It has an example for each shard and example, shard by shard, whose features are rows of
+    `WideWeight.whole`, int64.
+    """
+    return stacked(
+        [
+            SparseBatch(
+                parts[shard].indptr, parts[shard].indices.long() + place * shards.room, parts[shard].values
+            )
+            for place, shard in enumerate(held)
+        ]
+    )
 
 
 @dataclass(frozen=True)
@@ -39,20 +50,20 @@ class ByUnit:
         examples_Z: int64.
         units_Z: int64.
         values_Z: float32; None: ones.
-        host_Z: The units in the host's memory; on a CPU the same tensor.
+        host_Z: The units in the host's memory.
     """
 
     examples_Z: Tensor
     units_Z: Tensor
     values_Z: Tensor | None
-    host_Z: Tensor
+    host_Z: Tensor = field(metadata=ON_HOST)
 
     @classmethod
     def of(cls, part: SparseBatch) -> "ByUnit":
         """Return the sorted entries of one shard's part of a batch."""
         units_Z, order_Z = stable_sort(part.indices)
         values_Z = None if part.values is None else part.values[order_Z]
-        return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z.cpu())
+        return cls(part.example_of_entry()[order_Z], units_Z, values_Z, units_Z)
 
     def values_or_ones(self, span: slice = slice(None)) -> Tensor:
         """Return the values of a span of entries, float32."""

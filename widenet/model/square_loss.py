@@ -1,5 +1,7 @@
 """One step of an output with deferred rows: half the squared error and its gradients, without logits."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,28 @@ from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Pending
 from widenet.model.rule import StepNumbers
 from widenet.model.sharding import split
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
+
+
+@dataclass(frozen=True)
+class SquareTargets:
+    """The targets of E examples.
+
+    Attributes:
+        parts: The targets by shard.
+        squares_E: Sum of the squares of each example's targets, float64.
+    """
+
+    parts: list[SparseBatch]
+    squares_E: Tensor
+
+    @classmethod
+    def of(cls, targets: SparseBatch, shards: Shards) -> "SquareTargets":
+        """Return the targets, cut by shards."""
+        values_Z = targets.values_or_ones().double()
+        squares_E = sum_by(values_Z * values_Z, targets.example_of_entry(), targets.num_examples)
+        return cls(split(targets, shards), squares_E)
 
 
 class SquareLoss:
@@ -30,7 +53,7 @@ class SquareLoss:
     """
 
     def __init__(
-        self, deferred_rows: DeferredRows, direct_EH: Tensor, targets: SparseBatch, weight_E: Tensor
+        self, deferred_rows: DeferredRows, direct_EH: Tensor, targets: SquareTargets, weight_E: Tensor
     ) -> None:
         """Prepare the step.
 
@@ -44,7 +67,6 @@ class SquareLoss:
         ones = [] if deferred_rows.bias is None else [torch.ones_like(direct_EH[:, :1])]
         self.direct_ED = torch.cat([direct_EH, *ones], dim=1).double()
         self.weight_E1 = weight_E.double()[:, None]
-        self.parts = split(targets, deferred_rows.weight.shards)
 
     def run(self, step: StepNumbers) -> Pending[list[Tensor]]:
         """Update the rows; start the loss float64 [] and the gradient to the vectors, float32 [E, H]."""
@@ -81,7 +103,7 @@ class SquareLoss:
             For every example, the sum of its targets' rows before the update, then the sum of the gains by
             the targets' own updates: float32 [2 E, D].
         """
-        part = self.parts[shard]
+        part = self.targets.parts[shard]
         units_U, places_Z = torch.unique(part.indices, return_inverse=True)
         batch, units_U = SparseBatch(part.indptr, places_Z, part.values), units_U.long()
         rows_UD = self.deferred_rows.rows(shard, units_U, step - 1)
@@ -91,6 +113,5 @@ class SquareLoss:
         return sums
 
     def _loss(self, crossed_ED: Tensor) -> Tensor:
-        values_Z = self.targets.values_or_ones().double()
-        squares_E = sum_by(values_Z * values_Z, self.targets.example_of_entry(), len(crossed_ED))
-        return (self.weight_E1[:, 0] * ((self.direct_ED * crossed_ED).sum(dim=1) + squares_E)).sum() / 2
+        squares_E = (self.direct_ED * crossed_ED).sum(dim=1) + self.targets.squares_E
+        return (self.weight_E1[:, 0] * squares_E).sum() / 2

@@ -1,5 +1,6 @@
-"""A weight of the trunk; every process holds all of it."""
+"""The weights of the trunk; every process holds all of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -30,15 +31,20 @@ class TrunkWeight:
             self.state = rule.state_for(self.tensor)
             self.tensor.requires_grad_(True)
 
-    def update(self, rule: Rule, step: StepNumbers) -> None:
-        """Make a step with the gradient and drop the gradient; do nothing without one."""
-        gradient, weight = self.tensor.grad, self.tensor.detach()
-        if gradient is None:
-            return
-        if weight.dim() == 1:
-            rule.apply_to_bias(weight, gradient, self.state, step)
-        else:
-            rule.apply(weight, gradient, self.state, step)
-        if self.norm_limit is not None:
-            shorten_rows(weight, self.norm_limit)
-        self.tensor.grad = None
+
+def update(weights: Sequence[TrunkWeight], rule: Rule, step: StepNumbers) -> None:
+    """Make a step of all weights with a gradient, and drop the gradients."""
+    for are_biases in (False, True):
+        rule.apply_to_many(
+            [
+                (weight.tensor.detach(), weight.tensor.grad, weight.state)
+                for weight in weights
+                if weight.tensor.grad is not None and (weight.tensor.dim() == 1) == are_biases
+            ],
+            step,
+            are_biases,
+        )
+    for weight in weights:
+        if weight.tensor.grad is not None and weight.norm_limit is not None:
+            shorten_rows(weight.tensor.detach(), weight.norm_limit)
+        weight.tensor.grad = None

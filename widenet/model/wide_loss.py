@@ -9,6 +9,7 @@ p * sum(pulls) - pull.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from widenet.kernels import RowGradient, exact_sum, sum_by
 from widenet.kernels.table import tile_runner
 from widenet.model.compiled_tiles import CompiledPasses
 from widenet.model.exchange import Pending
+from widenet.model.fused_output import FusedOutput, takes
 from widenet.model.fused_tiles import FusedPasses
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
@@ -29,6 +31,9 @@ from widenet.model.wide_weight import WeightStep
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
+if TYPE_CHECKING:
+    from widenet.kernels.triton.steps import Steps
+
 
 @dataclass(frozen=True)
 class GradientSinks:
@@ -39,11 +44,13 @@ class GradientSinks:
         bias: Called with shard and gradient [R] of each shard.
         weight_step: Returns the step of a shard's weight for passes that make it themselves, instead of
             calling `weight`; None if there is none.
+        launched_steps: Returns the same in Triton's kernels, for all shards; None if there are none.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
     weight_step: Callable[[int], WeightStep | None] = lambda _: None
+    launched_steps: Callable[[], "Steps | None"] = lambda: None
 
 
 def output_step(
@@ -92,6 +99,10 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
 
     Without sinks, `gradient` gives the weight gradients afterwards.
     """
+    if sinks is not None and takes(step):
+        steps = sinks.launched_steps()
+        if steps is not None:
+            return FusedOutput(step).run(sinks.bias, steps)
     if step.rows is not None:
         _add_statistics(step, step.rows)
         _add_couplings(step, step.rows)

@@ -1,7 +1,8 @@
 """A wide weight: rows cut into shards with their optimizer state, updated by tiles or by touched rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,8 +15,14 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
+if TYPE_CHECKING:
+    from widenet.kernels.triton.steps import Steps
+
 _BLOCK_NUMBERS = 2**21
 """Numbers of a weight that are read together."""
+
+WHOLE = -1
+"""In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
 
 _ROWS_AT_ONCE = 65_536
 """Rows that catch up together when all rows of a shard do."""
@@ -37,6 +44,20 @@ class Part:
     state: dict[str, Tensor] = field(default_factory=dict)
     moved: Tensor | None = None
     by_columns: bool = False
+
+    def prepare(self, rule: Rule, remembers: bool) -> None:
+        """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
+        weight = self.weight.T if self.by_columns else self.weight
+        state = rule.state_for(weight)
+        self.state = {name: tensor.T for name, tensor in state.items()} if self.by_columns else state
+        if remembers:
+            self.moved = roomy(weight.shape[:1], torch.int32, weight.device)
+
+    def rows(self, start: int, stop: int) -> "Part":
+        """Return views of the rows [start, stop); not of a weight by columns."""
+        assert not self.by_columns
+        state = {name: tensor[start:stop] for name, tensor in self.state.items()}
+        return Part(self.weight[start:stop], state, None if self.moved is None else self.moved[start:stop])
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Return views of weight and state whose rows are what a batch touches.
@@ -87,6 +108,8 @@ class WideWeight:
         norm_limit: Largest length of a row.
         l2: Strength of the penalty on a bias.
         by_rows: Whether only rows that a batch touches are updated.
+        whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
+            begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
     """
 
     shards: Shards
@@ -94,29 +117,43 @@ class WideWeight:
     norm_limit: float | None = None
     l2: float = 0.0
     by_rows: bool = False
+    whole: Part | None = None
+
+    def lay_out(self, whole: Part, held: Sequence[int]) -> None:
+        """Take the parts of the shards of this process from one allocation."""
+        self.whole, room = whole, self.shards.room
+        self.parts = {
+            shard: whole.rows(place * room, place * room + self.shards.size(shard))
+            for place, shard in enumerate(held)
+        }
 
     @property
     def is_bias(self) -> bool:
         """Whether this has one number per unit."""
         return next(iter(self.parts.values())).weight.dim() == 1
 
+    def part(self, shard: int) -> Part:
+        """Return a shard of this process, or all of them for `WHOLE`."""
+        if shard != WHOLE:
+            return self.parts[shard]
+        assert self.whole is not None
+        return self.whole
+
     def prepare(self, rule: Rule) -> None:
         """Allocate the optimizer's state."""
-        for part in self.parts.values():
-            weight = part.weight.T if part.by_columns else part.weight
-            state = rule.state_for(weight)
-            part.state = {name: tensor.T for name, tensor in state.items()} if part.by_columns else state
-            if self.by_rows and rule.idles:
-                part.moved = roomy(weight.shape[:1], torch.int32, weight.device)
+        for part in [*self.parts.values()] if self.whole is None else [self.whole]:
+            part.prepare(rule, remembers=self.by_rows and rule.idles)
+        if self.whole is not None:
+            self.lay_out(self.whole, [*self.parts])
 
     def update_tile(
         self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers
     ) -> None:
-        """Make a step of the rows [start, stop) of a shard, or of touched columns in all rows."""
+        """Make a step of the rows [start, stop) of a shard or `WHOLE`, or of touched columns in all rows."""
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
-        part = self.parts[shard]
+        part = self.part(shard)
         weight = part.weight[start:stop]
         state = {name: tensor[start:stop] for name, tensor in part.state.items()}
         if self.is_bias:
@@ -132,18 +169,24 @@ class WideWeight:
         compiled = None if self.norm_limit is not None else rule.compiled_step(part.weight, step)
         return None if compiled is None else WeightStep(compiled, [*part.state.values()])
 
+    def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
+        """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
+        if self.norm_limit is not None:
+            return None
+        return rule.launched_steps(next(iter(self.parts.values())).weight, step)
+
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
-        """Make a step of the touched rows of a shard; a bias is a row of one number.
+        """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        part = self.parts[shard]
+        part = self.part(shard)
         weight_RH, state = part.by_rows()
         rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
-        """Apply the steps that some rows of a shard have skipped, with zero gradients."""
-        part = self.parts[shard]
+        """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
+        part = self.part(shard)
         if part.moved is None:
             return
         weight_RH, state = part.by_rows()

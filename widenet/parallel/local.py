@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import exact_sum
+from widenet.kernels.fixed_point import Terms
 from widenet.parallel.threads import Workers
 
 T = TypeVar("T")
@@ -43,12 +44,12 @@ class LocalExchange:
     def at(self, place: str) -> None:
         """See `model.exchange.Exchange.at`; does nothing, since no other process can be lost."""
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Here[list[Tensor]]:
         """See `model.exchange.Exchange.start_sum`."""
         sums = [self.sum(of_shards, where) for of_shards in terms]
         return Here(lambda: sums)
 
-    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
+    def sum(self, terms: Terms, where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
         del where
         return exact_sum(terms)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, distributed
 
 from widenet.errors import GroupError
-from widenet.kernels.fixed_point import fixed_sum, from_fixed, peaks_of, scales_for
+from widenet.kernels.fixed_point import Terms, common_peaks, fixed_sum, rounded
 from widenet.model.exchange import Pending
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
@@ -88,23 +88,23 @@ class ProcessExchange:
         """Queue some work with collectives on the line."""
         return self.line.submit(self._on_line, work, f"{self.place}, {where}")
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Future[list[Tensor]]:
         """See `model.exchange.Exchange.start_sum`."""
 
         def summed() -> list[Tensor]:
-            own_peaks = [
-                torch.stack([peaks_of(term) for term in of_shards]).amax(dim=0) for of_shards in terms
-            ]
-            peaks = _reduced(own_peaks, distributed.ReduceOp.MAX)
-            scales = [scales_for(peak, self.num_shards) for peak in peaks]
-            own_sums = [fixed_sum(of_shards, scale) for of_shards, scale in zip(terms, scales, strict=True)]
-            totals = _reduced(own_sums, distributed.ReduceOp.SUM)
+            num = self.num_shards
+            peaks = _reduced([common_peaks(of_shards) for of_shards in terms], distributed.ReduceOp.MAX)
+            own = [fixed_sum(of_shards, peak, num) for of_shards, peak in zip(terms, peaks, strict=True)]
+            totals = _reduced(own, distributed.ReduceOp.SUM)
             dtypes = [of_shards[0].dtype for of_shards in terms]
-            return [from_fixed(*one) for one in zip(totals, scales, peaks, dtypes, strict=True)]
+            return [
+                rounded(total, peak, num, dtype)
+                for total, peak, dtype in zip(totals, peaks, dtypes, strict=True)
+            ]
 
         return self.begin(summed, where)
 
-    def sum(self, terms: Sequence[Tensor], where: str) -> Tensor:
+    def sum(self, terms: Terms, where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
         return self.start_sum(terms, where=where).result()[0]
 

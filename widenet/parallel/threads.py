@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import torch
 
+from widenet.kernels.cuda_products import cuda_products
+
 T = TypeVar("T")
 
 
@@ -21,6 +23,13 @@ def one_thread_an_operation() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def fixed_arithmetic() -> Iterator[None]:
+    """Within the block, no result depends on the number of threads, or on torch's settings for CUDA."""
+    with one_thread_an_operation(), cuda_products():
+        yield
 
 
 class Workers:

@@ -13,13 +13,12 @@ from widenet.spec.training import MOST_SHARDS
 def with_room(job: Job, device_bytes: int) -> Job:
     """Return the job with a limit on kept logits that fits a CUDA device; the bits do not change.
 
-    The outputs share half of the remaining memory equally, because logits and deltas may be kept together;
-    with a CUDA graph a quarter, because the graph has its own.
+    The outputs share half of the remaining memory equally, because logits and deltas may be kept together.
     """
     if job.device == "cpu":
         return job
     left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0)
-    return replace(job, kept_bytes=left // ((4 if job.cuda_graph else 2) * len(job.network.outputs)))
+    return replace(job, kept_bytes=left // (2 * len(job.network.outputs)))
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -44,11 +43,7 @@ def smallest(job: Job, device_bytes: int) -> Job | None:
     for num_shards in [job.training.shards, *more]:
         layout = job.layout.with_shards(num_shards)
         for num_processes in worthwhile(num_shards):
-            recorded = job.cuda_graph and num_processes == 1
-            candidate = with_room(
-                replace(job, layout=layout, num_processes=num_processes, cuda_graph=recorded),
-                device_bytes,
-            )
+            candidate = with_room(replace(job, layout=layout, num_processes=num_processes), device_bytes)
             if memory(candidate).total <= device_bytes:
                 return candidate
     return None
@@ -95,9 +90,6 @@ def mostly(needed: Memory) -> str:
 
 
 def _remedy(job: Job, device_bytes: int) -> str:
-    eager = with_room(replace(job, cuda_graph=False), device_bytes)
-    if job.cuda_graph and memory(eager).total <= device_bytes:
-        return "Train without a CUDA graph."
     fitting = smallest(job, device_bytes)
     if fitting is None:
         return f"{_cheaper(job)}: no number of devices up to {MOST_SHARDS} holds it."

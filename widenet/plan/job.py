@@ -33,7 +33,6 @@ class Job:
         device: Kind of their devices.
         num_threads: Threads of a process that work on shards.
         kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
-        cuda_graph: Whether steps are recorded as a CUDA graph, which has its own memory.
         has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
     """
 
@@ -44,7 +43,6 @@ class Job:
     device: DeviceKind = "cpu"
     num_threads: int = 1
     kept_bytes: int | None = None
-    cuda_graph: bool = False
     has_snapshots: bool = True
 
     @classmethod
@@ -58,7 +56,6 @@ class Job:
         device: DeviceKind = "cpu",
         num_threads: int = 1,
         kept_bytes: int | None = None,
-        cuda_graph: bool = False,
     ) -> "Job":
         """Return the job of a layout; raises OptionError if there are more processes than shards.
 
@@ -81,7 +78,6 @@ class Job:
             device,
             num_threads,
             kept_bytes,
-            cuda_graph,
         )
 
     @property
@@ -104,7 +100,13 @@ class Job:
             return weight.rows
         shards = self.shards(weight)
         own = held(shards.count, process, self.num_processes)
-        return shards.stop(own[-1]) - shards.start(own[0])
+        return sum(shards.size(shard) for shard in own)
+
+    def stored_rows(self, weight: Weight, process: int) -> int:
+        """Return for how many of a weight's rows a process has memory; on CUDA shards begin aligned."""
+        if self.device == "cpu" or not weight.wide or weight.by_columns:
+            return self.rows(weight, process)
+        return self.num_held(process) * self.shards(weight).room
 
     def entries_of(self, source: str) -> float:
         """Return the mean number of an example's entries that a sparse input layer reads."""

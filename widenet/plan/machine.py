@@ -17,6 +17,11 @@ memory.stat.
 """
 
 
+def seems_to_have_cuda() -> bool:
+    """Return whether the machine seems to have a CUDA device; torch, which knows, need not be loaded."""
+    return Path("/dev/nvidiactl").exists()
+
+
 def available_threads(num_processes: int | None = None) -> int:
     """Return the number of processors for this process: its share among the processes of this machine.
 

@@ -15,6 +15,8 @@ from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured on a CPU, assumed for CUDA's device memory."""
+_FUSED_BLOCK, _FUSED_PART = 128, 64
+"""Units and examples of which `model.fused_output` keeps a sum."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,22 @@ class Memory:
 def memory(job: Job, process: int | None = None) -> Memory:
     """Return the memory that a process needs of its device; for None, the largest need of all processes.
 
-    The last process holds the most rows. The first one has the fewest, but may need more if it alone has room
+    The first process holds the most rows. The last one has the fewest, but may need more if it alone has room
     to keep logits.
     """
     if process is None:
         return max(
-            (memory(job, process) for process in (job.num_processes - 1, 0)), key=lambda needed: needed.total
+            (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
         )
-    held = {name: job.rows(weight, process) * weight.row_bytes for name, weight in job.layout.weights.items()}
+    held = {
+        name: job.stored_rows(weight, process) * weight.row_bytes
+        for name, weight in job.layout.weights.items()
+    }
     counted = sum(
         4 * job.layout.units[layer.name] for layer in job.network.inputs if layer.popularity_damping
     )
-    counted += sum(_line(job, layer, process) for layer in job.network.outputs)
+    if job.device == "cpu":  # a sample is drawn by the host
+        counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     trained = sum(size for name, size in held.items() if job.layout.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(
@@ -66,8 +72,6 @@ def memory(job: Job, process: int | None = None) -> Memory:
         for weight in job.layout.weights.values()
         if _remembers_moves(job, weight)
     )
-    # A graph has its own memory, and batches of other sizes make their steps beside it.
-    steps = 2 if job.cuda_graph else 1
     weights = sum(held.values()) + counted
     state = (
         trained * len(optimizer.state)
@@ -77,8 +81,8 @@ def memory(job: Job, process: int | None = None) -> Memory:
     return Memory(
         weights=weights,
         state=state,
-        activations=steps * _activations(job),
-        workspace=steps * max(_phases(job, process)),
+        activations=_activations(job),
+        workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
     )
@@ -96,7 +100,9 @@ def _remembers_moves(job: Job, weight: Weight) -> bool:
 
 def _touchable(job: Job, weight: Weight, process: int) -> int:
     """Return the number of a process's rows that a batch may touch; by columns, columns in each shard."""
-    return weight.row_length * job.num_held(process) if weight.by_columns else job.rows(weight, process)
+    return (
+        weight.row_length * job.num_held(process) if weight.by_columns else job.stored_rows(weight, process)
+    )
 
 
 def _line(job: Job, layer: OutputLayer, process: int) -> int:
@@ -208,7 +214,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
         return _on_sparse_input(job, layer, weight, process)
-    shard, half = job.shards(weight).size(job.training.shards - 1), job.training.precision == "bfloat16"
+    shard, half = job.shards(weight).size(0), job.training.precision == "bfloat16"
     units = min(
         tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process))
     )
@@ -216,14 +222,27 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         (5 if half else 4) * num * units
         + units * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
-    return min(job.num_threads, job.num_held(process)) * tile + _exact_sum(
-        job, layer.name, weight.incoming, process
-    )
+    at_work = min(job.num_threads, job.num_held(process)) * tile
+    if job.device != "cpu" and job.training.precision != "float32":
+        at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))
+    return at_work + _exact_sum(job, layer.name, weight.incoming, process)
+
+
+def _fused_tiles(job: Job, shard: int, units: int, columns: int, process: int) -> int:
+    """Return the bytes of one tile of all shards in kernels that multiply: see `model.fused_output`.
+
+    These are gradients to logits and the units' vectors, both as operands; sums over parts of the examples;
+    a softmax's statistics of blocks of units; and a gradient to the hidden vectors for each shard.
+    """
+    num, width = job.num_examples, 2 if job.training.precision == "bfloat16" else 4
+    tile = (units + _FUSED_BLOCK) * (width * (num + columns + _FUSED_BLOCK) + 4 * (num // _FUSED_PART + 1))
+    statistics = 8 * num * (shard // _FUSED_BLOCK + shard // max(units, 1) + 2)
+    return job.num_held(process) * (tile + statistics + 4 * num * columns)
 
 
 def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int) -> int:
     """Return the bytes of an output on a sparse input: logits of whole shards, and entries by feature."""
-    units = job.shards(weight).size(job.training.shards - 1)
+    units = job.shards(weight).size(0)
     entries = job.num_examples * job.entries_of(job.network.sources(layer)[0])
     block = min(4 * BLOCK_NUMBERS[job.device], 4 * units * weight.row_length) * (
         3 + len(job.training.optimizer.state)

@@ -11,7 +11,7 @@ from widenet.plan.work import work
 
 
 def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, Any]:
-    """Return the JSON of `widenet plan`: bytes, counts and half-open ranges of units.
+    """Return the JSON of `widenet plan`: bytes, counts and half-open ranges of shards.
 
     Args:
         job: The job.
@@ -68,14 +68,11 @@ def checkpoint_bytes(job: Job) -> int:
 
 def _process(job: Job, process: int) -> dict[str, Any]:
     own = held(job.training.shards, process, job.num_processes)
-    units = {}
-    for name, weight in job.layout.weights.items():
-        if weight.wide and weight.columns is not None:
-            shards = job.shards(weight)
-            units[name] = [shards.start(own[0]), shards.stop(own[-1])]
+    weights = job.layout.weights.items()
+    rows = {name: job.rows(weight, process) for name, weight in weights if weight.wide and weight.columns}
     return {
         "process": process,
         "shards": [own.start, own.stop],
-        "rows": units,
+        "rows": rows,
         "memory_bytes": memory(job, process).total,
     }

@@ -1,36 +1,50 @@
-"""Shards: the fixed ranges of units into which a wide layer is cut, and the processes that hold them."""
+"""Shards: the fixed sets of units into which a wide layer is cut, and the processes that hold them."""
 
 from dataclasses import dataclass
+
+_ALIGNED_ROWS = 64
+"""Rows of at least one float32 number that fill a whole number of 256 bytes."""
 
 
 @dataclass(frozen=True)
 class Shards:
-    """`count` ranges of nearly equal length over `width` units; some are empty if the width is smaller."""
+    """`count` shards of `width` units: unit u is row u // count of shard u mod count.
+
+    Features are numbered by falling count. Because neighbours lie in different shards, all shards have about
+    the same number of units, and about the same number of a batch's entries.
+    """
 
     width: int
     count: int
 
-    def start(self, shard: int) -> int:
-        """Return the first unit of a shard."""
-        return self.width * shard // self.count
-
-    def stop(self, shard: int) -> int:
-        """Return the unit after a shard's last one."""
-        return self.width * (shard + 1) // self.count
+    def units(self, shard: int) -> range:
+        """Return the units of a shard, in the order of its rows."""
+        return range(shard, self.width, self.count)
 
     def size(self, shard: int) -> int:
-        """Return the number of units in a shard."""
-        return self.stop(shard) - self.start(shard)
+        """Return the number of units in a shard; no shard has more than the first."""
+        return len(self.units(shard))
+
+    @property
+    def room(self) -> int:
+        """Rows from one shard to the next where shards lie in one allocation, so that all begin aligned."""
+        return -(-self.width // self.count // _ALIGNED_ROWS) * _ALIGNED_ROWS
+
+
+def as_slice(units: range) -> slice:
+    """Return ascending units as an index of arrays and tensors."""
+    return slice(units.start, units.stop, units.step)
 
 
 def held(num_shards: int, process: int, num_processes: int) -> range:
-    """Return the consecutive shards of a process; processes differ by at most 1, the last has most."""
-    return range(num_shards * process // num_processes, num_shards * (process + 1) // num_processes)
+    """Return the consecutive shards of a process; processes differ by at most 1, the first has most."""
+    start, stop = (-(-num_shards * edge // num_processes) for edge in (process, process + 1))
+    return range(start, stop)
 
 
 def holder(num_shards: int, shard: int, num_processes: int) -> int:
     """Return the process that holds a shard."""
-    return ((shard + 1) * num_processes - 1) // num_shards
+    return shard * num_processes // num_shards
 
 
 def most_held(num_shards: int, num_processes: int) -> int:

@@ -29,9 +29,8 @@ class Work:
     sent_bytes: int
 
 
-def work(job: Job, process: int = -1) -> Work:
-    """Return the work of a process; the last one, the default, has the most shards by rounding."""
-    process %= job.num_processes
+def work(job: Job, process: int = 0) -> Work:
+    """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
     return Work(sum(_products(job, process)), round(sent))

@@ -87,12 +87,9 @@ class Histories:
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
         fields = {name: history(dataset, name, rows, self.parts(name)) for name in inputs}
         fields |= self.instead or {}
-        fields = {name: values.to(network.device) for name, values in fields.items()}
         field = network.outputs[output].spec.field
         seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
-        if excluded is not None:
-            excluded = excluded.to(network.device)
         return top_k(network, fields, output, k, excluded, allowed, scores)
 
     def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels import running_top_k
 from widenet.kernels.ranking_keys import unpacked
+from widenet.kernels.running_top_k import running_top_k
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
+from widenet.plan.shards import as_slice
 from widenet.plan.tiles import searched_tiles
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
+from widenet.transfer import sent_together
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def top_k(
 
     Args:
         network: The network; all its processes must call this.
-        fields: Values of the fields that the inputs read, for E examples, on the network's device.
+        fields: Values of the fields that the inputs read, for E examples, in the host's memory.
         output_name: Name of the output.
         k: Number of units.
         excluded: Units to leave out, example by example.
@@ -152,7 +154,10 @@ class _Ranking:
         self.divides = kind in ROW_WISE and (scores or not self.by_logit)
 
     def _by_unit(self, batch: SparseBatch | None) -> list[ByUnit] | None:
-        return None if batch is None else [ByUnit.of(part) for part in split(batch, self.shards)]
+        if batch is None:
+            return None
+        by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), self.shards)]
+        return sent_together(by_unit, self.direct_EH.device)
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
@@ -172,7 +177,7 @@ class _Ranking:
         The sum is empty unless units are ranked by logits while scores need a divisor.
         """
         running, summed = running_top_k(self.k, floor_E), self.tiles.no_sum()
-        first = self.shards.start(shard)
+        units = self.shards.units(shard)
         for start, stop in self.tiles.of(shard):
             ranked_ET = self.tiles.logits(shard, start, stop)
             if self.divides and self.by_logit:
@@ -180,11 +185,11 @@ class _Ranking:
             if not self.by_logit:
                 ranked_ET = self.tiles.scores(ranked_ET, total_E1)
             if self.weight_L is not None:
-                ranked_ET = ranked_ET * self.weight_L[first + start : first + stop]
+                ranked_ET = ranked_ET * self.weight_L[as_slice(units[start:stop])]
             if self.factors is not None:
                 _multiply(ranked_ET, self.factors[shard], start)
             self._hide(ranked_ET, shard, start)
-            running.add(ranked_ET, first + start)
+            running.add(ranked_ET, units[start:stop])
         return running.result(), summed
 
     def _hide(self, ranked_ET: Tensor, shard: int, start: int) -> None:

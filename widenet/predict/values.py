@@ -7,6 +7,7 @@ from torch import Tensor
 
 from widenet.model.network import Network
 from widenet.model.preparation import Values
+from widenet.plan.tiles import searched_tiles
 from widenet.predict.top_k import Tiles
 
 
@@ -23,10 +24,14 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
     output = network.output_for(layer, activity)
     tiles = Tiles(output, network.direct(output, activity))
     total_E1 = tiles.total()
-    for shard in range(tiles.shards.count):
-        for start, stop in tiles.of(shard):
-            shape = len(tiles.direct_EH), stop - start
-            own = None
+    num, shards = len(tiles.direct_EH), tiles.shards
+    for start, stop in searched_tiles(shards.size(0), num * shards.count, network.device.type):
+        first = start * shards.count
+        piece_ET = torch.empty(num, min(stop * shards.count, shards.width) - first, device=network.device)
+        for shard in range(shards.count):
+            into_ET, own = piece_ET[:, shard :: shards.count], None
             if shard in output.weight.parts:
-                own = tiles.scores(tiles.logits(shard, start, stop), total_E1)
-            yield output.exchange.fetch(shard, own, shape, network.device, output.where)
+                own = tiles.scores(tiles.logits(shard, start, start + into_ET.shape[1]), total_E1)
+            shape = num, into_ET.shape[1]
+            into_ET.copy_(output.exchange.fetch(shard, own, shape, network.device, output.where))
+        yield piece_ET

@@ -6,7 +6,7 @@ import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Histories, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.runs import Model
@@ -110,7 +110,7 @@ def _top(
     k, allowed = min(K, output.width), Filter().within(dataset.field(output.spec.field).width, output)
     network.exchange.at("the report")
     step = rows_a_block(K)
-    with one_thread_an_operation():
+    with fixed_arithmetic():
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
             scores_EK, units_EK = histories.best(name, block, k, allowed=allowed)

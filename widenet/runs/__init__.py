@@ -1,7 +1,21 @@
 """Runs: train, resume, load, evaluate, recommend."""
 
-from widenet.runs.model import Model, Recommendation
-from widenet.runs.training import train
-from widenet.training.reports import Silence
+from typing import TYPE_CHECKING
+
+from widenet.late import late_names
+
+if TYPE_CHECKING:
+    from widenet.runs.model import Model, Recommendation
+    from widenet.runs.training import train
+    from widenet.training.reports import Silence
+
+_HOME = {
+    "Model": "widenet.runs.model:Model",
+    "Recommendation": "widenet.runs.model:Recommendation",
+    "Silence": "widenet.training.reports:Silence",
+    "train": "widenet.runs.training:train",
+}
 
 __all__ = ["Model", "Recommendation", "Silence", "train"]
+
+__getattr__ = late_names(__name__, _HOME)

@@ -20,7 +20,7 @@ from widenet.model.build import build
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, history, recommendations
@@ -171,7 +171,7 @@ class Model:
             OptionError: An argument is wrong.
         """
         dataset = self._dataset(arguments.data)
-        with one_thread_an_operation():
+        with fixed_arithmetic():
             return evaluate(
                 self.network,
                 dataset,
@@ -210,12 +210,11 @@ class Model:
             layer.field: batches.get(layer.field, person.nothing(self.run, layer.field))
             for layer in self.run.network.inputs
         }
-        inputs = {field: batch.to(self.network.device) for field, batch in inputs.items()}
         target = self.network.outputs[name].spec.field
         seen = inputs.get(target) if arguments.exclude_seen else None
         names = self.run.vocabulary(target)
         allowed = Filter().within(len(names), self.network.outputs[name])
-        with one_thread_an_operation():
+        with fixed_arithmetic():
             scores_EK, units_EK = top_k(
                 self.network, inputs, name, k, seen if isinstance(seen, SparseBatch) else None, allowed
             )
@@ -256,7 +255,7 @@ class Model:
         instead = person.batches_of(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
         names = self.run.vocabulary(self.network.outputs[name].spec.field)
         rows = range(row, row + 1)
-        with one_thread_an_operation():
+        with fixed_arithmetic():
             [block] = recommendations(
                 self.network, dataset, names, name, k, exclude_seen, chosen=rows, instead=instead
             )
@@ -360,7 +359,7 @@ class Model:
 def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
     """Yield the blocks; the caller has torch's threads between two of them."""
     while True:
-        with one_thread_an_operation():
+        with fixed_arithmetic():
             block = next(blocks, None)
         if block is None:
             return

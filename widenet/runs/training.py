@@ -10,13 +10,14 @@ from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
 from widenet.evaluate import evaluate
+from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader, device_for, exchange_for, fitted, join, num_processes
 from widenet.parallel.launcher import launch_id
-from widenet.parallel.threads import one_thread_an_operation
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.job import Job
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
@@ -30,7 +31,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.begin import begun, started_again
 from widenet.training.check import check_training
-from widenet.training.cuda_graph import check_recordable_here
 from widenet.training.environment import machine
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
@@ -48,7 +48,7 @@ def train(arguments: TrainArguments) -> Model:
     If a document is None, widenet uses a default and saves it in the run directory; a resumed training uses
     the run's own. A resumed training has the bits of an undisturbed one, unless widenet's arithmetic has
     changed since, which the report says. Weights that another run lacks, such as those of new features, get
-    their initial values. A recorded step has the same bits as others.
+    their initial values.
 
     torchrun and Slurm start several processes: each must call this function, and they belong to one group
     until they end. A group that torchrun restarts resumes by itself, or starts over if there is no checkpoint
@@ -80,12 +80,14 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     out, start_from = path_of("out", arguments.out), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = _device(arguments.device, training_spec)
+    if device.type == "cpu" and num_processes() == 1:
+        compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
-    options = facts_of_options(arguments.resume, start_from, arguments.cuda_graph)
+    options = facts_of_options(arguments.resume, start_from)
     check_in_common(device, [network_spec, training_spec], dataset, options)
-    with one_thread_an_operation(), ExitStack() as stack:
+    with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)
-        job = fitted(_job(layout, dataset, device, arguments.cuda_graph), device, exchange)
+        job = fitted(_job(layout, dataset, device), device, exchange)
         restarted = started_again(out, exchange)
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
@@ -116,7 +118,6 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
                 report,
                 state,
                 arguments.after_epoch,
-                arguments.cuda_graph,
                 job.in_background,
             )
             if not training.loop(stop):
@@ -154,26 +155,24 @@ def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, devi
     return network
 
 
-def _job(layout: Layout, dataset: Dataset, device: torch.device, cuda_graph: bool) -> Job:
-    """The job of a training; raises OptionError if its steps should be recorded but cannot be."""
-    job = Job.of(
+def _job(layout: Layout, dataset: Dataset, device: torch.device) -> Job:
+    """The job of a training."""
+    return Job.of(
         layout,
         dataset.manifest.entries_per_example,
         dataset.num_examples,
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
-        cuda_graph=cuda_graph,
     )
-    if cuda_graph:
-        check_recordable_here(job)
-    return job
 
 
 def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> Iterator[str]:
     """A sentence for each reason why training is slower than it could be here."""
     if training.precision == "bfloat16" and device.type == "cpu":
         yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
+    if training.precision == "tf32" and device.type == "cpu":
+        yield "A CPU has no TF32: it multiplies in float32, as with precision float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
     if training.checkpoints.within_epochs and not in_background:

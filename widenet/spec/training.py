@@ -87,16 +87,16 @@ class TrainingSpec(Document):
     m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide
     outputs.
     """
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the operands of a step's matrix products. Under bfloat16 they are rounded; products,
-    sums and results are float32.
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """Precision of the operands of a step's matrix products: bfloat16 rounds them to 8 significant bits,
+    tf32 to 11 on CUDA. On a CPU, tf32 is float32. Products, sums and results are float32.
     """
     bits: Literal["native", "portable"] = "native"
     """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
     all x86-64 with AVX2, slower.
     """
     shards: Annotated[int, Field(ge=1, le=MOST_SHARDS)] = 8
-    """Number of fixed ranges of units into which a wide layer is cut. It is part of the arithmetic: another
+    """Number of fixed sets of units into which a wide layer is cut. It is part of the arithmetic: another
     number gives other last bits.
     """
     evaluation: Evaluation | None = None

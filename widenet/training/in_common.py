@@ -71,19 +71,18 @@ def facts_of_checkpoint(checkpoint: Checkpoint | None) -> dict[str, str]:
     return {"checkpoint": checkpoint.path.name, "checkpoint digest": checkpoint.digest}
 
 
-def facts_of_options(resume: bool, start: Path | None, cuda_graph: bool) -> dict[str, str]:
+def facts_of_options(resume: bool, start: Path | None) -> dict[str, str]:
     """Return the options of a training that must be equal in every process.
 
     Args:
         resume: Whether the training resumes.
         start: Run whose weights it begins with; identified by their digest.
-        cuda_graph: Whether its steps are recorded.
     """
     digest = "none"
     if start is not None:
         manifest = start / "model" / "manifest.json"
         digest = sha256_of(manifest) if manifest.is_file() else "missing"
-    return {"resume": str(resume), "weights to start from": digest, "CUDA graph": str(cuda_graph)}
+    return {"resume": str(resume), "weights to start from": digest}
 
 
 def _leaves(values: Any, place: str) -> Iterator[tuple[str, str]]:

@@ -14,14 +14,12 @@ import torch
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.errors import NumericsError
 from widenet.model.network import Network
-from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
 from widenet.spec.training import Checkpoints, Evaluation
 from widenet.training.board import Board
-from widenet.training.cuda_graph import GraphSteps
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
 from widenet.training.overflow import remedy
@@ -44,11 +42,10 @@ the last of them as finished.
 
 @dataclass(frozen=True)
 class Ready:
-    """A batch that was read ahead, prepared for the network; also packed if steps are recorded."""
+    """A batch that was read ahead, prepared for the network."""
 
     batch: Batch
     prepared: Prepared
-    packed: Packed | None
 
 
 class Training:
@@ -64,7 +61,6 @@ class Training:
         report: Report,
         state: LoopState,
         after_epoch: AfterEpoch | None = None,
-        cuda_graph: bool = False,
         in_background: bool = False,
     ) -> None:
         """Prepare a training.
@@ -78,7 +74,6 @@ class Training:
             report: Follows the training.
             state: Where the training stands.
             after_epoch: Called after each epoch.
-            cuda_graph: Whether to record steps and replay them; see `training.cuda_graph`.
             in_background: Whether to write checkpoints in the background; see `Saving`.
         """
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
@@ -86,9 +81,6 @@ class Training:
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
         self.saving = Saving(run, network, in_background)
-        self.recorded = (
-            GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
-        )
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
         """Train to the end; return False if `interrupted` became true first.
@@ -156,29 +148,21 @@ class Training:
     def _ready(self, step: int) -> Ready:
         """Return batch `step` of the current epoch, prepared."""
         with torch.no_grad():
-            batch = self.stream.batch(self.state.epoch, step, self.network.device)
-            prepared = self.network.prepare(batch.fields, StepRandom(self.spec.seed, batch.epoch, batch.step))
-            packed = (
-                None
-                if self.recorded is None
-                else self.recorded.pack(prepared, batch.weights, batch.num_examples)
-            )
-            return Ready(batch, prepared, packed)
+            batch = self.stream.batch(self.state.epoch, step)
+            random = StepRandom(self.spec.seed, batch.epoch, batch.step)
+            return Ready(batch, self.network.prepare(batch.fields, random, batch.weights))
 
     def _step(self, ready: Ready) -> float:
         """Train on a batch; return its loss before the step."""
         batch = ready.batch
         step = Step(
             ready.prepared,
-            batch.weights,
             StepRandom(self.spec.seed, batch.epoch, batch.step),
             self._numbers(batch.step + 1),
             self.spec.gradient_norm_limit,
             self._brake if self.spec.brake else None,
         )
         try:
-            if self.recorded is not None and ready.packed is not None:
-                return self.recorded.step(ready.packed, step)
             return train_step(self.network, self.rule, step)
         except NumericsError as error:
             raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error

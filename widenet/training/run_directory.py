@@ -29,6 +29,7 @@ from widenet.publication import publish
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.existing_run import check_run
 from widenet.training.field_records import (
     FieldRecord,
     open_vocabulary,
@@ -140,13 +141,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """Open an existing run; raises CheckpointError if there is none."""
-        if not path.exists():
-            raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
-        if not (path / "network.json").is_file():
-            raise CheckpointError(
-                f"{path} is not a run: it has no network.json. Make one with"
-                " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
-            )
+        check_run(path)
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
         fields = read_records(path / RUN_FIELDS)
         for name in network.fields:

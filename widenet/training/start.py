@@ -12,6 +12,7 @@ from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout, Weight
+from widenet.plan.shards import as_slice
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
@@ -178,17 +179,23 @@ class _Copy:
         self._target_U = known_U[np.argsort(origin[known_U], kind="stable")]
         self._source_U = origin[self._target_U]
 
-    def needs(self, start: int, stop: int) -> bool:
-        """Return whether any of the earlier rows [start, stop) is copied."""
-        first, last = np.searchsorted(self._source_U, (start, stop))
-        return bool(first < last)
+    def needs(self, units: range) -> bool:
+        """Return whether any of these earlier rows is copied."""
+        return len(self._among(units)) > 0
 
-    def take(self, block: Tensor, start: int) -> None:
-        """Copy the matching rows of a block of the earlier tensor that begins at row `start`."""
-        first, last = np.searchsorted(self._source_U, (start, start + len(block)))
-        rows = block.index_select(0, torch.from_numpy(self._source_U[first:last] - start))
-        device = self._target.device
-        self._target.index_copy_(0, torch.from_numpy(self._target_U[first:last]).to(device), rows.to(device))
+    def take(self, block: Tensor, units: range) -> None:
+        """Copy the matching rows of a block that holds these earlier rows."""
+        own_U = self._among(units)
+        places_U = (self._source_U[own_U] - units.start) // units.step
+        rows, device = block.index_select(0, torch.from_numpy(places_U)), self._target.device
+        self._target.index_copy_(0, torch.from_numpy(self._target_U[own_U]).to(device), rows.to(device))
+
+    def _among(self, units: range) -> np.ndarray:
+        """Return which of the earlier rows that are copied are among these."""
+        first, last = np.searchsorted(self._source_U, (units.start, units.stop)).tolist()
+        is_own = (self._source_U[first:last] - units.start) % units.step == 0
+        own_U: np.ndarray = np.arange(first, last)[is_own]
+        return own_U
 
 
 @dataclass(frozen=True)
@@ -213,7 +220,7 @@ class _Start:
             origin = self._origin(field, old.weights[name].rows, wide.shards.width)
             shards = old.shards(old.weights[name].rows)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
-            cuts = {shard: origin[wide.shards.start(shard) : wide.shards.stop(shard)] for shard in targets}
+            cuts = {shard: origin[as_slice(wide.shards.units(shard))] for shard in targets}
             states = [
                 key
                 for key in next(iter(targets.values()))
@@ -224,20 +231,15 @@ class _Start:
                     key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
                 }
                 for shard in range(shards.count):
-                    _copy(
-                        checkpoint,
-                        wide_file(number, shard, shards.count),
-                        copies,
-                        shards.start(shard),
-                        shards.stop(shard),
-                    )
+                    file = wide_file(number, shard, shards.count)
+                    _copy(checkpoint, file, copies, checkpoint.units(shards, shard))
         self._load_trunk(model, last)
         for name, factors in self.network.damping.items():
             layer = new.network.layer(name)
             assert isinstance(layer, InputLayer)
             rows = old.units[name]
             copies = {f"damping.{name}": [_Copy(factors, self._origin(layer.field, rows, len(factors)))]}
-            _copy(model, TRUNK, copies, 0, rows)
+            _copy(model, TRUNK, copies, range(rows))
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
         """Return the index of each unit in the earlier run, int64 [units].
@@ -265,12 +267,10 @@ class _Start:
             )
 
 
-def _copy(
-    checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], start: int, stop: int
-) -> None:
-    """Copy rows from the tensors of a file, which hold the rows [start, stop) under the names of `copies`."""
-    if not any(copy.needs(start, stop) for of_tensor in copies.values() for copy in of_tensor):
+def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], units: range) -> None:
+    """Copy rows from the tensors of a file, which hold the rows of `units` under the names of `copies`."""
+    if not any(copy.needs(units) for of_tensor in copies.values() for copy in of_tensor):
         return
     for key, first, block in checkpoint.blocks(file, copies):
         for copy in copies[key]:
-            copy.take(block, start + first)
+            copy.take(block, units[first : first + len(block)])

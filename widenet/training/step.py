@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched
+from widenet.kernels.cuda_products import cuda_products
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
@@ -16,11 +17,10 @@ from widenet.model.preparation import Prepared
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
-from widenet.model.square_loss import SquareLoss
+from widenet.model.square_loss import SquareLoss, SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import WideWeight
-from widenet.sparse import SparseBatch
 from widenet.training.overflow import Launched
 from widenet.training.update import Update
 
@@ -31,8 +31,6 @@ class Step:
 
     Attributes:
         prepared: The batch, from `Network.prepare` with the same random numbers.
-        weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
-            the examples, divided by their number.
         random: The step's random numbers.
         numbers: The step's number, and the learning rates.
         norm_limit: Largest length of the whole gradient.
@@ -41,7 +39,6 @@ class Step:
     """
 
     prepared: Prepared
-    weights_E: Tensor | None
     random: StepRandom
     numbers: StepNumbers
     norm_limit: float | None = None
@@ -64,10 +61,15 @@ def train_step(network: Network, rule: Rule, step: Step) -> float:
 
 def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     """Train a network on a batch; the device may still be working on the step when this returns."""
+    with cuda_products(tf32=network.layout.training.precision == "tf32"):
+        return _launched_step(network, rule, step)
+
+
+def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     prepared, random, on_loss = step.prepared, step.random, step.on_loss
-    numbers = rule.on_device(step.numbers, network.device) if on_loss is None else step.numbers
+    numbers = step.numbers
     with torch.no_grad():
-        touched = prepared.touched or network.touched(prepared)
+        touched = network.touched(prepared) if prepared.touched is None else prepared.touched
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, random)
@@ -78,10 +80,10 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     with torch.no_grad():
         for name in network.outputs:
             output = network.output_for(name, activity, touched)
-            weights_E = network.example_weights(output, prepared, step.weights_E)
+            weights_E = network.example_weights(output, prepared)
             direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
             targets = prepared.targets[name]
-            if isinstance(targets, SparseBatch):
+            if isinstance(targets, SquareTargets):
                 assert output.deferred_rows is not None
                 pending.append(SquareLoss(output.deferred_rows, direct_EH, targets, share_E).run(numbers))
                 continue
@@ -99,7 +101,7 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     adjusted = numbers if on_loss is None else on_loss(float(launched.loss), numbers)
     if adjusted is None:
         return launched
-    numbers = rule.on_device(adjusted, network.device)
+    numbers = adjusted
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
@@ -146,7 +148,12 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientS
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
-    return GradientSinks(weight, bias, lambda shard: output.weight.compiled_step(shard, rule, numbers))
+    return GradientSinks(
+        weight,
+        bias,
+        lambda shard: output.weight.compiled_step(shard, rule, numbers),
+        lambda: output.weight.launched_steps(rule, numbers),
+    )
 
 
 class _Seed(torch.autograd.Function):
@@ -188,7 +195,7 @@ def _catch_up(
     """Bring the rows that this batch reads up to date, if the optimizer moves rows without a gradient."""
     if rule.idle_weights_move:
         for name, by_shard in touched.items():
-            network.exchange.each(_catching_up(by_shard, network.wide[name], rule, numbers))
+            network.each(by_shard, _catching_up(by_shard, network.wide[name], rule, numbers))
 
 
 def _catching_up(

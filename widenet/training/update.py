@@ -13,6 +13,7 @@ from widenet.model.network import Network
 from widenet.model.output_step import OutputStep
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sampled_loss import SampledStep
+from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
@@ -44,7 +45,8 @@ class Update:
         self.network = network
         self.rows: dict[str, dict[int, RowGradient]] = {}
         for weight, sums in gathered.items():
-            gradient_NH = torch.cat([_gradient(sums_EH) for sums_EH in sums])
+            gradients = [_gradient(sums_EH) for sums_EH in sums]
+            gradient_NH = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
             self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, sample in samples.items():
             self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
@@ -73,11 +75,13 @@ class Update:
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
-        exchange = self.network.exchange
         for name in dict.fromkeys([*self.rows, *self.stepped]):
-            exchange.each(self._step(name, rule, numbers))
+            self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
+        by_share: dict[float, list[TrunkWeight]] = {}
         for name, trunk in self.network.trunk.items():
-            trunk.update(rule, self._scaled(name, numbers))
+            by_share.setdefault(self.network.share_of_gradient(name), []).append(trunk)
+        for share, weights in by_share.items():
+            update(weights, rule, replace(numbers, gradient_scale=numbers.gradient_scale * share))
         self._limit_columns()
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:

@@ -116,9 +116,6 @@ MISTAKES = {
         "likes.csv exists already. Choose another --out."
     ),
     f"{TRAIN} --resume": "OUT does not exist",
-    f"{TRAIN} --device cpu --cuda-graph": (
-        "steps is asked for, but it does not run on a CUDA device. Train without it."
-    ),
     f"{TRAIN} --device tpu": 'device must be "cpu" or "cuda"; got "tpu"',
     "evaluate nowhere --data data": "nowhere does not exist. Name the directory of a run.",
     "evaluate data --data data": "data is not a run",

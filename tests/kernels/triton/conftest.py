@@ -17,14 +17,21 @@ elif not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
     for name in (
         "fixed_point",
+        "hidden_gradient",
+        "output_products",
         "running_top_k",
+        "softmax_delta",
+        "softmax_merge",
         "softmax_pulls",
         "softmax_sums",
         "softmax_tile",
         "steps",
+        "target_deltas",
         "target_logits",
+        "target_products",
         "tile_others",
         "tile_targets",
+        "weight_step",
     ):
         import_module(f"widenet.kernels.triton.{name}")
 

@@ -1,37 +1,77 @@
-"""Fixed-point sums: the integers of the definition."""
+"""Exact sums on a device: the bits of the definition, in one launch and in three."""
+
+import math
 
 import pytest
 import torch
 
-from widenet.kernels import fixed_point
-from widenet.kernels.triton.fixed_point import fixed_sum
+from widenet.kernels import fixed_point, table
+
+SHAPES = [(), (0, 3), (4, 0), (13,), (5, 211), (1031, 2), (3, 1500), (2, 3, 7)]
 
 
-def by_definition(terms, scales):
-    return sum(fixed_point.to_fixed(term, scales) for term in terms)
+def by_definition(terms, monkeypatch):
+    with monkeypatch.context() as patch:
+        for operation in ("exact_sum", "fixed_sum"):
+            patch.setitem(table.TABLE, operation, ("torch",))
+        return fixed_point.exact_sum(terms)
+
+
+def bits(tensor):
+    return tensor.cpu().view({4: torch.int32, 8: torch.int64}[tensor.element_size()]).tolist()
+
+
+def in_three(terms, num_terms):
+    """The sum as processes compute it, which together have `num_terms` terms."""
+    peaks = fixed_point.common_peaks(terms)
+    return fixed_point.rounded(
+        fixed_point.fixed_sum(terms, peaks, num_terms), peaks, num_terms, terms[0].dtype
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(), (0, 3), (13,), (5, 211), (1031, 2)], ids=str)
-def test_integers_are_those_of_the_definition(shape, dtype, device):
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sums_have_the_bits_of_the_definition(shape, dtype, device, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     terms = [torch.randn(shape, generator=generator, dtype=dtype) * 10.0**power for power in (-3, 0, 4)]
-    scales = fixed_point.scales_for(
-        torch.stack([fixed_point.peaks_of(term) for term in terms]).amax(dim=0), len(terms)
+    expected = by_definition(terms, monkeypatch)
+    for given in ([term.to(device) for term in terms], torch.stack(terms).to(device)):
+        for found in (fixed_point.exact_sum(given), in_three(given, 3)):
+            assert (found.shape, found.dtype) == (expected.shape, dtype)
+            assert bits(found) == bits(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_strange_numbers_are_those_of_the_definition(dtype, device, monkeypatch):
+    tiny, large = torch.finfo(dtype).smallest_normal, torch.finfo(dtype).max
+    rows = [
+        [0.0, -0.0],
+        [tiny, tiny / 4],
+        [large, -large / 2],
+        [math.inf, 1.0],
+        [1.0, -math.inf],
+        [math.nan, math.inf],
+        [1e8, 0.1],
+    ]
+    terms = [torch.tensor(rows, dtype=dtype), torch.tensor(rows[::-1], dtype=dtype)]
+    assert bits(fixed_point.exact_sum([term.to(device) for term in terms])) == bits(
+        by_definition(terms, monkeypatch)
     )
-    found = fixed_sum([term.to(device) for term in terms], scales.to(device)).cpu()
-    assert found.dtype == torch.int64
-    assert torch.equal(found, by_definition(terms, scales))
+    assert bits(in_three([term.to(device) for term in terms], 2)) == bits(by_definition(terms, monkeypatch))
 
 
-def test_a_term_that_is_not_contiguous_is_read_as_it_is(device):
+@pytest.mark.parametrize("num", [1, 2, 3, 8, 9])
+def test_the_scale_leaves_room_for_all_terms(num, device, monkeypatch):
+    terms = [torch.full((2, 3), 1 + 2.0**-20)] * num
+    own = [term.to(device) for term in terms]
+    assert bits(fixed_point.exact_sum(own)) == bits(by_definition(terms, monkeypatch))
+    peaks = fixed_point.common_peaks(own)
+    integers = fixed_point.fixed_sum(own[:1], peaks, num).cpu()
+    scales = fixed_point.scales_for(peaks.cpu(), num)
+    assert torch.equal(integers, fixed_point.to_fixed(terms[0], scales))
+
+
+def test_terms_that_are_not_contiguous_are_read_as_they_are(device, monkeypatch):
     term = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64).T
-    scales = fixed_point.scales_for(fixed_point.peaks_of(term), 2)
-    found = fixed_sum([term.to(device)] * 2, scales.to(device)).cpu()
-    assert torch.equal(found, by_definition([term, term], scales))
-
-
-def test_exact_sums_take_these_integers(device):
-    terms = [torch.tensor([[1e8, 0.1]]), torch.tensor([[1.0, 0.1]]), torch.tensor([[-1e8, 0.1]])]
-    found = fixed_point.exact_sum([term.to(device) for term in terms]).cpu()
-    assert found[0, 0].item() == 1.0
+    found = fixed_point.exact_sum([term.to(device)] * 2)
+    assert bits(found) == bits(by_definition([term.contiguous()] * 2, monkeypatch))

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from widenet.kernels import running_top_k
 from widenet.kernels.ranking_keys import unpacked
 from widenet.kernels.reference import wide_top_k
-from widenet.kernels.running_top_k import RunningTopK
+from widenet.kernels.running_top_k import RunningTopK, running_top_k
 from widenet.kernels.triton import running_top_k as module
 
 
@@ -21,7 +20,8 @@ def by_tiles(logits_EL, k, tile, device, floor_E=None):
     )
     assert isinstance(running, module.RunningTopK)
     for start in range(0, logits_EL.shape[1], tile):
-        running.add(logits_EL[:, start : start + tile].to(device), start)
+        tile_ET = logits_EL[:, start : start + tile].to(device)
+        running.add(tile_ET, range(start, start + tile_ET.shape[1]))
     return [found.cpu() for found in unpacked(running.result())]
 
 
@@ -56,8 +56,9 @@ def test_shards_that_share_a_floor_lose_none_of_the_best(device):
     floor_E = torch.full((2,), -torch.inf, device=device)
     shards = [RunningTopK(k, floor_E) if shard == 1 else running_top_k(k, floor_E) for shard in range(3)]
     for shard, running in enumerate(shards):
-        for start in range(20 * shard, 20 * shard + 20, 10):
-            running.add(logits_EL[:, start : start + 10].to(device), start)
+        units = range(shard, 60, 3)
+        for tile in (units[:10], units[10:]):
+            running.add(logits_EL[:, list(tile)].to(device), tile)
     keys_EN = torch.cat([running.result() for running in shards], dim=1).topk(k, dim=1).values.cpu()
     expected, units = wide_top_k(logits_EL[:, :60], None, k)
     assert bool((floor_E > -torch.inf).all())

@@ -67,6 +67,28 @@ def test_a_step_of_a_whole_weight_is_that_of_the_formula(kind, penalties, shape,
     assert not weight.numel() or not torch.equal(ours.cpu(), weight)
 
 
+@pytest.mark.parametrize("are_biases", [False, True])
+@pytest.mark.parametrize("kind", ["sgd", "nesterov", "adam"])
+def test_steps_of_many_weights_are_those_of_each_alone(kind, are_biases, device, triton):
+    triton()
+    rule, step = rule_of(kind, l1=0.01, l2=0.02), StepNumbers(3, RATES, gradient_scale=0.7)
+    shapes = [(1031,), (0,), *[(2 + number, 3) for number in range(16)]]
+    weights = [numbers(*shape, seed=number).to(device) for number, shape in enumerate(shapes)]
+    gradients = [numbers(*shape, seed=50 + number).to(device) for number, shape in enumerate(shapes)]
+    alone, together = ([started(rule, weight) for weight in weights] for _ in range(2))
+    for (weight, state), gradient in zip(alone, gradients, strict=True):
+        (rule.apply_to_bias if are_biases else rule.apply)(weight, gradient, state, step)
+    rule.apply_to_many(
+        [(weight, gradient, state) for (weight, state), gradient in zip(together, gradients, strict=True)],
+        step,
+        are_biases,
+    )
+    for (weight, state), (own, own_state), before in zip(together, alone, weights, strict=True):
+        assert torch.equal(weight, own)
+        assert all(torch.equal(state[name], own_state[name]) for name in state)
+        assert not weight.numel() or not torch.equal(weight, before)
+
+
 ROWS = {
     "prime sizes": [[(7 * e + 11 * i) % 31 for i in range(e % 5)] for e in range(13)],
     "only empty rows": [[], []],
@@ -121,29 +143,6 @@ def test_a_step_of_touched_rows_is_that_of_the_formula_and_leaves_the_others(
     assert bool(others.all()) or not torch.equal(ours.cpu()[~others], weight[~others])
 
 
-def test_a_row_numbered_below_zero_is_none(device, triton):
-    triton()
-    rule, step, batch = (
-        rule_of("rmsprop"),
-        StepNumbers(7, RATES),
-        SparseBatch.from_lists([[1, 2], [], [2, 5]]).to(device),
-    )
-    found = []
-    for padded in (False, True):
-        touched = row_gradient(batch, numbers(3, 4, seed=1).to(device))
-        if padded:
-            features_U = torch.nn.functional.pad(touched.features_U, (0, 3), value=-1)
-            indptr, examples_Z = (
-                torch.nn.functional.pad(each, (0, 3)) for each in (touched.indptr, touched.examples_Z)
-            )
-            touched = RowGradient(features_U, indptr, examples_Z, None, touched.gradient_EH)
-        weight, state = started(rule, numbers(7, 4).to(device))
-        moved = (torch.arange(7) % 6).int().to(device)
-        rule.apply_to_rows(weight, touched, state, moved, step)
-        found.append([weight, *state.values(), moved])
-    assert all(torch.equal(plain, padded) for plain, padded in zip(*found, strict=True))
-
-
 def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, monkeypatch):
     rule, step, found = rule_of("adam"), StepNumbers(3, RATES), []
     for use in (lambda: None, triton):
@@ -153,6 +152,6 @@ def test_steps_that_triton_has_no_formula_of_are_those_of_torch(device, triton, 
         touched = row_gradient(
             SparseBatch.from_lists([[3, 1], [1, 8]]).to(device), numbers(2, 7, seed=1).to(device)
         )
-        rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, rule.on_device(step, device))
+        rule.apply_to_rows(found[-1][0], touched, found[-1][1], None, step)
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0].cpu(), numbers(31, 7))

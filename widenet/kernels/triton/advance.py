@@ -1,11 +1,13 @@
-"""Every optimizer's step of single numbers: the arithmetic of `element` in training/optimizers/."""
+"""Every optimizer's step of single numbers: the arithmetic of `compiled_elements`."""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def advance_at(weight, first, second, place, inside, gradient, fade, penalties, numbers, KIND: tl.constexpr):
+def advance_at(
+    weight, first, second, place, inside, gradient, fade, penalties, constants, KIND: tl.constexpr
+):
     """Make a step of some numbers in memory. first, second: states, or None; others as for `advance`."""
     w = tl.load(weight + place, mask=inside, other=0.0)
     s, t = w, w
@@ -13,7 +15,7 @@ def advance_at(weight, first, second, place, inside, gradient, fade, penalties, 
         s = tl.load(first + place, mask=inside, other=0.0)
     if second is not None:
         t = tl.load(second + place, mask=inside, other=0.0)
-    w, s, t = advance(w, gradient, s, t, fade, penalties, numbers, KIND)
+    w, s, t = advance(w, gradient, s, t, fade, penalties, constants, KIND)
     tl.store(weight + place, w, mask=inside)
     if first is not None:
         tl.store(first + place, s, mask=inside)
@@ -22,40 +24,22 @@ def advance_at(weight, first, second, place, inside, gradient, fade, penalties, 
 
 
 @triton.jit
-def advance(weight, gradient, first, second, fade, penalties, numbers, KIND: tl.constexpr):
+def advance(weight, gradient, first, second, fade, penalties, constants, KIND: tl.constexpr):
     """Return weight and states after a step, float32.
 
-    fade: factor on the states before the step. penalties: scale, l2, l1 of
-        `kernels.compiled_steps.Penalties`.
-    numbers: pointer to what changes from step to step, float64 [8]: the step's number, `keep`,
-    `Formula.constants`. A state that the optimizer lacks may be any number.
+    fade: factor on the states before the step. penalties: scale, l2, l1, keep of
+    `kernels.compiled_steps.Penalties`. constants: `Formula.constants`. A state that the optimizer lacks may
+    be any number.
     """
-    scale, l2, l1 = penalties
-    keep = tl.load(numbers + 1).to(tl.float32)
+    scale, l2, l1, keep = penalties
     gradient = scale * gradient
     sign = (weight > 0.0).to(tl.float32) - (weight < 0.0).to(tl.float32)
     gradient = gradient + tl.where(l2 > 0.0, l2 * weight, 0.0) + l1 * sign
-    return _element(keep * weight, gradient, fade * first, fade * second, numbers, KIND)
+    return _element(keep * weight, gradient, fade * first, fade * second, constants, KIND)
 
 
 @triton.jit
-def _constants(numbers):
-    """Return the formula's constants, as many as the longest formula has; rounded once, as elsewhere."""
-    c0, c1, c2 = tl.load(numbers + 2), tl.load(numbers + 3), tl.load(numbers + 4)
-    c3, c4, c5 = tl.load(numbers + 5), tl.load(numbers + 6), tl.load(numbers + 7)
-    return (
-        c0.to(tl.float32),
-        c1.to(tl.float32),
-        c2.to(tl.float32),
-        c3.to(tl.float32),
-        c4.to(tl.float32),
-        c5.to(tl.float32),
-    )
-
-
-@triton.jit
-def _element(w, g, s, t, numbers, KIND: tl.constexpr):
-    c = _constants(numbers)
+def _element(w, g, s, t, c, KIND: tl.constexpr):
     if KIND == "sgd":
         return w - c[0] * g, s, t
     elif KIND == "momentum" or KIND == "nesterov":

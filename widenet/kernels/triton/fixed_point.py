@@ -1,41 +1,194 @@
-"""Fixed-point sums: reads each term once and adds it to the integers in place."""
-
-from collections.abc import Sequence
+"""Exact sums: all terms of a process in one launch, or in three between which processes add integers."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK = 1024
+_NUMBERS = 1024
+"""Numbers of a term that a program has at hand."""
 
 
 @triton.jit
-def _kernel(total, term, scales, num, row_length, IS_FIRST: tl.constexpr, BLOCK: tl.constexpr):
-    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    inside = place < num
-    scale = tl.load(scales + place // row_length, mask=inside, other=0.0)
-    fixed = (tl.load(term + place, mask=inside, other=0.0).to(tl.float64) * scale).to(tl.int64)
-    if not IS_FIRST:
-        fixed += tl.load(total + place, mask=inside, other=0)
-    tl.store(total + place, fixed, mask=inside)
+def _places(num_rows, row_length, start, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the rows of a program, and places in a term with which of them there are."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    columns = start + tl.arange(0, COLUMNS)
+    inside = (rows < num_rows)[:, None] & (columns < row_length)[None, :]
+    return rows, rows[:, None] * row_length + columns[None, :], inside
 
 
-def fixed_sum(terms: Sequence[Tensor], scales: Tensor) -> Tensor:
-    """See `fixed_point.fixed_sum`. Infinities and NaN may give any integer, as there."""
-    total = torch.empty(terms[0].shape, dtype=torch.int64, device=terms[0].device)
-    if not total.numel():
-        return total
-    row_length = total.numel() // scales.numel()
-    for index, term in enumerate(terms):
-        _kernel[(triton.cdiv(total.numel(), _BLOCK),)](
-            total,  # [E, H] int64, in and out
-            term.contiguous(),  # [E, H] float32 or float64
-            scales,  # [E, 1] float64; of terms with fewer dimensions one for each number
-            total.numel(),
-            row_length,
-            IS_FIRST=index == 0,
-            BLOCK=_BLOCK,
+@triton.jit
+def _peaks_of(terms, num_terms, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the largest magnitude of every row, float64; infinite if the row holds infinity or NaN."""
+    peaks = tl.zeros([ROWS], tl.float64)
+    for start in range(0, row_length, COLUMNS):
+        _, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
+        own = terms + places
+        for _ in range(num_terms):
+            size = tl.abs(tl.load(own, mask=inside, other=0.0).to(tl.float64))
+            peaks = tl.maximum(peaks, tl.max(tl.where(size == size, size, float("inf")), axis=1))
+            own += num_rows * row_length
+    return peaks
+
+
+@triton.jit
+def _exponent(peaks, headroom):
+    """Return the exponent of the scale for each peak; see `fixed_point.scales_for`."""
+    known = tl.where(peaks < float("inf"), peaks, 0.0)
+    own = tl.where(known > 0.0, ((known.to(tl.int64, bitcast=True) >> 52) & 2047) - 1022, 0)
+    return tl.minimum(tl.maximum(62 - headroom - own, -1000), 1000)
+
+
+@triton.jit
+def _power_of_two(exponent):
+    return ((exponent + 1023) << 52).to(tl.float64, bitcast=True)
+
+
+@triton.jit
+def _fixed_at(terms, num_terms, size, places, inside, peaks, exponent):
+    """Return the sum of some numbers of all terms in units of 2^-exponent, int64; 0 where a peak is infinite.
+
+    size: numbers of a term.
+    """
+    scale = _power_of_two(exponent)[:, None]
+    inside = inside & (peaks < float("inf"))[:, None]
+    total = tl.zeros(places.shape, tl.int64)
+    own = terms + places
+    for _ in range(num_terms):
+        total += (tl.load(own, mask=inside, other=0.0).to(tl.float64) * scale).to(tl.int64)
+        own += size
+    return total
+
+
+@triton.jit
+def _rounded(total, peaks, exponent):
+    """Return the numbers that integers stand for, float64; NaN where the peak is infinite."""
+    sums = total.to(tl.float64) * _power_of_two(-exponent)[:, None]
+    return tl.where((peaks < float("inf"))[:, None], sums, float("nan"))
+
+
+@triton.jit
+def _exact_kernel(
+    terms, sums, num_terms, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    peaks = _peaks_of(terms, num_terms, num_rows, row_length, ROWS, COLUMNS)
+    exponent = _exponent(peaks, headroom)
+    for start in range(0, row_length, COLUMNS):
+        _, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
+        total = _fixed_at(terms, num_terms, num_rows * row_length, places, inside, peaks, exponent)
+        tl.store(sums + places, _rounded(total, peaks, exponent).to(sums.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _peaks_kernel(terms, peaks, num_terms, num_rows, row_length, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    own = _peaks_of(terms, num_terms, num_rows, row_length, ROWS, COLUMNS)
+    tl.store(peaks + rows, own, mask=rows < num_rows)
+
+
+@triton.jit
+def _fixed_kernel(
+    terms, peaks, total, num_terms, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    for start in range(0, row_length, COLUMNS):
+        rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
+        peak = tl.load(peaks + rows, mask=rows < num_rows, other=0.0)
+        exponent = _exponent(peak, headroom)
+        own = _fixed_at(terms, num_terms, num_rows * row_length, places, inside, peak, exponent)
+        tl.store(total + places, own, mask=inside)
+
+
+@triton.jit
+def _rounded_kernel(
+    total, peaks, sums, num_rows, row_length, headroom, ROWS: tl.constexpr, COLUMNS: tl.constexpr
+):
+    for start in range(0, row_length, COLUMNS):
+        rows, places, inside = _places(num_rows, row_length, start, ROWS, COLUMNS)
+        peak = tl.load(peaks + rows, mask=rows < num_rows, other=0.0)
+        own = _rounded(tl.load(total + places, mask=inside, other=0), peak, _exponent(peak, headroom))
+        tl.store(sums + places, own.to(sums.dtype.element_ty), mask=inside)
+
+
+def exact_sum(terms: Tensor) -> Tensor:
+    """See `fixed_point.exact_sum`; the terms are stacked."""
+    sums = torch.empty_like(terms[0], memory_format=torch.contiguous_format)
+    if sums.numel():
+        sizes, blocks = _sizes(sums)
+        _exact_kernel[_grid(sizes, blocks)](
+            terms.contiguous(),  # [K, R, C] float32 or float64
+            sums,  # [R, C], out
+            len(terms),
+            *sizes,
+            _headroom(len(terms)),
+            **blocks,
+            enable_fp_fusion=False,
+        )
+    return sums
+
+
+def common_peaks(terms: Tensor) -> Tensor:
+    """See `fixed_point.common_peaks`; the terms are stacked."""
+    shape = (*terms.shape[1:-1], 1) if terms.dim() > 2 else terms.shape[1:]
+    peaks = torch.zeros(shape, dtype=torch.float64, device=terms.device)
+    if terms[0].numel():
+        sizes, blocks = _sizes(terms[0])
+        _peaks_kernel[_grid(sizes, blocks)](
+            terms.contiguous(),  # [K, R, C] float32 or float64
+            peaks,  # [R] float64, out
+            len(terms),
+            *sizes,
+            **blocks,
+        )
+    return peaks
+
+
+def fixed_sum(terms: Tensor, peaks: Tensor, num_terms: int) -> Tensor:
+    """See `fixed_point.fixed_sum`; the terms are stacked."""
+    total = torch.empty(terms.shape[1:], dtype=torch.int64, device=terms.device)
+    if total.numel():
+        sizes, blocks = _sizes(total)
+        _fixed_kernel[_grid(sizes, blocks)](
+            terms.contiguous(),  # [K, R, C] float32 or float64
+            peaks.contiguous(),  # [R] float64
+            total,  # [R, C] int64, out
+            len(terms),
+            *sizes,
+            _headroom(num_terms),
+            **blocks,
             enable_fp_fusion=False,
         )
     return total
+
+
+def rounded(total: Tensor, peaks: Tensor, num_terms: int, dtype: torch.dtype) -> Tensor:
+    """See `fixed_point.rounded`."""
+    sums = torch.empty(total.shape, dtype=dtype, device=total.device)
+    if total.numel():
+        sizes, blocks = _sizes(total)
+        _rounded_kernel[_grid(sizes, blocks)](
+            total.contiguous(),  # [R, C] int64
+            peaks.contiguous(),  # [R] float64
+            sums,  # [R, C] float32 or float64, out
+            *sizes,
+            _headroom(num_terms),
+            **blocks,
+            enable_fp_fusion=False,
+        )
+    return sums
+
+
+def _sizes(term: Tensor) -> tuple[tuple[int, int], dict[str, int]]:
+    """Return the rows of a term and their length, and how many rows and columns a program takes at a time."""
+    columns = term.shape[-1] if term.dim() > 1 else 1
+    rows, at_once = term.numel() // columns, min(triton.next_power_of_2(columns), _NUMBERS)
+    own_rows = min(triton.next_power_of_2(rows), _NUMBERS // at_once)
+    return (rows, columns), {"ROWS": own_rows, "COLUMNS": at_once}
+
+
+def _grid(sizes: tuple[int, int], blocks: dict[str, int]) -> tuple[int]:
+    return (triton.cdiv(sizes[0], blocks["ROWS"]),)
+
+
+def _headroom(num_terms: int) -> int:
+    return max(num_terms - 1, 0).bit_length()

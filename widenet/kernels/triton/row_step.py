@@ -10,12 +10,12 @@ from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton.advance import advance_at
 from widenet.kernels.triton.gather_sum import columns_at_once, sum_of_rows
-from widenet.kernels.triton.tile_step import floats, two
+from widenet.kernels.triton.tile_step import four, six, two
 
 _UNROLLED = 8
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["number"])
 def _kernel(
     weight,
     first_state,
@@ -27,8 +27,9 @@ def _kernel(
     values,
     fades,
     moved,
+    number,
     penalties,
-    numbers,
+    constants,
     num_columns,
     KIND: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -37,16 +38,14 @@ def _kernel(
     touched = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row = tl.load(features + touched)
-    if row < 0:
-        return
     is_column = columns < num_columns
     place = row * num_columns + columns
     first, last = tl.load(indptr + touched), tl.load(indptr + touched + 1)
     g = sum_of_rows(first, last, examples, values, gradient, num_columns, columns, UNROLLED)
     fade = tl.load(fades + touched)
-    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, numbers, KIND)
+    advance_at(weight, first_state, second_state, place, is_column, g, fade, penalties, constants, KIND)
     if moved is not None:
-        tl.store(moved + row, tl.load(numbers).to(tl.int32), mask=tl.program_id(1) == 0)
+        tl.store(moved + row, number, mask=tl.program_id(1) == 0)
 
 
 def row_step(
@@ -56,8 +55,9 @@ def row_step(
     states: Sequence[Tensor],
     fade_U: Tensor,
     moved: Tensor | None,
+    number: int,
     penalties: Penalties,
-    numbers: Tensor,
+    constants: Sequence[float],
 ) -> None:
     """Make a step of the touched rows of a weight, in place.
 
@@ -70,8 +70,9 @@ def row_step(
         states: The optimizer's states, float32 [R, H].
         fade_U: Factors on the states before the step, float32.
         moved: The step that moved each row last, int32 [R], out; or None.
+        number: The step's number.
         penalties: See `Steps`.
-        numbers: See `Steps`.
+        constants: See `Steps`.
     """
     num_columns = weight_RH.shape[1]
     if not len(touched) or not num_columns:
@@ -83,14 +84,15 @@ def row_step(
         first,  # [R, H] float32, in and out, or None
         second,  # [R, H] float32, in and out, or None
         touched.gradient_EH.contiguous(),  # [E, H] float32
-        touched.features_U,  # [U] int64, no two the same but for -1, which is no row
+        touched.features_U,  # [U] int64, no two the same
         touched.indptr,  # [U + 1] int64
         touched.examples_Z,  # [Z] int64
         touched.values_Z,  # [Z] float32, or None
         fade_U,  # [U] float32
         moved,  # [R] int32, out, or None
-        floats(penalties),
-        numbers,  # [8] float64
+        number,
+        four(penalties),
+        six(constants),
         num_columns,
         KIND=kind,
         BLOCK=block,

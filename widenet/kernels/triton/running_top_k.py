@@ -38,6 +38,7 @@ def _kernel(
     counts,
     bounds,
     first_unit,
+    unit_step,
     num_units,
     k,
     MISSING_KEY: tl.constexpr,
@@ -53,7 +54,7 @@ def _kernel(
     for start in range(0, num_units, BLOCK):
         units = start + tl.arange(0, BLOCK)
         z = tl.load(logits + example * num_units + units, mask=units < num_units, other=-float("inf"))
-        new = tl.where(units < num_units, _keys(z, first_unit + units), MISSING_KEY)
+        new = tl.where(units < num_units, _keys(z, first_unit + unit_step * units), MISSING_KEY)
         is_better = (new > bound).to(tl.int32)
         num_better = tl.sum(is_better, axis=0)
         if num_better > 0:
@@ -88,8 +89,8 @@ class RunningTopK:
         self.num_E = torch.zeros(len(floor_E), dtype=torch.int32, device=floor_E.device)
         self.bound_E = torch.full((len(floor_E),), MISSING, device=floor_E.device)
 
-    def add(self, logits_ET: Tensor, first_unit: int) -> None:
-        """Search a tile; its units come after those of earlier tiles, and -inf marks excluded units."""
+    def add(self, logits_ET: Tensor, units: range) -> None:
+        """Search a tile of units after those of earlier tiles; -inf marks excluded units."""
         if not logits_ET.numel():
             return
         _kernel[(len(logits_ET),)](
@@ -98,7 +99,8 @@ class RunningTopK:
             self.keys_EN,  # [E, N] int64, in and out
             self.num_E,  # [E] int32, in and out
             self.bound_E,  # [E] int64, in and out
-            first_unit,
+            units.start,
+            units.step,
             logits_ET.shape[1],
             self.k,
             MISSING_KEY=MISSING,

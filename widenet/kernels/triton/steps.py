@@ -7,8 +7,11 @@ from torch import Tensor
 
 from widenet.kernels.bags import RowGradient
 from widenet.kernels.compiled_steps import Penalties
+from widenet.kernels.triton.many_steps import many_steps
 from widenet.kernels.triton.row_step import row_step
+from widenet.kernels.triton.span import Span
 from widenet.kernels.triton.tile_step import tile_step
+from widenet.kernels.triton.weight_step import weight_step
 
 
 @dataclass(frozen=True)
@@ -17,17 +20,27 @@ class Steps:
 
     Attributes:
         kind: Its kind.
-        penalties: Its penalties; `keep` comes from `numbers` instead.
-        numbers: A row of `training.optimizers.Optimizer.table`, float64 [8], in the device's memory.
+        penalties: Its penalties.
+        constants: Constants of its formula.
     """
 
     kind: str
     penalties: Penalties
-    numbers: Tensor
+    constants: Sequence[float]
 
     def tile(self, weight: Tensor, gradient: Tensor, states: Sequence[Tensor]) -> None:
         """See `CompiledSteps.tile`."""
-        tile_step(self.kind, weight, gradient, states, self.penalties, self.numbers)
+        tile_step(self.kind, weight, gradient, states, self.penalties, self.constants)
+
+    def tiles(self, weights: Sequence[tuple[Tensor, Tensor, Sequence[Tensor]]]) -> None:
+        """Make the step of several weights, given as weight, gradient and states; see `tile`."""
+        many_steps(self.kind, weights, self.penalties, self.constants)
+
+    def output(
+        self, weight_RH: Tensor, states: Sequence[Tensor], delta_EC: Tensor, direct_EK: Tensor, span: Span
+    ) -> None:
+        """Make the step of an output's tile from its deltas; see `weight_step`."""
+        weight_step(self.kind, weight_RH, states, self.penalties, self.constants, delta_EC, direct_EK, span)
 
     def rows(
         self,
@@ -35,7 +48,8 @@ class Steps:
         touched: RowGradient,
         states: Sequence[Tensor],
         fade_U: Tensor,
-        moved: Tensor | None = None,
+        moved: Tensor | None,
+        number: int,
     ) -> None:
-        """See `CompiledSteps.rows`; skips rows -1, and notes the step's number in `moved`, int32 [R]."""
-        row_step(self.kind, weight_RH, touched, states, fade_U, moved, self.penalties, self.numbers)
+        """See `CompiledSteps.rows`; notes the step's number in `moved`, int32 [R], if there is one."""
+        row_step(self.kind, weight_RH, touched, states, fade_U, moved, number, self.penalties, self.constants)

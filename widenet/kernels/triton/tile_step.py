@@ -14,12 +14,12 @@ _BLOCK = 1024
 
 @triton.jit
 def _kernel(
-    weight, gradient, first, second, penalties, numbers, num, KIND: tl.constexpr, BLOCK: tl.constexpr
+    weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr
 ):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = place < num
     g = tl.load(gradient + place, mask=inside, other=0.0)
-    advance_at(weight, first, second, place, inside, g, 1.0, penalties, numbers, KIND)
+    advance_at(weight, first, second, place, inside, g, 1.0, penalties, constants, KIND)
 
 
 def tile_step(
@@ -28,7 +28,7 @@ def tile_step(
     gradient: Tensor,
     states: Sequence[Tensor],
     penalties: Penalties,
-    numbers: Tensor,
+    constants: Sequence[float],
 ) -> None:
     """Make a step of a contiguous weight, in place; gradient and states have its shape. See `Steps`."""
     if not weight.numel():
@@ -39,8 +39,8 @@ def tile_step(
         gradient.contiguous(),  # [N] float32
         first,  # [N] float32, in and out, or None
         second,  # [N] float32, in and out, or None
-        floats(penalties),
-        numbers,  # [8] float64
+        four(penalties),
+        six(constants),
         weight.numel(),
         KIND=kind,
         BLOCK=_BLOCK,
@@ -53,6 +53,11 @@ def two(states: Sequence[Tensor]) -> Sequence[Tensor | None]:
     return [*states, *[None] * (2 - len(states))]
 
 
-def floats(penalties: Penalties) -> tuple[float, float, float]:
-    """Return the penalties as kernels take them: scale, l2, l1; they load `keep` themselves."""
-    return float(penalties.scale), float(penalties.l2), float(penalties.l1)
+def four(penalties: Penalties) -> tuple[float, float, float, float]:
+    """Return the penalties as kernels take them: scale, l2, l1, keep."""
+    return float(penalties.scale), float(penalties.l2), float(penalties.l1), float(penalties.keep)
+
+
+def six(constants: Sequence[float]) -> tuple[float, ...]:
+    """Return a formula's constants as kernels take them: as many as the longest formula has."""
+    return (*map(float, constants), *[0.0] * (6 - len(constants)))

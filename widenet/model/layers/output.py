@@ -13,6 +13,7 @@ from widenet.model.losses import Loss, loss_of
 from widenet.model.operands import add_product, matrix_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
+from widenet.plan.shards import as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 
@@ -26,6 +27,7 @@ class WideOutput:
 
     owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
     half: a training step's matrix products take operands rounded to bfloat16.
+    tf32: on CUDA they round float32 operands to TF32.
     deferred_rows: its rows with deferred updates; None if a step needs the logits.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
@@ -39,6 +41,7 @@ class WideOutput:
     exchange: Exchange
     owns_weight: bool = True
     half: bool = False
+    tf32: bool = False
     deferred_rows: DeferredRows | None = None
     sampler: Sampler | None = None
     kept_bytes: int | None = None
@@ -78,8 +81,8 @@ class WideOutput:
         weight_TH = self.weight.parts[shard].weight[start:stop]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         if self.spec.weightless:
-            first = self.weight.shards.start(shard)
-            return WeightlessTile(weight_TH, None, None, False, slice(first + start, first + stop))
+            units = self.weight.shards.units(shard)[start:stop]
+            return WeightlessTile(weight_TH, None, None, False, as_slice(units))
         if self.features is not None:
             return FeatureTile(
                 weight_TH,

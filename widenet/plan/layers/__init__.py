@@ -77,8 +77,3 @@ class LayerPlan(Generic[Spec]):
         The default is four for each unit: its sum, activation and gradient, and what dropout kept.
         """
         return 4 * job.vectors(layer.name) * job.layout.units[layer.name]
-
-    def obstacles(self, job: Job, layer: Spec) -> Iterator[str]:
-        """Yield why a CUDA graph cannot hold the layer's steps, after its name in a message."""
-        del job
-        yield f"is a {layer.kind} layer"

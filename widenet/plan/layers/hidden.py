@@ -43,12 +43,5 @@ class ActivatedPlan(LayerPlan[Spec]):
 class HiddenPlan(ActivatedPlan[HiddenLayer]):
     """Fully connected layers."""
 
-    def obstacles(self, job: Job, layer: HiddenLayer) -> Iterator[str]:
-        """See `LayerPlan.obstacles`."""
-        if layer.dropout:
-            yield "has dropout, whose random numbers the host draws"
-        if layer.weight_norm is not None and job.is_over_sparse(layer):
-            yield "has a weight_norm over a sparse input"
-
 
 PLAN = HiddenPlan()

@@ -1,8 +1,8 @@
 """Optimizers: one file for each kind. Penalties and idle rows are handled here, for all of them."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from widenet.kernels import RowGradient, roomy
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
 from widenet.kernels.rows import copied
 from widenet.kernels.table import runner, step_runner
-from widenet.model.rule import StepNumbers
+from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
@@ -36,13 +36,10 @@ def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
 
 
 class Formula(Protocol):
-    """An optimizer's arithmetic, twice: on tensors, in place, and on single numbers, for the compiler."""
-
-    def element(self, *numbers: Any) -> tuple[Any, Any, Any]:
-        """See `kernels.compiled_steps.Element`; a static method."""
+    """An optimizer's arithmetic on tensors, in place; `compiled_elements` has that on single numbers."""
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
-        """Return the constants of `element` in step `number`."""
+        """Return the constants of the step on single numbers in step `number`."""
 
     def step(
         self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
@@ -99,28 +96,19 @@ class Optimizer:
         """Zeros for every state tensor."""
         return {name: roomy(weight.shape, weight.dtype, weight.device) for name in self.state}
 
-    def on_device(self, step: StepNumbers, device: torch.device) -> StepNumbers:
-        """See `model.rule.Rule.on_device`; `loaded` is `table`."""
-        if step.loaded is not None or step_runner(device, self.kind) != "triton":
-            return step
-        return replace(step, loaded=sent(self.table(step), device))
-
-    def table(self, step: StepNumbers) -> Tensor:
-        """Return the numbers of a step as Triton's kernels load them, float64 [2, 8].
-
-        The first row is for weights, the second for biases. A row holds the step's number, what is kept of a
-        weight before the step (`Penalties.keep`), and the formula's constants.
-        """
-        constants = self.formula.constants(step.rate, step.number)
-        rows = [
-            [step.number, keep, *constants, *[0.0] * (6 - len(constants))]
-            for keep in (1 - step.rate * self.decay, 1.0)
-        ]
-        return torch.tensor(rows, dtype=torch.float64)
-
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""
         self._advance(weight, gradient, state, step)
+
+    def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
+        """See `model.rule.Rule.apply_to_many`: with Triton's kernels, in one launch."""
+        bias_l2 = 0.0 if are_biases else None
+        launched = self._launched_for(weights[0][0], step, bias_l2) if weights else None
+        if launched is not None:
+            launched.tiles([(weight, gradient, list(state.values())) for weight, gradient, state in weights])
+            return
+        for weight, gradient, state in weights:
+            self._advance(weight, gradient, state, step, bias_l2)
 
     def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
         """See `model.rule.Rule.compiled_step`."""
@@ -128,6 +116,10 @@ class Optimizer:
         if steps is None:
             return None
         return steps.tile_step(self._penalties(step, None), self.formula.constants(step.rate, step.number))
+
+    def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
+        """See `model.rule.Rule.launched_steps`."""
+        return self._launched_for(weight, step, None)
 
     def apply_to_bias(
         self, bias: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers, l2: float = 0.0
@@ -148,7 +140,8 @@ class Optimizer:
         idled, states = None if self.idle_weights_move else since, list(state.values())
         launched = self._launched_for(weight, step, bias_l2)
         if launched is not None:
-            launched.rows(weight, touched, states, self._faded(touched, idled, launched.numbers), since)
+            fade_U = self._faded(touched, idled, step.number - 1)
+            launched.rows(weight, touched, states, fade_U, since, step.number)
             return
         steps = self._compiled_for(weight)
         if steps is not None:
@@ -189,13 +182,11 @@ class Optimizer:
         steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
         return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
 
-    def _faded(self, touched: RowGradient, idled: Tensor | None, numbers: Tensor) -> Tensor:
-        """Compute the fade on a device, where the step number is a tensor; rows of -1 get any number."""
-        if idled is None or self.idling is None or not len(idled):
-            return torch.ones(len(touched), device=numbers.device)
-        return self.idling.fade(
-            numbers[0] - 1 - idled.index_select(0, touched.features_U.clamp_min(0)).double()
-        ).float()
+    def _faded(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
+        """Compute the fade on a device."""
+        if idled is None or self.idling is None:
+            return torch.ones(len(touched), device=touched.features_U.device)
+        return self.idling.fade(until - idled.index_select(0, touched.features_U).double()).float()
 
     def _launched_for(self, weight: Tensor, step: StepNumbers, bias_l2: float | None) -> "Steps | None":
         """Triton's steps, where the weight is one that they take."""
@@ -203,15 +194,15 @@ class Optimizer:
             return None
         from widenet.kernels.triton.steps import Steps
 
-        loaded = self.on_device(step, weight.device).loaded
-        assert loaded is not None
-        return Steps(self.kind, self._penalties(step, bias_l2), loaded[0 if bias_l2 is None else 1])
+        return Steps(
+            self.kind, self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number)
+        )
 
     def _compiled_for(self, weight: Tensor) -> CompiledSteps | None:
         """The compiled steps, where the weight is one that they take."""
         if weight.dtype != torch.float32 or step_runner(weight.device, self.kind) != "numba":
             return None
-        return compiled_steps(self.formula.element, len(self.state))
+        return compiled_steps(self.kind, len(self.state))
 
     def _penalties(self, step: StepNumbers, bias_l2: float | None) -> Penalties:
         """Return the penalties of a weight, or of a bias with its own l2."""

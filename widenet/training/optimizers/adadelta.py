@@ -1,7 +1,5 @@
 """Adadelta."""
 
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
@@ -13,13 +11,6 @@ class _Adadelta:
     def __init__(self, spec: Adadelta) -> None:
         self.spec = spec
         self.epsilon, self.floor = guards(spec)
-
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        square = c[0] * s + c[1] * (g * g)
-        step_held, held = c[4] if t < c[4] else t, c[4] if square < c[4] else square
-        change = np.sqrt(step_held + c[2]) / np.sqrt(held + c[2]) * g
-        return w - c[3] * change, square, c[0] * t + c[1] * (change * change)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number

@@ -1,8 +1,5 @@
 """Adagrad."""
 
-from typing import Any
-
-import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Adagrad
@@ -13,12 +10,6 @@ class _Adagrad:
     def __init__(self, spec: Adagrad) -> None:
         self.spec = spec
         self.epsilon, self.floor = guards(spec)
-
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        total = s + g * g
-        held = c[2] if total < c[2] else total
-        return w - c[0] * (g / (np.sqrt(held) + c[1])), total, t
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number

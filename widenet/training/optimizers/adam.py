@@ -1,9 +1,7 @@
 """Adam. Lazy on rows: a row without a gradient keeps its weight and its moments until it has one."""
 
 import math
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,13 +15,6 @@ class AdamFormula:
 
     def __init__(self, spec: OfMoments, step_offset: int = 0) -> None:
         self.spec, self.step_offset = spec, step_offset
-
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        """See `Formula.element`."""
-        mean = s + c[0] * (g - s)
-        square = c[1] * t + c[2] * (g * g)
-        return w - c[3] * (mean / (np.sqrt(square) * c[4] + c[5])), mean, square
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """See `Formula.constants`."""

@@ -1,7 +1,5 @@
 """Momentum: steps along a fading sum of gradients."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -18,13 +16,6 @@ class Velocity:
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
         self._path_sums = PathSums(momentum)
-
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        """See `Formula.element`."""
-        velocity = c[0] * s + g
-        ahead = c[1] * velocity + g
-        return w - c[2] * (ahead if c[1] > 0 else velocity), velocity, t
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """See `Formula.constants`."""

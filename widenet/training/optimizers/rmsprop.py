@@ -1,7 +1,5 @@
 """RMSProp."""
 
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
@@ -13,12 +11,6 @@ class _Rmsprop:
     def __init__(self, spec: Rmsprop) -> None:
         self.spec = spec
         self.epsilon, self.floor = guards(spec)
-
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        square = c[0] * s + c[1] * (g * g)
-        held = c[4] if square < c[4] else square
-        return w - c[3] * (g / (np.sqrt(held) + c[2])), square, t
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number

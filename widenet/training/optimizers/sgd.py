@@ -1,17 +1,11 @@
 """Stochastic gradient descent."""
 
-from typing import Any
-
 from torch import Tensor
 
 from widenet.spec.optimizers import Sgd
 
 
 class _Sgd:
-    @staticmethod
-    def element(w: Any, g: Any, s: Any, t: Any, c: Any) -> tuple[Any, Any, Any]:
-        return w - c[0] * g, s, t
-
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         del number
         return (rate,)

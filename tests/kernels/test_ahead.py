@@ -1,0 +1,139 @@
+"""Kernels that helper processes compile: they are found on disk, and nobody depends on a helper."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from widenet.kernels import ahead, compiled
+from widenet.kernels.ahead import compile_ahead
+from widenet.kernels.compiled import is_missing, leave_to, made_once
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.spec.usual import usual_network, usual_training
+
+ROOT = Path(__file__).parent.parent.parent
+
+AHEAD = """
+import sys
+from widenet.kernels import ahead, compiled
+from widenet.spec.usual import usual_network, usual_training
+documents = usual_network("items", False), usual_training(False, 100)
+print(ahead.compile_ahead(*documents), len(compiled._HELPERS), "torch" in sys.modules)
+for helper in compiled._HELPERS.values():
+    assert helper.wait() == 0
+compiled._HELPERS.clear()
+print(ahead.compile_ahead(*documents))
+"""
+
+
+def test_helpers_compile_what_a_training_needs_once(tmp_path):
+    environment = {
+        **os.environ,
+        "NUMBA_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "WIDENET_THREADS": "3",
+    }
+    for first in ("True 8 False", "False 0 False"):
+        found = subprocess.run(
+            [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
+        )
+        assert found.stdout.splitlines() == [first, "False"]
+
+
+@pytest.fixture
+def helpers(monkeypatch):
+    """The kernels that have been left to helpers, without any process."""
+    left = []
+    monkeypatch.setattr("widenet.kernels.ahead.is_missing", lambda _: True)
+    monkeypatch.setattr("widenet.kernels.ahead._helper", lambda kernels: left.append(kernels))
+    return left
+
+
+@pytest.mark.parametrize(("threads", "number"), [(1, 0), (2, 1), (3, 2), (64, 3)])
+def test_helpers_leave_a_processor_to_the_training(threads, number, helpers, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", str(threads))
+    assert compile_ahead(usual_network("items", False), usual_training(False, 100)) == (number > 0)
+    assert len(helpers) == number
+    kernels = [kernel for share in helpers for kernel in share]
+    assert len(set(kernels)) == len(kernels) == (8 if number else 0)
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ({"activation": "softmax"}, {("softmax_sums", False), ("softmax", False)}),
+        ({"activation": "sigmoid"}, {("sigmoid", False)}),
+        ({"activation": "sigmoid", "weight_norm": 1.0}, {("sigmoid",)}),
+        ({"activation": "softmax", "cosine": {"temperature": 0.1}}, {("softmax_sums",), ("softmax",)}),
+        ({"activation": "linear", "loss": "l2"}, set()),
+    ],
+)
+def test_the_documents_tell_which_passes_are_compiled(output, expected, helpers, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", "2")
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "h", "units": 4},
+        {"name": "out", "kind": "output", "field": "items", **output},
+    ]
+    compile_ahead(NetworkSpec.of({"layers": layers}, "n"), TrainingSpec.of({"epochs": 1}, "t"))
+    (kernels,) = helpers
+    passes = {
+        arguments for make, arguments in kernels if make.__name__ in ("compiled_pass", "compiled_sweep")
+    }
+    assert passes == expected
+
+
+def process(code):
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+def test_a_kernel_is_made_after_its_helper_has_ended(tmp_path):
+    make = made_once(lambda name: (tmp_path / name).exists())
+    helper = process(f"open({str(tmp_path / 'done')!r}, 'w')")
+    leave_to(helper, [(make, ("done",))])
+    assert not is_missing((make, ("done",)))
+    assert helper in compiled._HELPERS.values()
+    assert make("done")
+
+
+@pytest.mark.parametrize("ends", ["killed", "hangs", "cannot start"])
+def test_a_helper_that_fails_stops_nobody(ends, monkeypatch):
+    make = made_once(lambda number: number + 1)
+    helper = None if ends == "cannot start" else process("import time; time.sleep(1000)")
+    if ends == "killed":
+        helper.kill()
+    if ends == "hangs":
+        monkeypatch.setattr(compiled, "_PATIENCE", 0.01)
+    leave_to(helper, [(make, (1,))])
+    assert make(1) == 2
+    if helper is not None:
+        assert helper.wait() == -9
+
+
+def test_no_helper_is_asked_where_the_code_cannot_be_kept(monkeypatch):
+    def refused(*_, **__):
+        raise RuntimeError("no locator")
+
+    monkeypatch.setattr("numba.njit", refused)
+    assert compiled._is_kept(compiled.made_once)
+
+
+def test_code_that_is_not_compiled_is_not_missing():
+    """The guess asks Numba for its cache, which it does not have without its compiler."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
+    code = "from widenet.kernels import compiled; print(compiled._is_kept(compiled.made_once))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "True\n"
+
+
+@pytest.mark.parametrize(("executable", "frozen"), [(None, False), ("", False), (sys.executable, True)])
+def test_a_program_that_is_no_python_is_not_started_again(executable, frozen, monkeypatch):
+    monkeypatch.setattr(sys, "executable", executable)
+    monkeypatch.setattr(sys, "frozen", frozen, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert ahead._helper([(compiled.made_once, ())]) is None

@@ -1,0 +1,90 @@
+"""Compiles the kernels of a training in helper processes, while this one imports, reads and builds.
+
+Numba compiles one function at a time in a process. A helper writes the code to Numba's cache, and this
+process loads it when it needs it (`compiled.made_once`). If a helper fails or is killed, this process
+compiles the rest itself: the code is the same.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+from widenet.kernels.compiled import Kernel, is_missing, leave_to
+from widenet.plan.machine import available_threads
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+_MOST_HELPERS = 3
+"""More would not be done sooner: each loads Numba, which takes as long as a kernel or two."""
+
+
+def compile_ahead(network: NetworkSpec, training: TrainingSpec) -> bool:
+    """Start helpers for those kernels of a training on a CPU that Numba's cache on disk lacks.
+
+    It is a guess by the documents: a kernel too many costs the helpers some time, and one that is left out is
+    compiled when it is needed. This does not load torch.
+
+    Returns:
+        Whether helpers have been started.
+    """
+    try:
+        kernels = [kernel for kernel in _kernels(network, training) if is_missing(kernel)]
+    except ImportError:  # there is no Numba
+        return False
+    number = min(len(kernels), available_threads() - 1, _MOST_HELPERS)
+    for share in [kernels[first::number] for first in range(number)]:
+        leave_to(_helper(share), share)
+    return number > 0
+
+
+def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
+    """Return the kernels that need no torch to be compiled, the slow ones first."""
+    from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
+    from widenet.kernels.compiled_steps import compiled_steps
+    from widenet.kernels.compiled_sums import compiled_sum
+    from widenet.kernels.compiled_sweep import compiled_sweep
+    from widenet.kernels.compiled_tiles import compiled_pass
+
+    half = training.precision == "bfloat16"
+    kernels: dict[Kernel, None] = {}
+    for output in network.outputs:
+        kind = output.activation.kind
+        if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
+            continue
+        by_tiles = output.weightless or output.cosine is not None
+        in_place = not (output.weights or output.weight_norm or training.gradient_norm_limit)
+        if kind == "softmax":
+            sums: Kernel = (compiled_pass, ("softmax_sums",))
+            kernels[sums if by_tiles else (compiled_sweep, ("softmax_sums", half))] = None
+        sweeps = in_place and not by_tiles
+        kernels[(compiled_sweep, (kind, half)) if sweeps else (compiled_pass, (kind,))] = None
+    rule = network.tuned(training.optimizer)
+    kernels[(compiled_steps, (rule.kind, len(rule.state)))] = None
+    cuts: list[Kernel] = [(compiled_cut, ("int32",)), (compiled_cut, ("int64",))]
+    return [*kernels, (compiled_sum, ("float32",)), (compiled_sort, ()), (compiled_group, ()), *cuts]
+
+
+def _helper(kernels: list[Kernel]) -> subprocess.Popen[bytes] | None:
+    """Start a process that compiles kernels; None if it cannot be started.
+
+    A session of its own keeps Ctrl-C from it: it ends by itself within seconds. In a frozen program,
+    `sys.executable` is the program itself.
+    """
+    if not sys.executable or getattr(sys, "frozen", False):
+        return None
+    names = [(make.__module__, make.__qualname__, arguments) for make, arguments in kernels]
+    command = [sys.executable, "-P", "-m", __name__, json.dumps(names)]
+    quiet, environment = subprocess.DEVNULL, {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        return subprocess.Popen(  # noqa: S603 # this Python
+            command, stdin=quiet, stdout=quiet, stderr=quiet, env=environment, start_new_session=True
+        )
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    for module, name, arguments in json.loads(sys.argv[1]):
+        getattr(import_module(module), name)(*arguments)

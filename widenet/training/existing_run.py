@@ -1,0 +1,16 @@
+"""Checks that a directory is a run, without torch: a wrong path is refused at once."""
+
+from pathlib import Path
+
+from widenet.errors import CheckpointError
+
+
+def check_run(path: Path) -> None:
+    """Raise CheckpointError if a path is not the directory of a run."""
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
+    if not (path / "network.json").is_file():
+        raise CheckpointError(
+            f"{path} is not a run: it has no network.json. Make one with"
+            " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
+        )
