@@ -38,6 +38,8 @@ class Program:
         arguments: Arguments of the function.
         libraries: Libraries whose versions are reported.
         python: The interpreter that runs it.
+        on_device: Whether it computes on a device. Its process gets no limit on memory, since it may map
+            much more than it uses.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Program:
     arguments: dict[str, Any]
     libraries: Sequence[str] = ("torch",)
     python: str = sys.executable
+    on_device: bool = False
 
 
 @dataclass
@@ -78,7 +81,7 @@ class _Worker:
 
     def __init__(self, program: Program) -> None:
         self.program, self.errors = program, TemporaryFile()  # noqa: SIM115
-        memory = int(MEMORY_SHARE * (available_memory() or sys.maxsize))
+        memory = 0 if program.on_device else int(MEMORY_SHARE * (available_memory() or sys.maxsize))
         words = [
             program.place,
             json.dumps(program.arguments),

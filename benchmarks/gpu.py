@@ -1,25 +1,23 @@
-"""Times training steps on one CUDA device, beside PyTorch's and as a share of its matrix products."""
+"""Times training steps on CUDA devices, beside PyTorch's and the device's own matrix products.
+
+`python -m benchmarks.gpu` needs fewer libraries than `python -m benchmarks gpu`.
+"""
 
 import argparse
-import statistics
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.alternately import Measured, Program
+from benchmarks.alternately import Measured, Program, measure
 from benchmarks.places import workplace
-from benchmarks.results import Table, publish, spread
-from benchmarks.steps import torch_gpu, widenet_steps
+from benchmarks.results import Table, publish, quartiles, spread
 from benchmarks.synthetic import write_histories
 
-Steps = Callable[[int], dict[str, Any]]
-
-_WARMUP = 3
-_SQUARE = 8192
+_OURS, _RIVAL = "benchmarks.steps.widenet_steps:train", "benchmarks.steps.torch_gpu:train"
+_GROUP, _PRODUCTS = "benchmarks.steps.group_steps:train", "benchmarks.steps.device_products:train"
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,10 @@ class Case:
     softmax: bool
     dense: bool = False
     optimizer: str = "rmsprop"
+    device: str = "cuda"
 
-    def programs(self, folder: str) -> dict[str, Callable[[], Steps]]:
-        """Return widenet in float32 and bfloat16, each with and without a CUDA graph, and its rivals."""
+    def programs(self, folder: str) -> list[Program]:
+        """Return the device's products, widenet by precision and by number of devices, and its rivals."""
         job = {
             "folder": folder,
             "hidden": self.hidden,
@@ -44,29 +43,47 @@ class Case:
             "optimizer": self.optimizer,
         }
 
-        def ours(precision: str, cuda_graph: bool = False) -> Callable[[], Steps]:
-            more = {"precision": precision, "device": "cuda", "cuda_graph": cuda_graph}
-            return lambda: widenet_steps.train(**job, threads=1, **more)  # type: ignore[arg-type]
+        def program(name: str, place: str, **more: Any) -> Program:
+            arguments = {"place": place, "device": self.device, **more}
+            return Program(name, "benchmarks.steps.on_device:train", arguments, on_device=True)
 
-        def theirs(compiled: bool, host: bool) -> Callable[[], Steps]:
-            return lambda: torch_gpu.train(**job, compiled=compiled, dense_on_host=host)  # type: ignore[arg-type]
+        precisions = ("bfloat16", "tf32", "float32") if self.dense else ("bfloat16",)
+        found = [program("the device's products in bfloat16", _PRODUCTS, size=self.square)]
+        found += [
+            program(f"widenet, {precision}", _OURS, **job, threads=1, precision=precision)
+            for precision in precisions
+        ]
+        counts = range(2, torch.cuda.device_count() + 1) if self.device == "cuda" else (2,)
+        found += [
+            program(
+                f"widenet, bfloat16, {count} processes",
+                _GROUP,
+                **job,
+                processes=count,
+                threads=1,
+                precision="bfloat16",
+            )
+            for count in counts
+            if count & (count - 1) == 0
+        ]
+        if self.dense:
+            found += [
+                program(
+                    f"PyTorch{', torch.compile' if compiled else ''}, dense rows made on the {place}",
+                    _RIVAL,
+                    **job,
+                    compiled=compiled,
+                    dense_on_host=place == "host",
+                )
+                for compiled in (False, True)
+                for place in ("host", "device")
+            ]
+        return found
 
-        if not self.dense:
-            return {
-                "widenet, bfloat16": ours("bfloat16"),
-                "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True),
-            }
-        rivals = {
-            f"PyTorch{compiler}, dense rows made on the {place}": theirs(bool(compiler), place == "host")
-            for compiler in ("", ", torch.compile")
-            for place in ("host", "device")
-        }
-        own = {"widenet": ours("float32"), "widenet, as a CUDA graph": ours("float32", cuda_graph=True)}
-        half = {
-            "widenet, bfloat16": ours("bfloat16"),
-            "widenet, bfloat16, as a CUDA graph": ours("bfloat16", cuda_graph=True),
-        }
-        return own | half | rivals
+    @property
+    def square(self) -> int:
+        """Rows and columns of the operands whose products give the device's rate."""
+        return 8192 if self.device == "cuda" else 256
 
     @property
     def operations(self) -> int:
@@ -93,71 +110,39 @@ CASES = {
         optimizer="sgd",
     ),
 }
+TRIAL = Case("A trial on a CPU: 300 x 16 x 300, softmax", 300, (16,), 32, True, dense=True, device="cpu")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
-    parser.add_argument("--steps", type=int, default=20, help="steps in a turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn, at least one step")
+    parser.add_argument(
+        "--trial", action="store_true", help="one small case on a CPU, to see that the measurement runs"
+    )
 
 
 def run(asked: argparse.Namespace) -> None:
     """Print a table for each case."""
-    if not torch.cuda.is_available():
+    if not (torch.cuda.is_available() or asked.trial):
         print("This measures a CUDA device, and torch sees none. Run it where there is one.", file=sys.stderr)
         sys.exit(2)
-    rate, tables = _matrix_rate(asked.rounds), []
-    for name in asked.cases:
-        case = CASES[name]
+    cases = [TRIAL] if asked.trial else [CASES[name] for name in asked.cases]
+    rounds, seconds = (1, 0.0) if asked.trial else (asked.rounds, asked.seconds)
+    tables = []
+    for case in cases:
         with workplace() as folder:
             write_histories(folder, case.width, 4 * case.batch)
-            found = [
-                _measured(name, make, asked.rounds, asked.steps)
-                for name, make in case.programs(str(folder)).items()
-            ]
-        tables.append(_table(case, found, rate))
+            tables.append(_table(case, measure(case.programs(str(folder)), rounds, seconds)))
         print(tables[-1], flush=True)
-    publish("gpu", tables, asked.out)
+        publish("gpu", tables, asked.out)  # after each case: the machine may be lent for a time
 
 
-def _measured(name: str, make: Callable[[], Steps], rounds: int, number: int) -> Measured:
-    """Measure the seconds per step of one program; every turn waits until the device has finished."""
-    measured = Measured(Program(name, "", {}), steps=number)
-    try:
-        steps = make()
-        for _ in range(_WARMUP):
-            measured.first = measured.first or steps(1)
-            steps(1)
-        torch.cuda.reset_peak_memory_stats()
-        for _ in range(rounds):
-            measured.seconds.append(_seconds(lambda: steps(number)) / number)
-        measured.facts = {"peak_bytes": torch.cuda.max_memory_allocated()}
-    except torch.cuda.OutOfMemoryError:
-        measured.problem, measured.seconds = "out of memory", []
-    torch.cuda.empty_cache()
-    return measured
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    torch.cuda.synchronize()
-    started = perf_counter()
-    work()
-    torch.cuda.synchronize()
-    return perf_counter() - started
-
-
-def _matrix_rate(rounds: int) -> float:
-    """Return the operations per second of the device's bfloat16 products, the median of some rounds."""
-    left, right = (torch.randn(_SQUARE, _SQUARE, device="cuda").bfloat16() for _ in range(2))
-    seconds = [_seconds(lambda: [left @ right for _ in range(20)]) for _ in range(rounds + _WARMUP)]
-    return 20 * 2 * _SQUARE**3 / statistics.median(seconds[_WARMUP:])
-
-
-def _table(case: Case, found: list[Measured], rate: float) -> Table:
+def _table(case: Case, found: list[Measured]) -> Table:
     columns = [
         "program",
-        "time / the first's",
+        "time / widenet's in bfloat16",
         "ms a step",
         "examples a second",
         "share of the matrix rate",
@@ -165,15 +150,31 @@ def _table(case: Case, found: list[Measured], rate: float) -> Table:
         "first loss",
     ]
     table = Table(case.title, columns)
-    for measured in found:
-        if measured.problem is None:
-            shares = spread([case.operations / seconds / rate for seconds in measured.seconds], "{:.2f}")
-            peak, loss = f"{measured.facts['peak_bytes'] / 1e9:.2f}", f"{measured.first['loss']:,.5g}"
-            table.add(measured, found[0], f"{case.batch / measured.median:,.0f}", shares, peak, loss)
-        else:
-            table.add(measured, found[0])
-    table.notes.append(
-        f"{torch.cuda.get_device_name()}; its bfloat16 products of {_SQUARE:,} x {_SQUARE:,}:"
-        f" {rate / 1e12:,.0f} TFLOP/s."
-    )
+    products, *programs = found
+    for measured in programs:
+        if measured.problem is not None or products.problem is not None:
+            table.add(measured, programs[0])
+            continue
+        devices = len(measured.facts.get("ranks", (0,)))
+        shares = [
+            case.operations / (devices * products.facts["operations"]) * theirs / ours
+            for theirs, ours in zip(products.seconds, measured.seconds, strict=True)
+        ]
+        peak, loss = f"{measured.facts['peak_bytes'] / 1e9:.2f}", f"{measured.first['loss']:,.5g}"
+        rate = f"{case.batch / measured.median:,.0f}"
+        table.add(measured, programs[0], rate, spread(shares, "{:.2f}"), peak, loss)
+    if products.problem is None:
+        rates = [products.facts["operations"] / seconds / 1e12 for seconds in products.seconds]
+        middle, *_ = quartiles(rates)
+        table.notes.append(
+            f"{products.facts['device']}; its bfloat16 products of {case.square:,} x {case.square:,}:"
+            f" {middle:,.1f} TFLOP/s, measured in turn with the programs."
+        )
     return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the JSON, the tables and the plot")
+    options(parser)
+    run(parser.parse_args())

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.alternately import THREADS, Measured
+from benchmarks.published import PAGE, Rows, compared
 
 
 @dataclass
@@ -73,13 +74,18 @@ def spread(numbers: Sequence[float], form: str) -> str:
 
 
 def publish(name: str, tables: Sequence[Table], out: Path) -> None:
-    """Write NAME.json, NAME.md and, if there are bars, NAME.svg to a folder."""
+    """Write NAME.json, NAME.md and, if there are bars, NAME.svg to a folder; compare with the page."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"machine": machine(), "threads": THREADS, "tables": [vars(table) for table in tables]}
     (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
     (out / f"{name}.md").write_text("\n".join(str(table) for table in tables))
     if any(table.bars for table in tables):
         _plot([table for table in tables if table.bars], out / f"{name}.svg")
+    rows = [
+        Rows(table.title, list(table.columns), {name: cells for name, *cells in table.rows}, processor())
+        for table in tables
+    ]
+    print("Compared with docs/benchmarks.md:", *compared(rows, PAGE.read_text("utf-8")), sep="\n  ")
     print(f"Written to {out}: {', '.join(path.name for path in sorted(out.glob(f'{name}.*')))}")
 
 

@@ -96,6 +96,7 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.binding import bind
     from widenet.plan.layout import Width
+    from widenet.plan.shards import as_slice
     from widenet.predict.top_k import top_k
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec
@@ -117,7 +118,7 @@ def widenet(folder: str) -> Callable[[int], dict[str, Any]]:
     for link, vectors in ((("vector", "user"), users), (("score", ""), items)):
         wide = network.wide[network.layout.links[link].weight]
         for shard, part in wide.parts.items():
-            part.weight.copy_(vectors[wide.shards.start(shard) : wide.shards.start(shard) + len(part.weight)])
+            part.weight.copy_(vectors[as_slice(wide.shards.units(shard))])
     batch = {"users": SparseBatch.from_lists([[user] for user in range(len(users))])}
 
     def block() -> Any:

@@ -17,13 +17,14 @@ Steps = Callable[[int], dict[str, Any]]
 def main() -> None:
     """Run `python -m benchmarks.worker MODULE:FUNCTION ARGUMENTS LIBRARIES MEMORY`.
 
-    Arguments and libraries are JSON; FUNCTION(**arguments) returns the `Steps`. Each line of the input is a
-    number of steps, each line of the output their result.
+    Arguments and libraries are JSON; FUNCTION(**arguments) returns the `Steps`. MEMORY is a limit in bytes; 0
+    is none. Each line of the input is a number of steps, each line of the output their result.
     """
     place, arguments, libraries, memory = sys.argv[1:]
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever libraries print must not get into the replies
-    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    if int(memory):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     Path("/proc/self/oom_score_adj").write_text(
         "1000"
     )  # should memory run out all the same, no one else's process goes first
@@ -61,6 +62,8 @@ def status_bytes(name: str) -> int:
 def _problem(error: Exception, memory: int) -> str:
     if isinstance(error, metadata.PackageNotFoundError):
         return f"{error.name} is not installed"
+    if "CUDA out of memory" in str(error):
+        return "out of memory"
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "bad_alloc" in str(error):
         return f"needs more than {memory / 1e9:.1f} GB"
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -2,6 +2,7 @@
 others.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -10,8 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import device
 from benchmarks.alternately import Measured, Program, measure
-from benchmarks.results import Table, publish, quartiles, spread
+from benchmarks.device import Step
+from benchmarks.published import Rows, compared, tables_of
+from benchmarks.results import Table, processor, publish, quartiles, spread
 
 
 def writing(path, letter):
@@ -101,3 +105,97 @@ def test_without_a_cuda_device_the_measurement_of_one_says_so():
 def test_the_spread_is_the_quartiles():
     assert quartiles([4.0, 1.0, 3.0, 2.0, 5.0]) == (3.0, 2.0, 4.0)
     assert spread([2.0], "{:.1f}") == "2.0 (2.0 to 2.0)"
+
+
+TESTS = """
+import pytest
+
+def test_right(): pass
+def test_wrong(): assert 1 == 2
+@pytest.mark.skip(reason="no device")
+def test_left_out(): pass
+"""
+
+
+def outcomes(steps, folder, monkeypatch, seconds=120.0):
+    monkeypatch.setitem(device.STEPS, "try", steps)
+    monkeypatch.setattr(device, "LIMIT_SECONDS", seconds)
+    monkeypatch.setattr(sys, "argv", ["device", "try", str(folder)])
+    with pytest.raises(SystemExit) as ended:
+        device.main()
+    written = json.loads((folder / "device-try.json").read_text())["steps"]
+    assert all(
+        f"| {step['name']} | {step['status']} |" in (folder / "device-try.md").read_text() for step in written
+    )
+    return ended.value.code, written
+
+
+def test_tests_are_counted_and_the_others_go_on(tmp_path, monkeypatch):
+    for name, text in (("mixed", TESTS), ("skipped", TESTS.partition("def test_right")[0])):
+        (tmp_path / f"test_{name}.py").write_text(text)
+    (tmp_path / "test_skipped.py").write_text(
+        "import pytest\npytestmark = pytest.mark.skip\ndef test_it(): pass\n"
+    )
+    words = ["pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    steps = [Step(name, [*words, str(tmp_path / f"test_{name}.py")]) for name in ("mixed", "skipped")]
+    status, found = outcomes([*steps, Step("here", ["this"])], tmp_path / "out", monkeypatch)
+    assert status == 1
+    assert [step["status"] for step in found] == ["failed", "skipped", "passed"]
+    assert found[0]["counts"] == {"tests": 3, "failed": 1, "skipped": 1}
+    assert found[0]["failed"] == ["test_mixed.test_wrong"]
+    assert "assert 1 == 2" in found[0]["output"]
+
+
+def test_a_step_that_takes_too_long_is_ended_and_later_ones_have_no_time(tmp_path, monkeypatch):
+    endless = tmp_path / "endless.py"
+    endless.write_text("print('begun', flush=True)\nwhile True: pass\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    status, found = outcomes(
+        [Step("slow", ["endless"]), Step("late", ["this"])], tmp_path / "out", monkeypatch, 5.0
+    )
+    assert status == 1
+    assert [step["status"] for step in found] == ["out of time"] * 2
+    assert found[0]["output"] == "begun\n"
+
+
+def test_all_passed_gives_status_0(tmp_path, monkeypatch):
+    status, found = outcomes([Step("here", ["this"])], tmp_path, monkeypatch)
+    assert (status, [step["status"] for step in found]) == (0, ["passed"])
+
+
+PAGE = """#### Steps
+
+| program | time | ms |
+|---|---|---|
+| widenet | 1.00 (0.9 to 1.1) | 1,200.0 |
+| rival | 2.00 | - |
+| gone | 3.00 | 5 |
+
+Processor: A (family 1), 2 threads.
+
+| program | time | ms |
+|---|---|---|
+| widenet | 7.00 | 8 |
+
+Processor: B, 2 threads.
+"""
+
+
+def test_rows_are_compared_with_the_page_by_title_and_processor():
+    cells = {"widenet": ["1.00 (0.9 to 1.1)", "600.0"], "rival": ["2.00", "-"], "other": ["4", "4"]}
+    columns = ["program", "time", "ms"]
+    assert [(one.processor, len(one.cells)) for one in tables_of(PAGE)] == [("A (family 1)", 3), ("B", 1)]
+    assert list(compared([Rows("Steps", columns, cells, "A (family 1)")], PAGE)) == [
+        "Steps: widenet: ms 600.0, before 1,200.0 (-50 %)",
+        "Steps: rival: unchanged",
+        "Steps: other: new",
+        "Steps: gone: not printed by this run",
+    ]
+    assert list(compared([Rows("Steps", columns, cells, "C")], PAGE)) == [
+        "Steps: new for C; the page has A (family 1), B"
+    ]
+    assert list(compared([Rows("Steps", ["program"], cells, "A")], PAGE)) == ["Steps: new"]
+    printed = Table("Steps", columns, [["widenet", "1", "2"]])
+    (found,) = tables_of(str(printed))
+    assert (found.title, found.columns, found.cells) == ("Steps", columns, {"widenet": ["1", "2"]})
+    assert found.processor == processor()

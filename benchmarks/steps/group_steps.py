@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, distributed
 
 from benchmarks.steps.widenet_steps import document, steps_of
+from widenet.kernels.fixed_point import Terms
 from widenet.model.exchange import Pending
 from widenet.parallel.local import Here, LocalExchange
 from widenet.parallel.processes import ProcessExchange
@@ -26,7 +27,7 @@ _CONTEXT = multiprocessing.get_context("spawn")
 class _PlainExchange(ProcessExchange):
     """Sums floats with an all-reduce of floats, as most programs do."""
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Future[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Future[list[Tensor]]:
         """Return the sums, in the order in which numbers arrive."""
 
         def summed() -> list[Tensor]:
@@ -49,7 +50,7 @@ class _PlainExchange(ProcessExchange):
 class _PlainLocal(LocalExchange):
     """An exchange of one shard, whose sums are its own terms."""
 
-    def start_sum(self, *terms: Sequence[Tensor], where: str) -> Here[list[Tensor]]:
+    def start_sum(self, *terms: Terms, where: str) -> Here[list[Tensor]]:
         """Return the only terms."""
         del where
         return Here(lambda: [each[0] for each in terms])
@@ -76,6 +77,8 @@ def train(
     processes: int,
     threads: int,
     plain: bool = False,
+    precision: str = "float32",
+    device: str = "cpu",
 ) -> Callable[[int], dict[str, Any]]:
     """Return the steps of a network whose shards are divided among processes.
 
@@ -88,6 +91,8 @@ def train(
         processes: Number of processes.
         threads: Threads of each process.
         plain: Use one shard per process, torch's own threads in each operation, and sums of floats.
+        precision: Precision of the products.
+        device: "cpu", or "cuda" for as many devices as processes.
     """
     job = {
         "folder": folder,
@@ -97,6 +102,8 @@ def train(
         "optimizer": optimizer,
         "threads": threads,
         "plain": plain,
+        "precision": precision,
+        "device": device,
     }
     if processes == 1:
         return _own(_PlainLocal(1) if plain else LocalExchange(8, threads), 1, job)
@@ -110,19 +117,20 @@ def train(
     def steps(number: int) -> dict[str, Any]:
         for peer in peers:
             peer.send(number)
-        return own(number)
+        return {**own(number), "ranks": [*range(processes)]}
 
     return steps
 
 
 def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
-    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=processes)
+    device, backend = torch.device("cpu"), "gloo"
+    if job["device"] == "cuda":
+        device, backend = torch.device("cuda", rank), "nccl"
+        torch.cuda.set_device(device)
+    distributed.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=processes)
     kind = _PlainExchange if job["plain"] else ProcessExchange
-    return _own(
-        kind(processes if job["plain"] else 8, torch.device("cpu"), 1 if job["plain"] else job["threads"]),
-        processes,
-        job,
-    )
+    num_shards, num_threads = (processes, 1) if job["plain"] else (8, job["threads"])
+    return _own(kind(num_shards, device, num_threads), processes, job)
 
 
 def _own(
@@ -130,11 +138,18 @@ def _own(
 ) -> Callable[[int], dict[str, Any]]:
     shards = processes if job["plain"] else 8
     training = TrainingSpec.of(
-        {"epochs": _EPOCHS, "batch_size": job["batch"], "optimizer": job["optimizer"], "shards": shards}
+        {
+            "epochs": _EPOCHS,
+            "batch_size": job["batch"],
+            "optimizer": job["optimizer"],
+            "precision": job["precision"],
+            "shards": shards,
+        }
     )
     torch.set_num_threads(job["threads"])
     threading = nullcontext if job["plain"] else one_thread_an_operation
-    return steps_of(job["folder"], document(job["hidden"], job["softmax"]), training, exchange, threading)
+    spec = document(job["hidden"], job["softmax"])
+    return steps_of(job["folder"], spec, training, exchange, threading, job["device"])
 
 
 def _follow(leader: Connection, store: str, rank: int, processes: int, job: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ def train(
     optimizer: str,
     compiled: bool,
     dense_on_host: bool,
+    device: str = "cuda",
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of a stack of `nn.Linear` in float32, compiled by `torch.compile` if `compiled`."""
     torch.manual_seed(0)
@@ -26,12 +27,13 @@ def train(
     layers: list[nn.Module] = []
     for inputs, units in zip([width, *hidden], hidden, strict=False):
         layers += [nn.Linear(inputs, units), nn.Sigmoid()]
-    model = nn.Sequential(*layers, nn.Linear(hidden[-1], width)).cuda()
+    model = nn.Sequential(*layers, nn.Linear(hidden[-1], width)).to(device)
 
     def objective(x: Tensor) -> Tensor:
         return loss_of(softmax, model(x), x)
 
-    stream = ((dense.cuda(),) for dense in _dense(folder, width, batch, "cpu" if dense_on_host else "cuda"))
+    place = "cpu" if dense_on_host else device
+    stream = ((dense.to(device),) for dense in _dense(folder, width, batch, place))
     return steps_of(objective, optimizer_of(optimizer, model.parameters()), stream, compiled)
 
 

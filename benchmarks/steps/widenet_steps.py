@@ -14,7 +14,6 @@ from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.model.packing import Packed
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -23,7 +22,6 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.cuda_graph import GraphSteps
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
@@ -42,7 +40,6 @@ def train(
     precision: str = "float32",
     device: str = "cpu",
     target: str = "items",
-    cuda_graph: bool = False,
     bits: Bits = "native",
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of a network built as `widenet.train` builds it.
@@ -57,7 +54,6 @@ def train(
         precision: Precision of the weights.
         device: The device.
         target: Field of the output.
-        cuda_graph: Record a step as a CUDA graph and replay it.
         bits: Native or portable bits.
     """
     choose_bits(bits, torch.device(device))
@@ -73,7 +69,6 @@ def train(
         exchange,
         one_thread_an_operation,
         device,
-        cuda_graph,
     )
 
 
@@ -84,7 +79,6 @@ def steps_of(
     exchange: Exchange,
     threading: Callable[[], AbstractContextManager[None]],
     device: str = "cpu",
-    cuda_graph: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of a network over the dataset in a folder, run inside the context of `threading`."""
     dataset = Dataset.open(f"{folder}/dataset")
@@ -96,24 +90,20 @@ def steps_of(
         network.prepare_training(rule)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
     table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
-    recorded = GraphSteps(network, rule, min(stream.batch_size, stream.num_examples)) if cuda_graph else None
     done = 0
 
     def steps(number: int) -> dict[str, Any]:
         nonlocal done
         loss, waited, started = 0.0, 0.0, perf_counter()
-        with threading(), closing(_following(stream, network, recorded, done)) as following:
+        with threading(), closing(_following(stream, network, done)) as following:
             for _ in range(number):
                 begin = perf_counter()
-                batch, prepared, packed = next(following)
+                batch, prepared = next(following)
                 waited += perf_counter() - begin
                 done += 1
                 random = StepRandom(training.seed, batch.epoch, batch.step)
-                step = Step(prepared, batch.weights, random, StepNumbers(done, table))
-                if recorded is not None and packed is not None:
-                    loss = recorded.step(packed, step)
-                else:
-                    loss = train_step(network, rule, step)
+                step = Step(prepared, random, StepNumbers(done, table))
+                loss = train_step(network, rule, step)
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
 
     return steps
@@ -133,27 +123,18 @@ def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> Net
     )
 
 
-Following = tuple[Batch, Prepared, Packed | None]
-
-
-def _following(
-    stream: Stream, network: Network, recorded: GraphSteps | None, done: int
-) -> Generator[Following]:
+def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[Batch, Prepared]]:
     """Yield the batches after the first `done`.
 
     They are read when the turn starts, so none is prepared while another program runs.
     """
     beside = Ahead(network.device)
 
-    def prepared(number: int) -> Following:
+    def prepared(number: int) -> tuple[Batch, Prepared]:
         with torch.no_grad():
-            batch = stream.batch(*divmod(number, stream.steps_per_epoch), network.device)
-            inputs = network.prepare(batch.fields, StepRandom(stream.seed, batch.epoch, batch.step))
-            return (
-                batch,
-                inputs,
-                None if recorded is None else recorded.pack(inputs, batch.weights, batch.num_examples),
-            )
+            batch = stream.batch(*divmod(number, stream.steps_per_epoch))
+            random = StepRandom(stream.seed, batch.epoch, batch.step)
+            return batch, network.prepare(batch.fields, random, batch.weights)
 
     with closing(
         ahead(
