@@ -5,6 +5,7 @@ released.
 import subprocess
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def test_an_error_is_that_of_its_own_work():
     with pytest.raises(ZeroDivisionError):
         failed.result()
     assert fine.result() == 7
+
+
+def test_a_line_keeps_no_result_of_its_work():
+    # Its thread would free a tensor while Python ends, which aborts the process.
+    class Result:
+        pass
+
+    line, freed = Line(), threading.Event()
+    weakref.finalize(line.submit(Result).result(), freed.set)
+    assert freed.wait(timeout=60)
 
 
 def test_a_lost_process_releases_everybody_who_waits():

@@ -67,13 +67,17 @@ class Line:
 def _serve(queue: _Queue, prepare: Callable[[], object]) -> None:
     prepare()
     while (item := queue.get()) is not None:
-        future, work = item
-        try:
-            result = work()
-        except BaseException as error:
-            with suppress(InvalidStateError):
-                future.set_exception(error)
-        else:
-            with suppress(InvalidStateError):
-                future.set_result(result)
-        del item, future, work
+        _do(*item)
+        del item
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    """Do some work and keep nothing of it: a thread that frees a tensor while Python ends aborts the process."""
+    try:
+        result = work()
+    except BaseException as error:
+        with suppress(InvalidStateError):
+            future.set_exception(error)
+    else:
+        with suppress(InvalidStateError):
+            future.set_result(result)
