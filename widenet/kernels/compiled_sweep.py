@@ -54,49 +54,59 @@ class ShardTiles:
     entries: Entries
     half: bool = False
 
-    def arguments(self, keeps: bool) -> tuple[Any, ...]:
-        """Return the first two arguments of all kernels; `keeps` is whether all logits are kept."""
-        entries, inner = (self.entries.examples_Z, self.entries.units_Z), self.direct_EH.shape[1]
-        rows = 0 if keeps else len(self.direct_EH), inner * self.half, inner
-        shard = (
+    def argument(self) -> tuple[Any, ...]:
+        """Return the first argument of all kernels."""
+        return (
             np.uint64(product_routine()),
             self.direct_EH,
             self.weight_RH,
             self.bias_R,
             self.starts,
             self.edges,
-            *entries,
+            self.entries.examples_Z,
+            self.entries.units_Z,
         )
-        return shard, tuple(room(self.starts, number) for number in rows)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What an optimizer's step moves in a sweep: a shard's weights or its biases.
+
+    Attributes:
+        numbers: The weights, float32 [R, H], or the biases, float32 [R].
+        states: Their states, at most two, of the same shape.
+        step: The step.
+    """
+
+    numbers: np.ndarray
+    states: list[np.ndarray]
+    step: TileStep
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return two states, of which only as many count as the step has, and its penalties."""
+        first, second = [*self.states, self.numbers, self.numbers][:2]
+        return first, second, self.step.penalties
 
 
 @dataclass(frozen=True)
 class ShardUpdate:
-    """Results of a sweep: the optimizer's step of the weights, and sums.
+    """What a sweep changes.
 
     Attributes:
-        step: The optimizer's step.
-        states: Its states of the weights, float32 [R, H], at most two.
         gradient_EH: Receives the gradient to the incoming vectors.
-        bias_R: Receives the gradient to the biases.
+        weight: The weights.
+        bias: The biases; None if the shard has none.
     """
 
-    step: TileStep
-    states: list[np.ndarray]
     gradient_EH: np.ndarray
-    bias_R: np.ndarray
+    weight: Stepped
+    bias: Stepped | None
 
-    def arguments(self, weight_RH: np.ndarray) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[Any, ...]:
         """Return the last arguments of the kernels that update."""
-        step = self.step
-        return (
-            self.gradient_EH,
-            self.bias_R,
-            np.uint64(step.routine),
-            *[*self.states, *[weight_RH] * (2 - len(self.states))],
-            step.penalties,
-            step.constants,
-        )
+        step, no_biases = self.weight.step, (_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS)
+        biases = no_biases if self.bias is None else self.bias.arguments()
+        return self.gradient_EH, np.uint64(step.routine), step.constants, self.weight.arguments(), biases
 
 
 def kept_numbers(num_examples: int, starts: np.ndarray) -> int:
@@ -115,12 +125,21 @@ def kept_place(count: Any, start: Any, index: Any) -> Any:
 _place = register_jitable(kept_place)
 
 
-def room(starts: np.ndarray, rows: int) -> np.ndarray:
-    """Return an array for `rows` numbers of every unit of the largest tile; it begins at a cache line."""
-    size = int(np.diff(starts).max()) * rows
+@register_jitable
+def room(size: Any) -> Any:
+    """Return an array for so many numbers; it begins at a cache line."""
     numbers = np.empty(size + _LINE, np.float32)
-    first = -numbers.ctypes.data % (4 * _LINE) // 4
+    first = -np.int64(numbers.ctypes.data) % (4 * _LINE) // 4
     return numbers[first : first + size]
+
+
+@register_jitable
+def _largest(starts: Any) -> Any:
+    """Return the number of units of the largest tile."""
+    units = starts[1] - starts[0]
+    for index in range(2, len(starts)):
+        units = max(units, starts[index] - starts[index - 1])
+    return units
 
 
 @register_jitable
@@ -156,29 +175,21 @@ def _logits(kept: Any, room: Any, count: Any, index: Any, start: Any, stop: Any)
 
 
 @register_jitable
-def _make_step(
-    step: Any, weight_TH: Any, gradient_TH: Any, states: Any, penalties: Any, constants: Any
-) -> None:
-    """Call the optimizer's step of a tile: see `TileStep.routine`."""
-    weight, gradient = weight_TH.ctypes.data, gradient_TH.ctypes.data
-    first, second = states[0].ctypes.data, states[1].ctypes.data
-    numbers = penalties.ctypes.data, constants.ctypes.data
-    call(step, (np.uintp(weight_TH.size), weight, gradient, first, second, *numbers))
+def _make_step(routine: Any, numbers: Any, gradient: Any, first: Any, second: Any, more: Any) -> None:
+    """Call the optimizer's step of a tile: see `TileStep.routine`; `more` are penalties and constants."""
+    penalties, constants = more
+    places = numbers.ctypes.data, gradient.ctypes.data, first.ctypes.data, second.ctypes.data
+    call(routine, (np.uintp(numbers.size), *places, penalties.ctypes.data, constants.ctypes.data))
 
 
-def _sums(whole_sums: Any, operand: Any) -> Any:
+def _sums(whole_sums: Any, operand: Any, half: bool) -> Any:
     """See `add_softmax_sums`; `operand` is `_rounded` or `_unrounded`."""
 
-    def sums(
-        shard: Any,
-        rooms: Any,
-        kept: Any,
-        z_Z: Any,
-        peak_E: Any,
-        total_E: Any,
-    ) -> None:
+    def sums(shard: Any, kept: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
         routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
-        (count, inner), (logits, operands, _) = direct_EH.shape, rooms
+        (count, inner), largest = direct_EH.shape, _largest(starts)
+        logits = room(0 if len(kept) > 0 else largest * count)
+        operands = room(largest * inner if half else 0)
         for index in range(len(starts) - 1):
             start, low = starts[index], edges[index]
             units, targets = starts[index + 1] - start, edges[index + 1] - low
@@ -199,52 +210,56 @@ def _sums(whole_sums: Any, operand: Any) -> Any:
     return sums
 
 
-def _updates(whole: Any, operand: Any) -> Any:
+def _updates(whole: Any, operand: Any, half: bool) -> Any:
     """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
 
     def updates(
         shard: Any,
-        rooms: Any,
         kept: Any,
         of_target_Z: Any,
         one_E: Any,
         other_E: Any,
         gradient_EH: Any,
-        bias_gradient_R: Any,
         step: Any,
-        first_RH: Any,
-        second_RH: Any,
-        penalties: Any,
         constants: Any,
+        of_weights: Any,
+        of_biases: Any,
     ) -> float:
         routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
-        (count, inner), loss, (logits, operands, gradients) = direct_EH.shape, 0.0, rooms
+        (first_RH, second_RH, weight_penalties), (first_R, second_R, bias_penalties) = of_weights, of_biases
+        (count, inner), largest, loss = direct_EH.shape, _largest(starts), 0.0
+        logits = room(0 if len(kept) > 0 else largest * count)
+        operands, gradients = room(largest * inner if half else 0), room(largest * inner)
         for index in range(len(starts) - 1):
             start, low = starts[index], edges[index]
             units, targets = starts[index + 1] - start, edges[index + 1] - low
             first, shape = start * inner, (units, inner)
-            weight_TH = view(weight_RH, first, shape)
+            weight_TH, bias_T = view(weight_RH, first, shape), view(bias_R, start, (units,))
             slope_ET = _logits(kept, logits, count, index, start, starts[index + 1])
             operand_TH = operand(weight_TH, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
+            bias_gradient_T = np.zeros(units, np.float32)
             loss += whole(
                 slope_ET,
-                view(bias_R, start, (units,)),
+                bias_T,
                 view(examples_Z, low, (targets,)),
                 view(units_Z, low, (targets,)),
                 start,
                 view(of_target_Z, low, (targets if len(of_target_Z) > 0 else 0,)),
                 one_E,
                 other_E,
-                view(bias_gradient_R, start, (units,)),
+                bias_gradient_T,
             )
             operand(slope_ET, slope_ET)
             gradient_TH = view(gradients, 0, shape)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
-            states = view(first_RH, first, shape), view(second_RH, first, shape)
-            _make_step(step, weight_TH, gradient_TH, states, penalties, constants)
+            one, other = view(first_RH, first, shape), view(second_RH, first, shape)
+            _make_step(step, weight_TH, gradient_TH, one, other, (weight_penalties, constants))
+            if len(bias_penalties) > 0:
+                one, other = view(first_R, start, (units,)), view(second_R, start, (units,))
+                _make_step(step, bias_T, bias_gradient_T, one, other, (bias_penalties, constants))
         return loss
 
     return updates
@@ -260,12 +275,14 @@ def compiled_sweep(name: Pass, half: bool) -> Any:
     operand = _rounded if half else _unrounded
     row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
     shard = f"Tuple((uint64, {block}, {block}, {row}, {', '.join([places] * 4)}))"
-    numbers = f"UniTuple({row}, 3), {', '.join([row] * 3)}"
+    numbers = ", ".join([row] * 3)
     if name == "softmax_sums":
-        return compile_for(_sums(whole_pass(name), operand), f"void({shard}, {numbers}, {wide})", *within)
-    update = f"{row}, {block}, {row}, uint64, {block}, {block}, {row}, {row}"
-    kernel = _updates(whole_pass(name), operand)
-    return compile_for(kernel, f"float64({shard}, {numbers}, {update})", *within, name)
+        kernel = _sums(whole_pass(name), operand, half)
+        return compile_for(kernel, f"void({shard}, {numbers}, {wide})", *within)
+    steps = f"Tuple(({block}, {block}, {row})), UniTuple({row}, 3)"
+    update = f"{block}, uint64, {row}, {steps}"
+    kernel = _updates(whole_pass(name), operand, half)
+    return compile_for(kernel, f"float64({shard}, {row}, {numbers}, {update})", *within, name)
 
 
 def sigmoid(
@@ -278,8 +295,7 @@ def sigmoid(
     """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`."""
     values = _NO_NUMBERS if values_Z is None else values_Z
     numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
-    sweep = compiled_sweep("sigmoid", shard.half)
-    loss: float = sweep(*shard.arguments(keeps=False), *numbers, *update.arguments(shard.weight_RH))
+    loss: float = compiled_sweep("sigmoid", shard.half)(shard.argument(), *numbers, *update.arguments())
     return loss
 
 
@@ -290,8 +306,7 @@ def add_softmax_sums(
 
     `kept` receives the logits of all tiles, float32 [`kept_numbers`], unless it is empty.
     """
-    sweep = compiled_sweep("softmax_sums", shard.half)
-    sweep(*shard.arguments(keeps=len(kept) > 0), kept, z_Z, peak_E, total_E)
+    compiled_sweep("softmax_sums", shard.half)(shard.argument(), kept, z_Z, peak_E, total_E)
 
 
 def softmax(
@@ -307,5 +322,4 @@ def softmax(
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
     numbers = kept, pulls_Z, log_sum_E, coupling_E
-    sweep = compiled_sweep("softmax", shard.half)
-    sweep(*shard.arguments(keeps=len(kept) > 0), *numbers, *update.arguments(shard.weight_RH))
+    compiled_sweep("softmax", shard.half)(shard.argument(), *numbers, *update.arguments())

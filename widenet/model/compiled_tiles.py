@@ -9,10 +9,10 @@ from torch import Tensor
 from widenet.model.layers.output import Tile
 from widenet.model.output_step import OutputStep, Place
 from widenet.model.row_sum import RowSum
-from widenet.model.wide_weight import WeightStep
+from widenet.model.rule import CompiledStep, ShardSteps
 
 if TYPE_CHECKING:
-    from widenet.kernels.compiled_sweep import ShardTiles
+    from widenet.kernels.compiled_sweep import ShardTiles, Stepped
     from widenet.kernels.compiled_tiles import Entries
 
 
@@ -74,23 +74,22 @@ class CompiledPasses:
             loss, bias_T = compiled_tiles.sigmoid(*tile_and_entries, values, *weights)
         return loss, step.output.operand(logits_ET), bias_T
 
-    def swept(
-        self, step: OutputStep, shard: int, weight_step: WeightStep
-    ) -> tuple[Tensor | float, Tensor, Tensor] | None:
-        """Make the last pass over a whole shard, and the optimizer's step of its weight.
+    def swept(self, step: OutputStep, shard: int, steps: ShardSteps) -> tuple[Tensor | float, Tensor] | None:
+        """Make the last pass over a whole shard, and the optimizer's steps of its weights and biases.
 
         Returns:
-            The shard's loss [], its gradients to the incoming vectors [E, H] and to the biases [R]; None if
-            its tiles must be taken one by one.
+            The shard's loss [] and its gradient to the incoming vectors [E, H]; None if its tiles must be
+            taken one by one.
         """
         tiles = self._tiles_of(step, shard)
         if tiles is None:
             return None
         from widenet.kernels import compiled_sweep
 
-        gradient_EH, bias_R = torch.zeros_like(step.direct_EH), torch.zeros(len(tiles.weight_RH))
-        states = [state_RH.numpy() for state_RH in weight_step.states]
-        update = compiled_sweep.ShardUpdate(weight_step.step, states, gradient_EH.numpy(), bias_R.numpy())
+        gradient_EH = torch.zeros_like(step.direct_EH)
+        weight, bias = _stepped(tiles.weight_RH, steps.weight), _stepped(tiles.bias_R, steps.bias)
+        assert weight is not None
+        update = compiled_sweep.ShardUpdate(gradient_EH.numpy(), weight, bias)
         loss: Tensor | float
         if step.rows is not None:
             rows, kept = step.rows, self._kept.pop(shard)
@@ -100,7 +99,7 @@ class CompiledPasses:
         else:
             weights = step.target_weight_E.numpy(), step.other_weight_E.numpy()
             loss = compiled_sweep.sigmoid(tiles, update, self._entries(step, shard)[1], *weights)
-        return loss, gradient_EH, bias_R
+        return loss, gradient_EH
 
     def _logits(self, step: OutputStep, place: Place, tile: Tile) -> Tensor:
         """Return the logits [E, T] of a tile: those that a compiled pass kept, if still there."""
@@ -153,6 +152,13 @@ class CompiledPasses:
             values_Z = None if part.values_Z is None else part.values_Z.numpy()
             self._shards[shard] = Entries(part.examples_Z.numpy(), part.units_Z.numpy()), values_Z
         return self._shards[shard]
+
+
+def _stepped(numbers: np.ndarray, step: CompiledStep | None) -> "Stepped | None":
+    """Return weights or biases with their step, as arrays."""
+    from widenet.kernels.compiled_sweep import Stepped
+
+    return None if step is None else Stepped(numbers, [state.numpy() for state in step.states], step.step)
 
 
 def _are_apart(one: Tensor, other: Tensor) -> bool:

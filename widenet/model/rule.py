@@ -38,6 +38,32 @@ class StepNumbers:
         return float(self.rates[self.number])
 
 
+@dataclass(frozen=True)
+class CompiledStep:
+    """The optimizer's step of a shard, for compiled code that makes it.
+
+    Attributes:
+        step: The step.
+        states: The optimizer's states, of the shape of the weights or biases.
+    """
+
+    step: TileStep
+    states: list[Tensor]
+
+
+@dataclass(frozen=True)
+class ShardSteps:
+    """The steps of an output's shard.
+
+    Attributes:
+        weight: That of its weights.
+        bias: That of its biases; None if it has none.
+    """
+
+    weight: CompiledStep
+    bias: CompiledStep | None
+
+
 class Rule(Protocol):
     """An optimizer, seen from a weight."""
 
@@ -58,8 +84,13 @@ class Rule(Protocol):
     def apply_to_many(self, weights: Sequence[Stepped], step: StepNumbers, are_biases: bool) -> None:
         """Make the steps of several weights or biases, as `apply` or `apply_to_bias` does."""
 
-    def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
-        """Return the same step for compiled code to make; None if there is none."""
+    def compiled_step(
+        self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
+    ) -> TileStep | None:
+        """Return the same step for compiled code to make; None if there is none.
+
+        `bias_l2` is the strength of the penalty on a bias, None for a weight.
+        """
 
     def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
         """Return the same step for Triton's kernels; None if there is none."""

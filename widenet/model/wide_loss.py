@@ -25,9 +25,9 @@ from widenet.model.limits import shortening
 from widenet.model.output_step import OutputStep, Passes, RowWise
 from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
+from widenet.model.rule import ShardSteps
 from widenet.model.targets import Targets
 from widenet.model.unit_losses import unit_losses
-from widenet.model.wide_weight import WeightStep
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 
@@ -42,14 +42,14 @@ class GradientSinks:
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
         bias: Called with shard and gradient [R] of each shard.
-        weight_step: Returns the step of a shard's weight for passes that make it themselves, instead of
-            calling `weight`; None if there is none.
+        shard_steps: Returns the steps of a shard for passes that make them themselves, instead of calling
+            `weight` and `bias`; None if there are none.
         launched_steps: Returns the same in Triton's kernels, for all shards; None if there are none.
     """
 
     weight: Callable[[int, int, int, Tensor | RowGradient], None]
     bias: Callable[[int, Tensor], None]
-    weight_step: Callable[[int], WeightStep | None] = lambda _: None
+    shard_steps: Callable[[int], ShardSteps | None] = lambda _: None
     launched_steps: Callable[[], "Steps | None"] = lambda: None
 
 
@@ -140,12 +140,11 @@ def _passes(
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
     """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
-    weight_step = None if sinks is None else sinks.weight_step(shard)
-    if sinks is not None and weight_step is not None and isinstance(step.passes, CompiledPasses):
-        swept = step.passes.swept(step, shard, weight_step)
+    steps = None if sinks is None else sinks.shard_steps(shard)
+    if steps is not None and isinstance(step.passes, CompiledPasses):
+        swept = step.passes.swept(step, shard, steps)
         if swept is not None:
-            swept_loss, gradient_EH, bias_R = swept
-            sinks.bias(shard, bias_R)
+            swept_loss, gradient_EH = swept
             return _as_tensor(swept_loss, gradient_EH), gradient_EH
     loss: Tensor | float = 0.0
     gradient_EH = torch.zeros_like(step.direct_EH, dtype=torch.float32)

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
-from widenet.kernels.compiled_steps import TileStep
 from widenet.kernels.rows import copied
 from widenet.model.limits import shorten_rows
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.rule import CompiledStep, Rule, StepNumbers
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 
@@ -85,19 +84,6 @@ class Part:
         }
 
 
-@dataclass(frozen=True)
-class WeightStep:
-    """The optimizer's step of a shard's weight, for passes that make it themselves.
-
-    Attributes:
-        step: The compiled step.
-        states: The optimizer's states of the weight, float32 [R, H].
-    """
-
-    step: TileStep
-    states: list[Tensor]
-
-
 @dataclass
 class WideWeight:
     """A weight [width, H] or a bias [width], with its rows cut into shards.
@@ -163,11 +149,13 @@ class WideWeight:
         if self.norm_limit is not None:
             shorten_rows(weight, self.norm_limit)
 
-    def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> WeightStep | None:
+    def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
+        if self.norm_limit is not None:
+            return None
         part = self.parts[shard]
-        compiled = None if self.norm_limit is not None else rule.compiled_step(part.weight, step)
-        return None if compiled is None else WeightStep(compiled, [*part.state.values()])
+        compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
+        return None if compiled is None else CompiledStep(compiled, [*part.state.values()])
 
     def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""

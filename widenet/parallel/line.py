@@ -72,7 +72,7 @@ def _serve(queue: _Queue, prepare: Callable[[], object]) -> None:
 
 
 def _do(future: Future[Any], work: Callable[[], Any]) -> None:
-    """Do some work and keep nothing of it: a thread that frees a tensor while Python ends aborts the process."""
+    """Do some work and keep nothing of it: a thread that frees a tensor while Python ends aborts."""
     try:
         result = work()
     except BaseException as error:

@@ -14,7 +14,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.rule import Rule, StepNumbers
+from widenet.model.rule import Rule, ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss, SquareTargets
@@ -148,10 +148,17 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientS
         if output.bias is not None:
             output.bias.update_tile(shard, 0, len(gradient), gradient, rule, numbers)
 
+    def steps(shard: int) -> ShardSteps | None:
+        of_weights = output.weight.compiled_step(shard, rule, numbers)
+        of_biases = None if output.bias is None else output.bias.compiled_step(shard, rule, numbers)
+        if of_weights is None or (of_biases is None and output.bias is not None):
+            return None
+        return ShardSteps(of_weights, of_biases)
+
     return GradientSinks(
         weight,
         bias,
-        lambda shard: output.weight.compiled_step(shard, rule, numbers),
+        steps,
         lambda: output.weight.launched_steps(rule, numbers),
     )
 

@@ -110,12 +110,14 @@ class Optimizer:
         for weight, gradient, state in weights:
             self._advance(weight, gradient, state, step, bias_l2)
 
-    def compiled_step(self, weight: Tensor, step: StepNumbers) -> TileStep | None:
+    def compiled_step(
+        self, weight: Tensor, step: StepNumbers, bias_l2: float | None = None
+    ) -> TileStep | None:
         """See `model.rule.Rule.compiled_step`."""
         steps = self._compiled_for(weight) if weight.is_contiguous() else None
         if steps is None:
             return None
-        return steps.tile_step(self._penalties(step, None), self.formula.constants(step.rate, step.number))
+        return steps.tile_step(self._penalties(step, bias_l2), self.formula.constants(step.rate, step.number))
 
     def launched_steps(self, weight: Tensor, step: StepNumbers) -> "Steps | None":
         """See `model.rule.Rule.launched_steps`."""
