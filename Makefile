@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults lint docs site bench bench-gpu test-pythons fuzz
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-spark lint docs site bench bench-gpu test-pythons fuzz
 
 setup: .venv/.stamp
 
@@ -27,6 +27,10 @@ test-gpu: .venv/.stamp
 # Hosts that are lost and cables that are cut, under torchrun. Needs root, for network namespaces.
 test-faults: .venv/.stamp
 	$(BIN)/python -m pytest -m faults
+
+# A real Spark of two executors. Needs Java 17 or newer; installs pyspark.
+test-spark: .venv/.stamp-spark
+	$(BIN)/python -m pytest tests/spark
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp
@@ -67,4 +71,8 @@ bench-gpu: .venv/.stamp
 
 .venv/.stamp-benchmark: .venv/.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[benchmark]'
+	touch $@
+
+.venv/.stamp-spark: .venv/.stamp
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
 	touch $@

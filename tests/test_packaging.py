@@ -241,8 +241,9 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "optional":
                 named.add(tuple(argument.value for argument in node.args))
     assert named == {(name, extra) for extra, name in EXTRAS.values()} | {
-        ("h5py", "dsstne")
-    }  # which looks into NetCDF files first
+        ("h5py", "dsstne"),  # which looks into NetCDF files first
+        ("pyspark", "spark"),  # which no command needs
+    }
     for name, extra in named:
         assert any(each.startswith(name) for each in PROJECT["optional-dependencies"][extra])
 

@@ -309,8 +309,8 @@ def owners_of(rows: Rows, selection: Selection) -> np.ndarray:
 
 def entries(
     rows: Rows,
-    example_of: np.ndarray | None,
-    feature_of: np.ndarray,
+    example_of: np.ndarray | None = None,
+    feature_of: np.ndarray | None = None,
     *,
     sequence: bool = False,
     has_times: bool = False,
@@ -320,7 +320,7 @@ def entries(
     Args:
         rows: The rows of the bucket.
         example_of: The example of each user, int64 [users]; None if the numbers are the same.
-        feature_of: The feature of each item, uint32 [items].
+        feature_of: The feature of each item, uint32 [items]; None if the numbers are the same.
         sequence: Whether the field is a sequence.
         has_times: Whether to add the times.
 
@@ -328,7 +328,7 @@ def entries(
         The columns example, feature, value, and perhaps time.
     """
     example = rows.user if example_of is None else example_of[rows.user]
-    feature = feature_of[rows.item]
+    feature = rows.item if feature_of is None else feature_of[rows.item]
     value = np.ones(len(feature), np.float32) if rows.value is None else rows.value.astype(np.float32)
     key = example.astype(np.uint64) if sequence else (example.astype(np.uint64) << _ITEM_BITS) | feature
     columns = {"example": example, "feature": feature, "value": value}

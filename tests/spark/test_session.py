@@ -1,0 +1,70 @@
+"""Executors with another environment than the driver's are refused before any work."""
+
+import sys
+
+import pytest
+
+from widenet.errors import OptionError
+
+pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
+
+
+@pytest.fixture
+def executors_with(spark, tmp_path, monkeypatch):
+    """Make executors use a Python that finds some metadata of installed distributions first."""
+
+    def use(**versions):
+        for name, version in versions.items():
+            folder = tmp_path / "first" / f"{name}-{version}.dist-info"
+            folder.mkdir(parents=True)
+            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        script = tmp_path / "python"
+        script.write_text(
+            f'#!/bin/sh\nPYTHONPATH={tmp_path / "first"}:$PYTHONPATH exec {sys.executable} "$@"\n'
+        )
+        script.chmod(0o755)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+
+    return use
+
+
+def test_executors_like_the_driver_are_accepted(spark, tmp_path):
+    from widenet.spark.session import check_executors
+
+    check_executors(spark, tmp_path)
+
+
+def test_another_version_of_widenet_is_refused(spark, executors_with, tmp_path):
+    from widenet.spark.session import check_executors
+
+    executors_with(widenet="0.0.1")
+    with pytest.raises(
+        OptionError, match=r"executors must have widenet .*, as the driver has; one has 0\.0\.1"
+    ):
+        check_executors(spark, tmp_path)
+
+
+def test_executors_without_the_libraries_are_refused(spark, tmp_path, monkeypatch):
+    from widenet.spark.session import check_executors
+
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nexec {sys._base_executable} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+    with pytest.raises(OptionError, match=r"executors must have pyarrow .*, as the driver has; one has none"):
+        check_executors(spark, tmp_path)
+
+
+def test_another_python_is_refused(spark, tmp_path, monkeypatch):
+    from widenet.spark.session import check_executors
+
+    monkeypatch.setattr(spark.sparkContext, "pythonVer", "3.9")
+    with pytest.raises(OptionError, match=r"executors must have Python 3"):
+        check_executors(spark, tmp_path)
+
+
+def test_a_folder_that_executors_do_not_see_is_refused(spark, tmp_path):
+    from widenet.spark.session import check_executors
+
+    with pytest.raises(OptionError, match="must be a folder that the driver and all executors share"):
+        check_executors(spark, tmp_path / "only here" / "scratch")

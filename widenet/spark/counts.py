@@ -1,0 +1,137 @@
+"""Counts the interactions of a DataFrame, checks every cell, and numbers its items."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 its usual name
+
+from widenet.data.formats.columns import RULES
+from widenet.errors import DataError
+from widenet.spark.columns import PLACE, Interactions
+
+_INTEGER = r"\A-?[0-9]{1,38}\z"
+_DIGITS_OF_BIGINT = 18
+_ROW_BITS = 33
+"""Bits of `monotonically_increasing_id` for the row within its partition."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of some interactions.
+
+    Attributes:
+        num_rows: Number of interactions.
+        num_pairs: Number of interactions without repeated ones.
+        num_items: Number of items.
+        longest: Length of the longest user and item, by role; None if not all are whole numbers.
+    """
+
+    num_rows: int
+    num_pairs: int
+    num_items: int
+    longest: dict[str, int | None]
+
+    def order(self, role: str) -> list[Column]:
+        """The columns that sort users or items: by value if all are whole numbers, then by bytes."""
+        name, longest = F.col(role), self.longest[role]
+        if longest is None:
+            return [name]
+        return [name.try_cast("bigint" if longest <= _DIGITS_OF_BIGINT else "decimal(38,0)"), name]
+
+
+def count(rows: Interactions, folder: Path) -> Counts:
+    """Count some interactions, and write the count of each item into a folder.
+
+    Raises:
+        DataError: A cell breaks the rule of its role, or there is no interaction.
+    """
+    numbers = [role for role in rows.columns if role in ("value", "time")]
+    pairs = rows.frame.groupBy("user", "item").agg(
+        F.count(F.lit(1)).alias("num_rows"), *(F.count(role).alias(f"num_{role}") for role in numbers)
+    )
+    own = F.col("num_rows")
+    mistakes = {"user": F.sum(F.when(F.col("user").isNull(), own))}
+    mistakes |= {role: F.sum(own - F.col(f"num_{role}")) for role in numbers}
+    pairs.groupBy("item").agg(
+        F.count(F.lit(1)).alias("count"),
+        F.sum(own).alias("num_rows"),
+        *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
+        *_facts_of("user"),
+    ).write.parquet(folder.as_uri())
+    items = rows.frame.sparkSession.read.parquet(folder.as_uri())
+    mistakes = {role: F.sum(f"bad_{role}") for role in mistakes}
+    mistakes["item"] = F.sum(F.when(F.col("item").isNull(), own))
+    [total] = items.agg(
+        F.sum("num_rows").alias("num_rows"),
+        F.sum("count").alias("num_pairs"),
+        F.count(F.lit(1)).alias("num_items"),
+        *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
+        *(F.max(f"user_{fact}").alias(f"user_{fact}") for fact in ("texts", "broken", "longest")),
+        *_facts_of("item"),
+    ).collect()
+    _check(total.asDict(), rows)
+    return Counts(
+        total["num_rows"],
+        total["num_pairs"],
+        total["num_items"],
+        {role: None if total[f"{role}_texts"] else total[f"{role}_longest"] for role in ("user", "item")},
+    )
+
+
+def _facts_of(role: str) -> list[Column]:
+    """What decides the order of names, and whether all can be stored: aggregates over a column."""
+    name = F.col(role)
+    return [
+        F.max(~name.rlike(_INTEGER)).alias(f"{role}_texts"),
+        F.max(F.contains(name, F.lit("\0")) | ~F.is_valid_utf8(name)).alias(f"{role}_broken"),
+        F.max(F.length(name)).alias(f"{role}_longest"),
+    ]
+
+
+def _check(total: dict[str, Any], rows: Interactions) -> None:
+    for role, column in rows.columns.items():
+        if number := total[f"bad_{role}"]:
+            has = "row breaks" if number == 1 else "rows break"
+            raise DataError(
+                f'{PLACE}: column "{column}" {RULES[role]}; {number:,} {has} this rule. Fix or remove'
+                f" {'it' if number == 1 else 'them'}."
+            )
+        if total.get(f"{role}_broken"):
+            raise DataError(
+                f'{PLACE}: column "{column}" must hold UTF-8 without the character NUL; an id has others.'
+                " Remove it."
+            )
+    if not total["num_rows"]:
+        raise DataError(f"{PLACE}: at least one interaction must be left; there is none. Check its source.")
+
+
+def check_unrepeated(rows: Interactions, counts: Counts) -> None:
+    """Raise DataError if a user has an item several times."""
+    if counts.num_pairs == counts.num_rows:
+        return
+    several = rows.frame.groupBy("user", "item").count().where("count > 1")
+    [(user, item, _)] = several.orderBy("user", "item").limit(1).collect()
+    rule = "with `duplicates='error'`, a user must have each item once"
+    raise DataError(
+        f"{PLACE}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule."
+    )
+
+
+def numbered_items(spark: SparkSession, counted: Path, counts: Counts, folder: Path) -> DataFrame:
+    """Number items by falling count, then in their order: `item` and `feature`.
+
+    The files in `folder` hold `item` and `count`; in the order of their names, features ascend.
+    """
+    items = spark.read.parquet(counted.as_uri())
+    place = F.monotonically_increasing_id().alias("place")
+    ordered = items.orderBy(F.col("count").desc(), *counts.order("item"))
+    ordered.select("item", "count", place).write.parquet(folder.as_uri())
+    placed = spark.read.parquet(folder.as_uri())
+    partition = F.shiftright("place", _ROW_BITS)
+    sizes = dict(placed.groupBy(partition.cast("int").alias("number")).count().collect())
+    starts = [sum(sizes.get(before, 0) for before in range(number)) for number in range(max(sizes) + 1)]
+    row = F.col("place").bitwiseAND(2**_ROW_BITS - 1)
+    start = F.get(F.array(*(F.lit(each).cast("bigint") for each in starts)), partition.cast("int"))
+    return placed.select("item", (row + start).alias("feature"))

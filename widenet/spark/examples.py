@@ -1,0 +1,71 @@
+"""Makes examples of interactions that are sorted by user, in the worker of a partition."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widenet.data.assemble import SortedEntries, assembled
+from widenet.data.buckets import ROWS_PER_BUCKET, Rows, entries
+from widenet.data.ingest_arguments import Duplicates
+
+_USER_BITS = np.uint64(32)
+
+
+def examples(
+    batches: Iterable[pa.RecordBatch],
+    field: str,
+    duplicates: Duplicates,
+    has_values: bool,
+    has_times: bool,
+    rows_at_once: int = ROWS_PER_BUCKET,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of a dataset's examples, as `widenet data ingest` stores them.
+
+    Args:
+        batches: `user` and `feature`, and perhaps `value` and `time`; all rows of a user stand together.
+        field: Name of the field.
+        duplicates: Which row of a repeated pair counts.
+        has_values: Whether to store values.
+        has_times: Whether to store times.
+        rows_at_once: Number of rows to merge at a time, beside further ones of the last user.
+    """
+    for table in whole_users(batches, rows_at_once):
+        starts = _starts(table)
+        user = np.cumsum(starts, dtype=np.uint64) - np.uint64(1)
+        key = user << _USER_BITS | table.column("feature").to_numpy().astype(np.uint64)
+        value, time = (
+            table.column(name).to_numpy() if name in table.column_names else None
+            for name in ("value", "time")
+        )
+        merged = entries(Rows(key, value, time).merged(duplicates), has_times=has_times)
+        ids = pa.RecordBatch.from_arrays([table.column("user").filter(pa.array(starts))], ["id"])
+        yield from assembled(
+            [ids], {"train": SortedEntries([merged], has_times)}, field, has_values, None, has_times
+        )
+
+
+def whole_users(batches: Iterable[pa.RecordBatch], rows_at_once: int) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in longer batches, each with all rows of its users."""
+    pending: list[pa.RecordBatch] = []
+    held, limit = 0, rows_at_once
+    for batch in batches:
+        pending.append(batch)
+        held += batch.num_rows
+        if held >= limit:
+            joined = pa.concat_batches(pending)
+            stop = int(np.flatnonzero(_starts(joined))[-1])
+            if stop:
+                yield joined.slice(0, stop)
+            pending, held = [joined.slice(stop)], held - stop
+            limit = held + rows_at_once
+    if held:
+        yield pa.concat_batches(pending)
+
+
+def _starts(batch: pa.RecordBatch) -> np.ndarray:
+    """Whether each row is the first of its user, bool [rows]."""
+    users, starts = batch.column("user"), np.ones(batch.num_rows, dtype=bool)
+    starts[1:] = pc.not_equal(users.slice(1), users.slice(0, len(users) - 1)).to_numpy(zero_copy_only=False)
+    return starts
