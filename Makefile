@@ -30,7 +30,7 @@ test-faults: .venv/.stamp
 
 # A real Spark of two executors. Needs Java 17 or newer; installs pyspark.
 test-spark: .venv/.stamp-spark
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest tests/spark tests/test_spark.py
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp

@@ -22,6 +22,7 @@ from benchmarks import (
     processes,
     reading,
     sampled,
+    spark,
     sparse,
     speed,
     topk,
@@ -37,7 +38,13 @@ _SPEED: dict[str, ModuleType] = {
     "parallel": parallel,
     "plans": plans,
 }
-_ALONE: dict[str, ModuleType] = {"trainers": trainers, "gpu": gpu, "portable": portable, "fuzz": fuzz}
+_ALONE: dict[str, ModuleType] = {
+    "trainers": trainers,
+    "gpu": gpu,
+    "portable": portable,
+    "fuzz": fuzz,
+    "spark": spark,
+}
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from widenet.spark.examples import examples, whole_users
+pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
 
 
 def rows_of(num_rows, seed=0):
@@ -29,6 +29,8 @@ def cut(batch, lengths):
 @pytest.mark.parametrize("rows_at_once", [1, 2, 50, 10_000])
 @pytest.mark.parametrize("lengths", [[500], [1] * 500, [0, 7, 0, 493], [250, 250]])
 def test_batches_change_nothing(rows_at_once, lengths):
+    from widenet.spark.examples import examples
+
     rows = rows_of(500)
     expected = {}
     for row in rows.to_pylist():
@@ -42,7 +44,9 @@ def test_batches_change_nothing(rows_at_once, lengths):
 
 
 def test_memory_holds_the_rows_of_few_users():
-    batches = list(whole_users(cut(rows_of(500), [10] * 50), 20))
+    from widenet.spark.examples import whole
+
+    batches = list(whole(cut(rows_of(500), [10] * 50), "user", 20))
     assert sum(batch.num_rows for batch in batches) == 500
     assert max(batch.num_rows for batch in batches) < 100
     users = [set(batch.column("user").to_pylist()) for batch in batches]

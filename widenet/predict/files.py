@@ -152,6 +152,13 @@ class _Block:
         return "".join([line(user, parts[start:stop]) for user, start, stop in bounds])
 
 
+def table_of(
+    users: Strings, counts: NDArray[np.int64], items: Strings, scores: NDArray[np.float32]
+) -> pa.Table:
+    """The columns of SCHEMA for the arguments of `Writer.write`."""
+    return _Block(_strings(users), counts, _strings(items), scores).table()
+
+
 def _strings(names: Strings) -> pa.StringArray:
     if isinstance(names, pa.Array | pa.ChunkedArray):
         array = names.cast(pa.string())

@@ -10,9 +10,15 @@ with optional("pyspark", "spark"):
 
 if TYPE_CHECKING:
     from widenet.spark.dataset import write_dataset
+    from widenet.spark.predictions import predict
+    from widenet.spark.training import train
 
-_HOME = {"write_dataset": "widenet.spark.dataset:write_dataset"}
+_HOME = {
+    "predict": "widenet.spark.predictions:predict",
+    "train": "widenet.spark.training:train",
+    "write_dataset": "widenet.spark.dataset:write_dataset",
+}
 
-__all__ = ["write_dataset"]
+__all__ = ["predict", "train", "write_dataset"]
 
 __getattr__ = late_names(__name__, _HOME)

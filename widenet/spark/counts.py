@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet.data.formats.columns import RULES
@@ -33,12 +33,18 @@ class Counts:
     num_items: int
     longest: dict[str, int | None]
 
-    def order(self, role: str) -> list[Column]:
-        """The columns that sort users or items: by value if all are whole numbers, then by bytes."""
-        name, longest = F.col(role), self.longest[role]
-        if longest is None:
-            return [name]
-        return [name.try_cast("bigint" if longest <= _DIGITS_OF_BIGINT else "decimal(38,0)"), name]
+
+def order_of(role: str, longest: int | None) -> list[Column]:
+    """The columns that sort users or items: by value if all are whole numbers, then by bytes.
+
+    Args:
+        role: The column.
+        longest: Length of the longest name; None if not all are whole numbers.
+    """
+    name = F.col(role)
+    if longest is None:
+        return [name]
+    return [name.try_cast("bigint" if longest <= _DIGITS_OF_BIGINT else "decimal(38,0)"), name]
 
 
 def count(rows: Interactions, folder: Path) -> Counts:
@@ -58,7 +64,7 @@ def count(rows: Interactions, folder: Path) -> Counts:
         F.count(F.lit(1)).alias("count"),
         F.sum(own).alias("num_rows"),
         *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
-        *_facts_of("user"),
+        *facts_of("user"),
     ).write.parquet(folder.as_uri())
     items = rows.frame.sparkSession.read.parquet(folder.as_uri())
     mistakes = {role: F.sum(f"bad_{role}") for role in mistakes}
@@ -69,18 +75,19 @@ def count(rows: Interactions, folder: Path) -> Counts:
         F.count(F.lit(1)).alias("num_items"),
         *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
         *(F.max(f"user_{fact}").alias(f"user_{fact}") for fact in ("texts", "broken", "longest")),
-        *_facts_of("item"),
+        *facts_of("item"),
     ).collect()
-    _check(total.asDict(), rows)
-    return Counts(
-        total["num_rows"],
-        total["num_pairs"],
-        total["num_items"],
-        {role: None if total[f"{role}_texts"] else total[f"{role}_longest"] for role in ("user", "item")},
-    )
+    check_cells(total.asDict(), rows)
+    longest = {role: longest_of(role, total) for role in ("user", "item")}
+    return Counts(total["num_rows"], total["num_pairs"], total["num_items"], longest)
 
 
-def _facts_of(role: str) -> list[Column]:
+def longest_of(role: str, total: Row) -> int | None:
+    """What `order_of` asks of the users or items, from the aggregates of `facts_of`."""
+    return None if total[f"{role}_texts"] else int(total[f"{role}_longest"])
+
+
+def facts_of(role: str) -> list[Column]:
     """What decides the order of names, and whether all can be stored: aggregates over a column."""
     name = F.col(role)
     return [
@@ -90,7 +97,13 @@ def _facts_of(role: str) -> list[Column]:
     ]
 
 
-def _check(total: dict[str, Any], rows: Interactions) -> None:
+def check_cells(total: dict[str, Any], rows: Interactions) -> None:
+    """Raise DataError for the first wrong column.
+
+    Args:
+        total: The number of rows, `num_rows`, of cells that break a rule, `bad_ROLE`, and `ROLE_broken`.
+        rows: The interactions.
+    """
     for role, column in rows.columns.items():
         if number := total[f"bad_{role}"]:
             has = "row breaks" if number == 1 else "rows break"
@@ -107,16 +120,14 @@ def _check(total: dict[str, Any], rows: Interactions) -> None:
         raise DataError(f"{PLACE}: at least one interaction must be left; there is none. Check its source.")
 
 
-def check_unrepeated(rows: Interactions, counts: Counts) -> None:
+def check_unrepeated(frame: DataFrame) -> None:
     """Raise DataError if a user has an item several times."""
-    if counts.num_pairs == counts.num_rows:
-        return
-    several = rows.frame.groupBy("user", "item").count().where("count > 1")
-    [(user, item, _)] = several.orderBy("user", "item").limit(1).collect()
-    rule = "with `duplicates='error'`, a user must have each item once"
-    raise DataError(
-        f"{PLACE}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule."
-    )
+    several = frame.groupBy("user", "item").count().where("count > 1")
+    for user, item, _ in several.orderBy("user", "item").limit(1).collect():
+        rule = "with `duplicates='error'`, a user must have each item once"
+        raise DataError(
+            f"{PLACE}: {rule}; {user!r} has {item!r} several times. Remove the rows, or choose another rule."
+        )
 
 
 def numbered_items(spark: SparkSession, counted: Path, counts: Counts, folder: Path) -> DataFrame:
@@ -125,13 +136,21 @@ def numbered_items(spark: SparkSession, counted: Path, counts: Counts, folder: P
     The files in `folder` hold `item` and `count`; in the order of their names, features ascend.
     """
     items = spark.read.parquet(counted.as_uri())
-    place = F.monotonically_increasing_id().alias("place")
-    ordered = items.orderBy(F.col("count").desc(), *counts.order("item"))
-    ordered.select("item", "count", place).write.parquet(folder.as_uri())
-    placed = spark.read.parquet(folder.as_uri())
-    partition = F.shiftright("place", _ROW_BITS)
-    sizes = dict(placed.groupBy(partition.cast("int").alias("number")).count().collect())
+    ordered = items.orderBy(F.col("count").desc(), *order_of("item", counts.longest["item"]))
+    ordered.select("item", "count", place_of_row()).write.parquet(folder.as_uri())
+    return numbered(spark.read.parquet(folder.as_uri())).select("item", F.col("number").alias("feature"))
+
+
+def place_of_row() -> Column:
+    """The column `place`: a row's partition and its row there; store it before it is used."""
+    return F.monotonically_increasing_id().alias("place")
+
+
+def numbered(placed: DataFrame) -> DataFrame:
+    """Add the number of each row over all partitions, from its stored place."""
+    partition = F.shiftright("place", _ROW_BITS).cast("int")
+    sizes = dict(placed.groupBy(partition.alias("partition")).count().collect())
     starts = [sum(sizes.get(before, 0) for before in range(number)) for number in range(max(sizes) + 1)]
     row = F.col("place").bitwiseAND(2**_ROW_BITS - 1)
-    start = F.get(F.array(*(F.lit(each).cast("bigint") for each in starts)), partition.cast("int"))
-    return placed.select("item", (row + start).alias("feature"))
+    start = F.get(F.array(*(F.lit(each).cast("bigint") for each in starts)), partition)
+    return placed.withColumn("number", row + start)

@@ -18,7 +18,7 @@ from widenet.data.rules import FieldLayout
 from widenet.data.writer import VOCABULARY_SCHEMA, publication, write_contents
 from widenet.errors import DataError
 from widenet.spark.columns import PLACE, interactions
-from widenet.spark.counts import Counts, check_unrepeated, count, numbered_items
+from widenet.spark.counts import Counts, check_unrepeated, count, numbered_items, order_of
 from widenet.spark.examples import examples
 from widenet.spark.session import check_executors, session_of, shared_path
 
@@ -85,7 +85,7 @@ def write_dataset(
         check_executors(spark, scratch)
         counts = count(rows, scratch / "counts")
         if options.selection.duplicates == "error":
-            check_unrepeated(rows, counts)
+            check_unrepeated(rows.frame)
         features = numbered_items(spark, scratch / "counts", counts, scratch / "features")
         pieces = _pieces(rows.frame.join(features, "item"), counts, scratch, options)
         sources = sorted(unquote(urlparse(file).path) for file in df.inputFiles())
@@ -98,7 +98,7 @@ def write_dataset(
 def _pieces(joined: DataFrame, counts: Counts, scratch: Path, options: Options) -> list[str]:
     """Sort the interactions by user, and let each partition write its examples: the files, in order."""
     number = max(joined.sparkSession.sparkContext.defaultParallelism, -(-counts.num_rows // ROWS_PER_TASK))
-    order, columns = counts.order("user"), ["user", "feature", *options.roles.numbers]
+    order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.roles.numbers]
     by_user = joined.repartitionByRange(number, *order).sortWithinPartitions(*order).select(*columns)
     field, duplicates = options.field, options.selection.duplicates
     has_values, has_times, folder = options.has_values, options.keep_times, scratch / "pieces"

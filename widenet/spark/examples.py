@@ -31,8 +31,8 @@ def examples(
         has_times: Whether to store times.
         rows_at_once: Number of rows to merge at a time, beside further ones of the last user.
     """
-    for table in whole_users(batches, rows_at_once):
-        starts = _starts(table)
+    for table in whole(batches, "user", rows_at_once):
+        starts = starts_of(table, "user")
         user = np.cumsum(starts, dtype=np.uint64) - np.uint64(1)
         key = user << _USER_BITS | table.column("feature").to_numpy().astype(np.uint64)
         value, time = (
@@ -46,8 +46,8 @@ def examples(
         )
 
 
-def whole_users(batches: Iterable[pa.RecordBatch], rows_at_once: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in longer batches, each with all rows of its users."""
+def whole(batches: Iterable[pa.RecordBatch], column: str, rows_at_once: int = 1) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in other batches, each with all rows of its values in a column."""
     pending: list[pa.RecordBatch] = []
     held, limit = 0, rows_at_once
     for batch in batches:
@@ -55,7 +55,7 @@ def whole_users(batches: Iterable[pa.RecordBatch], rows_at_once: int) -> Iterato
         held += batch.num_rows
         if held >= limit:
             joined = pa.concat_batches(pending)
-            stop = int(np.flatnonzero(_starts(joined))[-1])
+            stop = int(np.flatnonzero(starts_of(joined, column))[-1])
             if stop:
                 yield joined.slice(0, stop)
             pending, held = [joined.slice(stop)], held - stop
@@ -64,8 +64,10 @@ def whole_users(batches: Iterable[pa.RecordBatch], rows_at_once: int) -> Iterato
         yield pa.concat_batches(pending)
 
 
-def _starts(batch: pa.RecordBatch) -> np.ndarray:
-    """Whether each row is the first of its user, bool [rows]."""
-    users, starts = batch.column("user"), np.ones(batch.num_rows, dtype=bool)
-    starts[1:] = pc.not_equal(users.slice(1), users.slice(0, len(users) - 1)).to_numpy(zero_copy_only=False)
+def starts_of(batch: pa.RecordBatch, column: str) -> np.ndarray:
+    """Whether each row has another value in a column than the row before it, bool [rows]; not for no rows."""
+    values, starts = batch.column(column), np.ones(batch.num_rows, dtype=bool)
+    starts[1:] = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(
+        zero_copy_only=False
+    )
     return starts

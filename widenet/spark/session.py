@@ -76,6 +76,6 @@ def check_executors(spark: SparkSession, folder: Path) -> None:
                 raise OptionError(f"executors must have {library} {own}, as the driver has; {has}. {_REMEDY}")
         if not report["sees"]:
             raise OptionError(
-                f"{folder.parent}: must be a folder that the driver and all executors share; an executor does"
+                f"{folder}: must be a folder that the driver and all executors share; an executor does"
                 " not see it. Choose one on a common file system."
             )

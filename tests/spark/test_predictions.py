@@ -1,0 +1,107 @@
+"""Recommendations for a DataFrame are the rows of `widenet predict`, to the bit."""
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from widenet.errors import CheckpointError, DataError, FitError, OptionError
+
+pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+
+LAYERS = [
+    {"name": "history", "kind": "input", "field": "items"},
+    {"name": "taste", "units": 24, "activation": "tanh"},
+    {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
+]
+
+
+def rows_of(num_users, users, items, seed=0):
+    draw = random.Random(seed)
+    rows = [
+        (user, draw.choice(items), draw.randrange(5) / 2, draw.randrange(9))
+        for user in users[:num_users]
+        for _ in range(6)
+    ]
+    draw.shuffle(rows)
+    return pa.table(dict(zip(("user", "item", "value", "time"), zip(*rows, strict=True), strict=True)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run, and the file of the interactions that it was trained on."""
+    import widenet
+
+    folder = tmp_path_factory.mktemp("run")
+    pq.write_table(rows_of(200, range(200), [f"i{n}" for n in range(60)]), folder / "rows.parquet")
+    widenet.ingest(folder / "rows.parquet", folder / "ds", value="value", time="time")
+    training = {"epochs": 2, "batch_size": 64, "optimizer": {"kind": "adam", "learning_rate": 0.01}}
+    widenet.train({"name": "n", "layers": LAYERS}, training, folder / "ds", folder / "run", device="cpu")
+    return folder / "run"
+
+
+def by_command(run, table, tmp_path, words, options):
+    """The rows of `widenet predict`, by user and rank."""
+    import widenet
+    from widenet.predict.files import table_of
+
+    dataset = widenet.ingest(table, tmp_path / "ds", vocabulary=run, **words)
+    blocks = widenet.Model.load(run, "cpu").predict(dataset, **options)
+    tables = [table_of(block.users, block.counts, block.items, block.scores) for block in blocks]
+    return [
+        tuple(row.values())
+        for row in pa.concat_tables(tables)
+        .sort_by([("user", "ascending"), ("rank", "ascending")])
+        .to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("users", "words", "options"),
+    [
+        ([f"{n % 7}-{n}" for n in range(1300)], {"value": "value", "time": "time"}, {"k": 10}),
+        (list(range(1030)), {}, {"k": 70, "exclude_seen": False}),
+    ],
+    ids=["text", "numbers"],
+)
+def test_recommendations_are_those_of_the_command(spark, run, tmp_path, users, words, options):
+    from widenet.spark import predict
+
+    table = rows_of(len(users), users, [f"i{n}" for n in range(60)] + ["unheard", "of"], seed=1)
+    frame = spark.createDataFrame(table.to_pandas()).repartition(5)
+    found = predict(frame, run, user="user", item="item", device="cpu", **words, **options)
+    rows = [tuple(row) for row in found.orderBy("user", "rank").collect()]
+    expected = by_command(run, table, tmp_path, words, options)
+    assert rows == expected
+    assert found.schema.simpleString() == "struct<user:string,item:string,score:float,rank:int>"
+
+
+def test_a_process_loads_a_version_of_a_model_once(run):
+    from widenet.spark.predictions import _model
+
+    assert _model(run, "first", "cpu") is _model(run, "first", "cpu")
+    assert _model(run, "first", "cpu") is not _model(run, "second", "cpu")
+
+
+def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
+    import widenet
+    from widenet.spark import predict
+
+    frame = spark.createDataFrame([("a", "i1"), (None, "i2")], "user string, item string")
+    with pytest.raises(DataError, match='column "user" must not be empty; 1 row breaks this rule'):
+        predict(frame, run, user="user", item="item")
+    with pytest.raises(DataError, match="at least one item must be known to the run; none is"):
+        predict(
+            spark.createDataFrame([("a", "new")], "user string, item string"), run, user="user", item="item"
+        )
+    with pytest.raises(CheckpointError, match="nowhere"):
+        predict(frame, tmp_path / "nowhere", user="user", item="item")
+    with pytest.raises(OptionError, match="k must be"):
+        predict(frame.dropna(), run, user="user", item="item", k=0)
+    data = widenet.dataset_from_lists(tmp_path / "ds", [[0, 1], [1, 0]], sequence=True)
+    gru = [LAYERS[0], {"name": "state", "kind": "recurrent", "units": 3}, {**LAYERS[2], "predict": "next"}]
+    widenet.train({"name": "s", "layers": gru}, {"epochs": 1}, data, tmp_path / "sequence", device="cpu")
+    with pytest.raises(FitError, match=r"has one sparse field; the network has items \(sequence\)"):
+        predict(frame, tmp_path / "sequence", user="user", item="item")
