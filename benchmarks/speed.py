@@ -165,9 +165,11 @@ def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
         else:
             table.add(measured, ours)
     rivals = [measured for measured in found[3:] if not measured.program.name.startswith("widenet")]
-    strongest = min(rivals, key=_median)
-    if strongest.problem is None and ours.problem is None:
-        middle, *_ = quartiles(strongest.ratios(ours))
+    timed = [measured for measured in rivals if measured.problem is None and ours.problem is None]
+    if timed:
+        middle, strongest = min(
+            ((quartiles(measured.ratios(ours))[0], measured) for measured in timed), key=lambda pair: pair[0]
+        )
         table.notes.append(
             f"The strongest rival, {strongest.program.name}, takes {middle:.2f} x widenet's time."
         )
