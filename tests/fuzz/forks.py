@@ -106,8 +106,12 @@ def _load() -> None:
     import widenet
     from widenet.cli.app import app
 
-    for module in pkgutil.walk_packages(widenet.__path__, "widenet."):
-        if "triton" not in module.name and module.name != "widenet.__main__":
+    def refuse(name: str) -> None:
+        assert name == "widenet.spark", name  # no command loads it, and it needs its extra
+
+    for module in pkgutil.walk_packages(widenet.__path__, "widenet.", refuse):
+        is_loaded = "triton" not in module.name and not module.name.startswith("widenet.spark")
+        if is_loaded and module.name != "widenet.__main__":
             importlib.import_module(module.name)
     for name in (
         "duckdb",
