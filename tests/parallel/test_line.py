@@ -2,6 +2,7 @@
 released.
 """
 
+import gc
 import subprocess
 import sys
 import threading
@@ -44,6 +45,22 @@ def test_a_line_keeps_no_result_of_its_work():
     line, freed = Line(), threading.Event()
     weakref.finalize(line.submit(Result).result(), freed.set)
     assert freed.wait(timeout=60)
+
+
+def test_a_line_keeps_nothing_of_work_that_failed():
+    class Argument:
+        pass
+
+    line, freed, argument = Line(), threading.Event(), Argument()
+    weakref.finalize(argument, freed.set)
+    gc.disable()
+    try:
+        with pytest.raises(ZeroDivisionError):
+            line.submit(lambda _: 1 / 0, argument).result()
+        del argument
+        assert freed.wait(timeout=60)
+    finally:
+        gc.enable()
 
 
 def test_a_lost_process_releases_everybody_who_waits():

@@ -84,6 +84,7 @@ class Stepped:
 
     def arguments(self) -> tuple[Any, ...]:
         """Return two states, of which only as many count as the step has, and its penalties."""
+        assert len(self.states) <= 2
         first, second = [*self.states, self.numbers, self.numbers][:2]
         return first, second, self.step.penalties
 
@@ -136,8 +137,8 @@ def room(size: Any) -> Any:
 @register_jitable
 def _largest(starts: Any) -> Any:
     """Return the number of units of the largest tile."""
-    units = starts[1] - starts[0]
-    for index in range(2, len(starts)):
+    units = 0
+    for index in range(1, len(starts)):
         units = max(units, starts[index] - starts[index - 1])
     return units
 

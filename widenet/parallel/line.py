@@ -81,3 +81,5 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
     else:
         with suppress(InvalidStateError):
             future.set_result(result)
+    finally:
+        del future, work  # an error's traceback would keep them

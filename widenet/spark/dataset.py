@@ -20,7 +20,7 @@ from widenet.errors import DataError
 from widenet.spark.columns import PLACE, interactions
 from widenet.spark.counts import Counts, check_unrepeated, count, numbered_items, order_of
 from widenet.spark.examples import examples
-from widenet.spark.session import check_executors, session_of, shared_path
+from widenet.spark.session import check_executors, plain_path, session_of
 
 ROWS_PER_TASK = 2**21
 """Interactions of a task that sorts and merges users, about."""
@@ -45,8 +45,8 @@ def write_dataset(
     """Write a DataFrame of interactions as a dataset directory, and open it.
 
     The directory is the one that `widenet data ingest` makes of the same rows, byte for byte. Executors read
-    the DataFrame twice and sort, number and merge; one task then writes the files. The driver sees counts
-    alone.
+    the DataFrame two to four times and sort, number and merge; one task then writes the files. The driver
+    sees counts alone.
 
     Args:
         df: One row for each interaction.
@@ -77,7 +77,7 @@ def write_dataset(
         field=field,
     )
     check(options)
-    spark, out = session_of(df), shared_path("path", path)
+    spark, out = session_of(df), plain_path("path", path)
     rows = interactions(df, user, item, value, time)
     with publication(out) as folder:
         scratch = folder / "scratch"

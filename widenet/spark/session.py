@@ -35,6 +35,17 @@ def shared_path(name: str, path: str | Path) -> Path:
     return Path(path).absolute()
 
 
+def plain_path(name: str, path: str | Path) -> Path:
+    """A shared path that Spark reads as it is written; raises OptionError for any other one."""
+    shared = shared_path(name, path)
+    if shared.as_uri() != f"file://{shared}" or any(sign in str(shared) for sign in "*{}"):
+        raise OptionError(
+            f"`{name}` must consist of ASCII letters, digits, `/`, `.`, `-` and `_`, because Spark reads"
+            f" other characters in another way; got {path}. Choose another folder."
+        )
+    return shared
+
+
 def check_executors(spark: SparkSession, folder: Path) -> None:
     """Compare the Python, pyarrow and widenet of executors with the driver's, and let them look for a folder.
 
