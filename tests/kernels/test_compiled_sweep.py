@@ -38,11 +38,13 @@ CASES = {
         network(**SIGMOID, values="ignore"),
         {"optimizer": "sgd", "l1": 0.01, "l2": 0.02},
     ),
+    "sigmoid with l2 of the bias": (network(**SIGMOID, bias_l2=0.3), {"optimizer": "rmsprop", "l2": 0.1}),
     "sigmoid without bias": (network(**SIGMOID, bias=False), {"optimizer": "adam"}),
     "sigmoid in bfloat16": (network(**SIGMOID), {"precision": "bfloat16", "optimizer": "rmsprop"}),
     "softmax in bfloat16": (network(**SOFTMAX), {"precision": "bfloat16"}),
     "softmax": (network(**SOFTMAX), {"optimizer": "momentum"}),
     "softmax, values ignored": (network(**SOFTMAX, values="ignore"), {"optimizer": {"kind": "adamw"}}),
+    "softmax with l2 of the bias": (network(**SOFTMAX, bias_l2=0.3), {"optimizer": "sgd", "l1": 0.1}),
     "softmax without bias": (network(**SOFTMAX, bias=False), {"optimizer": "adagrad"}),
 }
 WITHOUT = {

@@ -69,7 +69,7 @@ class ShardTiles:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class SteppedArrays:
     """What an optimizer's step moves in a sweep: a shard's weights or its biases.
 
     Attributes:
@@ -100,8 +100,8 @@ class ShardUpdate:
     """
 
     gradient_EH: np.ndarray
-    weight: Stepped
-    bias: Stepped | None
+    weight: SteppedArrays
+    bias: SteppedArrays | None
 
     def arguments(self) -> tuple[Any, ...]:
         """Return the last arguments of the kernels that update."""

@@ -12,7 +12,7 @@ from widenet.model.row_sum import RowSum
 from widenet.model.rule import CompiledStep, ShardSteps
 
 if TYPE_CHECKING:
-    from widenet.kernels.compiled_sweep import ShardTiles, Stepped
+    from widenet.kernels.compiled_sweep import ShardTiles, SteppedArrays
     from widenet.kernels.compiled_tiles import Entries
 
 
@@ -154,11 +154,13 @@ class CompiledPasses:
         return self._shards[shard]
 
 
-def _stepped(numbers: np.ndarray, step: CompiledStep | None) -> "Stepped | None":
+def _stepped(numbers: np.ndarray, step: CompiledStep | None) -> "SteppedArrays | None":
     """Return weights or biases with their step, as arrays."""
-    from widenet.kernels.compiled_sweep import Stepped
+    from widenet.kernels.compiled_sweep import SteppedArrays
 
-    return None if step is None else Stepped(numbers, [state.numpy() for state in step.states], step.step)
+    if step is None:
+        return None
+    return SteppedArrays(numbers, [state.numpy() for state in step.states], step.step)
 
 
 def _are_apart(one: Tensor, other: Tensor) -> bool:
