@@ -207,6 +207,9 @@ def test_wrong_options_are_refused(spark, tmp_path):
         write_dataset(rows, tmp_path / "ds", user="user", item="item")
     with pytest.raises(OptionError, match="mounted on the driver and all executors; got s3a://"):
         write_dataset(rows, "s3a://bucket/ds", user="user", item="item")
+    for name in ("my books", "büch", "a{b}"):
+        with pytest.raises(OptionError, match="because Spark reads other characters in another way"):
+            write_dataset(rows, tmp_path / name, user="user", item="item")
     with pytest.raises(OptionError, match="must be a Spark DataFrame; got list"):
         write_dataset([("a", 1)], tmp_path / "other", user="user", item="item")
     with pytest.raises(OptionError, match="needs `time`"):

@@ -92,6 +92,9 @@ def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
     frame = spark.createDataFrame([("a", "i1"), (None, "i2")], "user string, item string")
     with pytest.raises(DataError, match='column "user" must not be empty; 1 row breaks this rule'):
         predict(frame, run, user="user", item="item")
+    broken = spark.createDataFrame([("a\0", "i1")], "user string, item string")
+    with pytest.raises(DataError, match="must hold UTF-8 without the character NUL"):
+        predict(broken, run, user="user", item="item")
     with pytest.raises(DataError, match="at least one item must be known to the run; none is"):
         predict(
             spark.createDataFrame([("a", "new")], "user string, item string"), run, user="user", item="item"

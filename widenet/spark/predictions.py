@@ -154,9 +154,9 @@ def _known(rows: Interactions, features: DataFrame) -> tuple[DataFrame, int | No
     frame = rows.frame.join(features, "item", "left").localCheckpoint()
     bad = {role: F.count_if(F.col(role).isNull()).alias(f"bad_{role}") for role in rows.columns}
     [mistakes] = frame.agg(F.count(F.lit(1)).alias("num_rows"), *bad.values()).collect()
-    check_cells(mistakes.asDict(), rows)
     known = frame.where("feature IS NOT NULL")
     [total] = known.agg(F.count(F.lit(1)).alias("num_rows"), *facts_of("user")).collect()
+    check_cells({**mistakes.asDict(), "user_broken": total["user_broken"]}, rows)
     if not total["num_rows"]:
         raise DataError(f"{PLACE}: at least one item must be known to the run; none is. Name another run.")
     return known, longest_of("user", total)

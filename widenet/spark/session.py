@@ -21,7 +21,10 @@ def session_of(df: DataFrame) -> SparkSession:
     if not isinstance(df, DataFrame):
         raise OptionError(f"df must be a Spark DataFrame; got {type(df).__name__}. Read it with Spark.")
     if is_remote():
-        raise OptionError("widenet needs a Spark session in the driver; this one is of Spark Connect.")
+        raise OptionError(
+            "widenet needs a Spark session in the driver; this one is of Spark Connect. Start"
+            " one by `SparkSession.builder.master(...)`."
+        )
     return df.sparkSession
 
 
@@ -47,14 +50,15 @@ def plain_path(name: str, path: str | Path) -> Path:
 
 
 def check_executors(spark: SparkSession, folder: Path) -> None:
-    """Compare the Python, pyarrow and widenet of executors with the driver's, and let them look for a folder.
+    """Compare the Python and the widenet of executors with the driver's, and let them look for a folder.
 
     Every executor has the chance of a task, but Spark decides which ones get it.
 
     Raises:
-        OptionError: An executor lacks a library, has another version, or does not see the folder.
+        OptionError: An executor lacks a library, has another Python or another widenet, or does not see the
+            folder.
     """
-    context, shared = spark.sparkContext, str(folder)
+    context, shared, libraries = spark.sparkContext, str(folder), _LIBRARIES
 
     # A function within a function travels as code, so that it also runs where widenet is missing.
     def facts(_: Iterator[int]) -> Iterator[dict[str, Any]]:
@@ -63,7 +67,7 @@ def check_executors(spark: SparkSession, folder: Path) -> None:
         from importlib.metadata import PackageNotFoundError, version
 
         found: dict[str, Any] = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
-        for library in ("pyarrow", "widenet"):
+        for library in libraries:
             try:
                 found[library] = version(library)
             except PackageNotFoundError:
