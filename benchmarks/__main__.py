@@ -16,6 +16,7 @@ from benchmarks import (
     ingest,
     kills,
     memory,
+    movielens,
     parallel,
     plans,
     portable,
@@ -44,6 +45,7 @@ _ALONE: dict[str, ModuleType] = {
     "portable": portable,
     "fuzz": fuzz,
     "spark": spark,
+    "movielens": movielens,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.commands import measured
 from benchmarks.places import DATA, presets, workplace
 from widenet import dataset_from_lists, ingest
 
@@ -103,18 +104,7 @@ def _predicted(case: Case, folder: Path) -> dict[str, int]:
     return found
 
 
-_PEAK = """
-import resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-"""
-"""A small process that starts the training, since a process inherits the peak of the one that forked it."""
-
-
 def _measured(case: Case, folder: Path) -> int:
     """Return the peak resident memory of a training's largest process, in bytes."""
     line = _command(case, folder, "train", "--out", f"run-{len([*folder.glob('run-*')])}", "--quiet")
-    said = subprocess.run(
-        [sys.executable, "-c", _PEAK, *line], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout
-    return int(said) * 1024
+    return measured(line, folder).peak_bytes

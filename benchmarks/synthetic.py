@@ -54,3 +54,32 @@ def draw_next(width: int, examples: int, seed: int = 1) -> np.ndarray:
     items = (width * np.random.default_rng(seed).random(examples) ** _TOP).astype(np.int64)
     items[-1:] = width - 1
     return items
+
+
+def draw_interactions(
+    users: range, num_users: int, width: int, interactions: int, seed: int = 0, groups: int = 20
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exactly so many interactions of a range of users: users and items, int64, ascending, none twice.
+
+    Half of what a user has is popular among all, half among the items of the user's group, a number modulo
+    `groups`. Every user has an item, and all ranges together have every item.
+    """
+    draw = np.random.default_rng([seed, users.start])
+    shares = draw.lognormal(-(_SPREAD**2) / 2, _SPREAD, len(users))
+    least = np.arange(-(-users.start * width // num_users), -(-users.stop * width // num_users))
+    certain = np.sort(least * num_users // width * width + least)
+    lengths, found = shares * (interactions / shares.sum()), certain
+    assert len(users) + len(certain) <= interactions <= len(users) * width // 4, "too few or too many"
+    while len(found) < interactions:
+        counts = np.ceil(lengths * _DRAWN).astype(np.int64)
+        user = np.repeat(np.asarray(users), counts)
+        item = (width * draw.random(len(user)) ** _TOP).astype(np.int64)
+        own = item - item % groups + user % groups
+        item = np.where((draw.random(len(user)) < 0.5) & (own < width), own, item)
+        found = np.sort(np.concatenate([found, user * width + item]))
+        found = found[np.diff(found, prepend=-1) > 0]
+    is_first = np.diff(found // width, prepend=-1) > 0
+    is_first[np.searchsorted(found, certain)] = True
+    dropped = draw.permutation(np.flatnonzero(~is_first))[: len(found) - interactions]
+    found = np.delete(found, dropped)
+    return found // width, found % width

@@ -72,6 +72,7 @@ WHOLE_PROJECT_TESTS = {
     "tests/test_benchmarks.py",
     "tests/test_changed_files.py",
     "tests/test_docs.py",
+    "tests/test_examples.py",
     "tests/test_faults.py",
     "tests/test_gpu.py",
     "tests/test_guides.py",

@@ -209,6 +209,7 @@ FETCHED = {
     (): "name what to fetch, and --out, the dataset directory to make.",
     ("gowalla",): "name what to fetch, and --out, the dataset directory to make.",
     ("gowala", "--out", "out"): 'no published data is called "gowala". Did you mean "gowalla"?',
+    ("gowalla", "--min-value", "3", "--out", "out"): "gowalla has no ratings, so --min-value does not apply.",
     (
         "gowalla",
         "--out",

@@ -16,6 +16,13 @@ def fetch(
         str | None, typer.Argument(metavar="NAME", help="The data to fetch; --list shows the names.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The dataset directory to make.")] = None,
+    min_value: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep ratings of at least this value; 0.5 keeps all of MovieLens. Default: 4 where there are"
+            " ratings."
+        ),
+    ] = None,
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the licence without a question.")
     ] = False,
@@ -41,6 +48,8 @@ def fetch(
         data = Published.find(name)
     except OptionError as error:
         raise OptionError(f"{error} See `widenet data fetch --list`.") from None
+    if min_value is not None:
+        data = data.with_min_value(min_value)
     typer.echo(f"{data.about}\nLicence: {data.licence.strip()}", err=True)
     if not accept_licence:
         if not sys.stdin.isatty():

@@ -6,7 +6,7 @@ import shutil
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,6 +53,16 @@ class Published:
         if name not in known:
             raise OptionError(f'no published data is called "{name}".{did_you_mean(name, known)}')
         return known[name]
+
+    def with_min_value(self, min_value: float) -> "Published":
+        """Return this data set with another lowest rating that counts as an interaction.
+
+        Raises:
+            OptionError: Its interactions have no ratings.
+        """
+        if "min_value" not in self.ingest:
+            raise OptionError(f"{self.name} has no ratings, so `min_value` does not apply. Leave it out.")
+        return replace(self, ingest={**self.ingest, "min_value": min_value})
 
 
 def published(table: Path | None = None) -> dict[str, Published]:
