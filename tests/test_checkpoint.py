@@ -18,6 +18,8 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 
+OUT = {"name": "out", "kind": "output", "field": "items", "source": "mid"}
+
 
 def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", on_the_input=(), exchange=None):
     """A network with an optimizer's state, as in a training."""
@@ -26,7 +28,7 @@ def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", on_the_in
             "layers": [
                 {"name": "in", "kind": "input", "field": "items", "popularity_damping": 0.5},
                 {"name": "mid", "units": units},
-                {"name": "out", "kind": "output", "field": "items", "source": "mid"},
+                OUT,
                 *on_the_input,
             ]
         }
@@ -40,6 +42,16 @@ def network(units=4, shards=3, width=11, seed=0, optimizer="momentum", on_the_in
     )
     built.prepare_training(Optimizer(training.optimizer))
     return built
+
+
+def deep(settings):
+    """A network with a hidden layer of some settings between two others."""
+    layers = [
+        {"name": "deep", "units": 7, "source": "mid", **settings},
+        {"name": "last", "units": 4},
+        {**OUT, "name": "next", "source": "last"},
+    ]
+    return network(on_the_input=layers)
 
 
 def tensors(built):
@@ -154,6 +166,30 @@ def test_a_checkpoint_whose_shards_are_ranges_of_units_fills_the_same_rows(
     ((_, rows),) = expected.rows("mid/in")
     in_file = load_file(path / "wide-00.shard-0001-of-0003.safetensors")["weight"]
     assert torch.equal(in_file, rows[width // 3 : 2 * width // 3])
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_layer_that_a_checkpoint_holds_whole_fills_the_shards_of_a_split_one(with_state, tmp_path):
+    whole, split = (deep({"split": is_split}) for is_split in (False, True))
+    for number, tensor in enumerate(tensors(whole).values()):
+        tensor.copy_(torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)))
+    saved = Checkpoint.open(publish(tmp_path / "saved", whole, {}, with_state=True).path)
+    saved.check_files(split)
+    saved.load_into(split, with_state)
+    weight = whole.trunk["deep/mid"]
+    for shard, part in split.wide["deep/mid"].parts.items():
+        assert torch.equal(part.weight, weight.tensor[shard::3])
+        assert torch.equal(part.state["velocity"], weight.state["velocity"][shard::3] * with_state)
+    found, expected = tensors(split), tensors(whole)
+    same = [name for name in found if "deep/mid" not in name and (with_state or "velocity" not in name)]
+    assert len(same) > 8
+    assert all(torch.equal(found[name], expected[name]) for name in same)
+
+
+def test_a_whole_layer_of_other_sizes_is_refused(tmp_path):
+    path = publish(tmp_path / "saved", deep({"split": False}), {}, with_state=True).path
+    told = refusal(path, deep({"split": True, "units": 10}))
+    assert "does not hold weight.deep/mid with all 4 rows of a shard: it is of another network" in told
 
 
 def test_a_file_of_ranges_of_another_network_is_refused(saved):

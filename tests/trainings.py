@@ -91,6 +91,15 @@ NORMALIZED = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
+SPLIT = {
+    "layers": [
+        HISTORY,
+        {"name": "taste", "units": 6, "activation": "tanh"},
+        {"name": "deep", "units": 7, "activation": "tanh", "dropout": 0.2, "split": True},
+        {"name": "deeper", "units": 2, "activation": "tanh", "weight_norm": 2.0, "split": True},
+        {"name": "next", "kind": "output", "field": "items", "source": ["deeper", "deep"]},
+    ]
+}
 EVALUATION = {"metric": "ndcg@5"}
 
 
@@ -135,6 +144,10 @@ SETTINGS = {
         document({"kind": "adam", "learning_rate": 0.1}, schedule="cosine", warmup_steps=4, keep="best"),
     ),
     "adam, normalized": (NORMALIZED, document({"kind": "adam", "learning_rate": 0.05}, keep="best")),
+    "adam, split": (
+        SPLIT,
+        document({"kind": "adam", "learning_rate": 0.05}, l2=0.02, gradient_norm_limit=0.5, keep="best"),
+    ),
     "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
     "momentum, sampled": (SAMPLED, document({"kind": "momentum", "learning_rate": 0.1}, schedule="cosine")),
     "rmsprop, sampled": (

@@ -99,7 +99,12 @@ class Checkpoint:
 
     def _names_for(self, network: Network) -> list[str]:
         """Return the files that this process loads."""
-        return [name for name, _ in _files_of(network)] if self.version > 1 else [*self.files]
+        whole = self._whole_in_trunk(network)
+        return (
+            [name for name, _ in _files_of(network) if name not in whole]
+            if self.version > 1
+            else [*self.files]
+        )
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
@@ -111,13 +116,44 @@ class Checkpoint:
             )
         if self.version == 1:
             self._fill_from_ranges(network, with_state)
+        whole = self._whole_in_trunk(network)
         for name, tensors in _files_of(network):
-            if self.version > 1 or name == TRUNK:
-                self.fill(name, tensors if with_state else weights_among(tensors))
+            wanted = tensors if with_state else weights_among(tensors)
+            if name in whole:
+                self._fill_from_whole(*whole[name], wanted)
+            elif self.version > 1 or name == TRUNK:
+                self.fill(name, wanted)
+
+    def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
+        """Return weight and units of the shard files that are missing because the trunk holds the weight."""
+        return {
+            wide_file(number, shard, weight.shards.count): (name, weight.shards.units(shard))
+            for number, (name, weight) in enumerate(network.wide.items())
+            if network.layout.weights[name].split
+            for shard in weight.parts
+            if wide_file(number, shard, weight.shards.count) not in self.files
+        }
+
+    def _fill_from_whole(self, name: str, units: range, tensors: Mapping[str, Tensor]) -> None:
+        """Fill a shard's tensors with the rows of its units from a weight that the checkpoint holds whole."""
+        for key, tensor in tensors.items():
+            stored, filled = in_trunk(name, key), 0
+            for _, first, rows in self.blocks(TRUNK, [stored]):
+                chosen = rows[(units.start - first) % units.step :: units.step]
+                if chosen.shape[1:] == tensor.shape[1:] and filled + len(chosen) <= len(tensor):
+                    tensor[filled : filled + len(chosen)] = chosen
+                    filled += len(chosen)
+            if filled < len(tensor):
+                raise CheckpointError(
+                    f"{self.path / TRUNK} does not hold {stored} with all {len(units)} rows of a shard: it is"
+                    " of another network."
+                )
 
     def _fill_from_ranges(self, network: Network, with_state: bool) -> None:
         """Fill the shards of this process from files of format 1, each with consecutive units."""
-        for number, weight in enumerate(network.wide.values()):
+        for number, (name, weight) in enumerate(network.wide.items()):
+            if network.layout.weights[name].split:
+                continue
             shards, own = weight.shards, {}
             for shard, part in weight.parts.items():
                 tensors = part.tensors() if with_state else weights_among(part.tensors())
@@ -235,6 +271,12 @@ def wide_file(number: int, shard: int, count: int) -> str:
     return f"wide-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
 
 
+def in_trunk(weight: str, key: str) -> str:
+    """Return the name in the trunk's file of a weight's tensor, such as "weight" or "state.velocity"."""
+    kind, _, state = key.partition(".")
+    return f"{kind}.{weight}.{state}" if state else f"{kind}.{weight}"
+
+
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files of a checkpoint with their tensors: one per shard of a wide weight, and the trunk."""
     for number, weight in enumerate(network.wide.values()):
@@ -247,8 +289,8 @@ def replicas_of(network: Network) -> dict[str, Tensor]:
     """Return the tensors of which every process holds a copy, by their names in a checkpoint."""
     tensors = {}
     for name, trunk in network.trunk.items():
-        tensors[f"weight.{name}"] = trunk.tensor
-        tensors.update({f"state.{name}.{key}": tensor for key, tensor in trunk.state.items()})
+        tensors[in_trunk(name, "weight")] = trunk.tensor
+        tensors.update({in_trunk(name, f"state.{key}"): tensor for key, tensor in trunk.state.items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
     for name, output in network.outputs.items():
         if output.deferred_rows is not None:

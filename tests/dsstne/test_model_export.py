@@ -4,6 +4,7 @@ import h5py
 import netCDF4
 import numpy as np
 import pytest
+import torch
 
 from tests.dsstne.files import dense_set, sparse_set
 from tests.dsstne.models import ACTIVATIONS, connected, forward, fully, write_model
@@ -146,6 +147,21 @@ def test_a_network_comes_back_to_the_bit_and_another_library_computes_the_same(t
     inputs = {"Items": rng.integers(0, 2, (4, 12)), "Age": rng.normal(size=(4, 2))}
     truth = forward(layers, between, inputs)["Next"]
     np.testing.assert_allclose(forward(found, weights, inputs)["Next"], truth, rtol=1e-6)
+
+
+def test_a_split_layer_is_written_as_a_whole_one(tmp_path):
+    dataset = dataset_from_lists(tmp_path / "data", [[0, 2], [1, 3], [4], [2, 5]], width=7)
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "taste", "units": 3, "activation": "tanh"},
+        {"name": "deep", "units": 5, "activation": "tanh", "split": True},
+        {"name": "out", "kind": "output", "field": "items", "activation": "sigmoid"},
+    ]
+    model = train({"layers": layers}, {"epochs": 1, "shards": 3}, dataset, tmp_path / "run")
+    export_model(model, tmp_path / "x.nc")
+    again = import_model(tmp_path / "x.nc", tmp_path / "again").network
+    rows = [rows for _, rows in model.network.rows("deep/taste")]
+    assert torch.equal(again.trunk["deep/taste"].tensor, torch.cat(rows))
 
 
 def test_a_trained_run_is_written_whatever_its_shards(tmp_path):

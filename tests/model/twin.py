@@ -277,7 +277,7 @@ def snapshot(network):
             if source
             else (name.removesuffix(" bias"), "bias")
         )
-        found[key] = rows.T.clone() if name in outputs else rows
+        found[key] = rows.T.clone() if name in outputs or network.layout.weights[name].split else rows
     for name, trunk in network.trunk.items():
         layer, _, source = name.partition("/")
         tensor = trunk.tensor.detach().double()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
+from tests.parallel.split import SPLIT
 from tests.simulated.device import simulated
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
@@ -75,6 +76,23 @@ def test_weights_and_state_are_what_a_process_allocates(case, device, num_proces
             weights,
             size(states) + size(moved),
         )
+
+
+@pytest.mark.parametrize("process", [0, 2])
+def test_a_process_allocates_its_shards_of_split_layers(process):
+    layers, training = SPLIT
+    network, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
+    layout = bind(network, training, {"items": Width(31), "age": Width(3, kind="dense")})
+    job = Job.of(layout, num_processes=3)
+    built = build(layout, Part(process, 3))
+    built.prepare_training(Optimizer(training.optimizer))
+    parts = [part for weight in built.wide.values() for part in weight.parts.values()]
+    weights = [part.weight for part in parts] + [weight.tensor for weight in built.trunk.values()]
+    states = [tensor for part in [*parts, *built.trunk.values()] for tensor in part.state.values()]
+    moved = [part.moved for part in parts if part.moved is not None]
+    needed = memory(job, process)
+    assert (needed.weights, needed.state) == (size(weights), size(states) + size(moved))
+    assert sum(weight.split for weight in layout.weights.values()) == 4
 
 
 def job(**changes):

@@ -103,6 +103,7 @@ def counted(job):
         {"output": {"sample": {"kind": "popularity", "units": 29}}},
         {"output": {"sample": {"kind": "uniform", "units": WIDTH}}},
         {"hidden": [{"name": "next", "units": 9}]},
+        {"hidden": [{"name": "next", "units": 9, "split": True}]},
         {"output": {"source": ["mid", "next"]}, "hidden": [{"name": "next", "units": 9}]},
     ],
     ids=str,

@@ -10,7 +10,7 @@ import torch
 
 from tests.older import checkpoint_of_ranges, dataset_of_format_1, run_without_digests
 from tests.parallel.workers import Group
-from tests.trainings import SETTINGS, STANDING, TIED, UNTIED, WIDTH, books, document
+from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -87,7 +87,16 @@ def rows(net):
 
 
 @pytest.mark.parametrize(
-    "name", ["adam, tied", "momentum", "nesterov", "sgd, drifting", "rmsprop, sampled", "adam, normalized"]
+    "name",
+    [
+        "adam, tied",
+        "momentum",
+        "nesterov",
+        "sgd, drifting",
+        "rmsprop, sampled",
+        "adam, normalized",
+        "adam, split",
+    ],
 )
 @pytest.mark.parametrize("catalogue", CATALOGUES)
 @pytest.mark.parametrize("shards", [3, 2])
@@ -106,6 +115,8 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     was, initial = rows(old), rows(fresh)
     for key, found in rows(net).items():
         origin = [OLD.index(one) if one in OLD else None for one in ids]
+        if net.layout.weights[key[0]].split:
+            origin = []
         origin += range(len(origin), len(found))  # units of an output beyond its features
         expected = [initial[key][row] if at is None else was[key][at] for row, at in enumerate(origin)]
         assert torch.equal(found, torch.stack(expected)), key
@@ -122,6 +133,31 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     lost = f"{new} are new{f' and {gone} of its features are gone' if gone else ''}."
     kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with its weights; '
     assert said == ([] if catalogue == "the same" else [kept + lost])
+
+
+def with_split(is_split):
+    """The document of "adam, split", its layers split or whole."""
+    layers = [layer | ({"split": is_split} if "split" in layer else {}) for layer in SPLIT["layers"]]
+    return {"layers": layers}
+
+
+@pytest.mark.parametrize(("was", "shards"), [(True, 2), (False, 3), (False, 2)])
+def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_round(was, shards, tmp_path):
+    data, training = books(tmp_path / "data"), SETTINGS["adam, split"][1]
+    model = train(with_split(was), {**training, "keep": "last"}, data, tmp_path / "before")
+    latest = RunDirectory.open(tmp_path / "before").latest()
+    old = made(with_split(was), training, data)
+    latest.load_into(old, with_state=True)
+    net, _ = begun(tmp_path, with_split(not was), {**training, "shards": shards}, data, tmp_path / "before")
+    for name in ("deep/taste", "deeper/deep"):
+        in_shards, whole = (net, old) if not was else (old, net)
+        weight = whole.trunk[name]
+        assert torch.equal(rows(in_shards)[name, "weight"], weight.tensor)
+        assert len(weight.state) == 2
+        for key, state in weight.state.items():
+            assert torch.equal(rows(in_shards)[name, f"state.{key}"], state)
+            assert bool(state.any())
+    assert model.network.layout.weights["deep/taste"].split == was
 
 
 def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):

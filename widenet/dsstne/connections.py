@@ -188,6 +188,14 @@ def _weights(
             width,
             lambda: ((0, unit, rows.T) for unit, rows in _rows(network, link.weight, start, stop)),
         )
+    weight = network.layout.weights[link.weight]
+    if weight.split:
+        num_inputs = weight.row_length
+        return Matrix(
+            num_inputs,
+            weight.rows,
+            lambda: ((0, unit, rows.T) for unit, rows in _rows(network, link.weight, 0, num_inputs)),
+        )
     if link.weight in network.wide:
         wide, columns = network.wide[link.weight], network.layout.units[layer.name]
         return Matrix(

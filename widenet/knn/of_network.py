@@ -80,4 +80,5 @@ def _weights(network: Network, layer: str) -> list[str]:
     if layer in network.outputs:
         return [] if network.outputs[layer].spec.weightless else [network.layout.links[layer, ""].weight]
     named = [link.weight for (_, source), link in network.layout.links.items() if source == layer]
-    return [name for name in dict.fromkeys(named) if name in network.wide]
+    weights = network.layout.weights
+    return [name for name in dict.fromkeys(named) if weights[name].wide and not weights[name].split]

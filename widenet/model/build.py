@@ -48,7 +48,7 @@ def build(
     """
     device, spec = torch.device(device), layout.network
     made = _InitialWeights(layout, device, blank=counts is None)
-    wide = {name: made.wide(name, weight, exchange) for name, weight in layout.weights.items() if weight.wide}
+    wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
     for layer in spec.inputs:

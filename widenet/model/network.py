@@ -19,6 +19,7 @@ from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, product
 from widenet.model.rule import Rule
 from widenet.model.sharding import joined
+from widenet.model.split_product import leaves_of, split_product
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
@@ -40,6 +41,7 @@ class Activity:
     Attributes:
         values: Values of the layers, [E, units]; along a sequence [N, units], a vector per position.
         gathered: Sums gathered from sparse inputs, by layer and source.
+        split: Weights of split layers, by name and shard; the backward pass gives them gradients.
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
         taken: See `Prepared`.
@@ -48,6 +50,7 @@ class Activity:
 
     values: dict[str, Tensor]
     gathered: dict[Key, Tensor] = field(default_factory=dict)
+    split: dict[str, dict[int, Tensor]] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Network:
         layout: Its layers, with shapes and weights.
         exchange: Adds and compares across shards.
         device: Where its tensors are.
-        wide: Sharded weights of sparse inputs and outputs; biases of outputs as "LAYER bias".
+        wide: Sharded weights of sparse inputs, outputs and split layers; biases of outputs as "LAYER bias".
         trunk: All other weights.
         outputs: Its outputs, by name.
         damping: Factors of an input's features, by layer.
@@ -335,8 +338,12 @@ class Network:
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
         link, values_EN = self.layout.links[key], activity.values[key[1]]
-        weight_HN = self.trunk[link.weight].tensor
         blocks = self._blocks(key[0])
+        if link.weight in self.wide:
+            wide = self.wide[link.weight]
+            leaves = activity.split[link.weight] = leaves_of(wide)
+            return split_product(values_EN, leaves, wide.shards, blocks)
+        weight_HN = self.trunk[link.weight].tensor
         if key in self.layout.windows:
             return convolution(values_EN, weight_HN, self.layout.windows[key], blocks)
         return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)

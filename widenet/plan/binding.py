@@ -10,9 +10,10 @@ from widenet.plan.place import Place
 from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.sharing import check_share
+from widenet.plan.splitting import check_split
 from widenet.plan.weights import links_of, weights_of, windows_between
 from widenet.plan.windows import Shape
-from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -48,7 +49,11 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
         along=along_of(network, fields),
         weights={},
     )
-    return replace(layout, weights=weights_of(layout))
+    layout = replace(layout, weights=weights_of(layout))
+    for layer in network.hidden:
+        if isinstance(layer, HiddenLayer):
+            check_split(layout, layer)
+    return layout
 
 
 def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:

@@ -60,10 +60,11 @@ class Weight:
         layer: The layer that owns it.
         rows: Number of rows.
         columns: Number of columns; None for a bias.
-        wide: Whether its rows are units of a sparse input or an output, cut into shards; otherwise every
-            process holds all of it.
-        by_tiles: Whether an output uses all its rows in every step, so that all have a gradient; otherwise,
-            if it is wide, only rows that a batch touches or an output's sample holds.
+        wide: Whether its rows are cut into shards: those of sparse inputs and outputs, and of split layers;
+            otherwise every process holds all of it.
+        split: Whether it is a split hidden layer's, from a source that is no sparse input.
+        by_tiles: Whether every step uses all its rows, so that all have a gradient; otherwise, if it is wide,
+            only rows that a batch touches or an output's sample holds.
         trained: Whether it has a gradient; otherwise it follows the batches, as running statistics do.
         places: Size of a convolution's kernel; a row is a filter, and its columns go channel by channel.
         input: The sparse input whose features are its rows, or its columns if `by_columns`; None without one.
@@ -75,6 +76,7 @@ class Weight:
     rows: int
     columns: int | None
     wide: bool
+    split: bool = False
     by_tiles: bool = False
     trained: bool = True
     places: int = 1
@@ -151,6 +153,12 @@ class Layout:
     def shards(self, rows: int) -> Shards:
         """Return the shards of a wide weight with this number of rows."""
         return Shards(rows, self.num_shards)
+
+    @property
+    def sharded(self) -> list[str]:
+        """Names of the weights that are cut into shards, in the order of their files; split layers' last."""
+        wide = {name: weight.split for name, weight in self.weights.items() if weight.wide}
+        return sorted(wide, key=wide.__getitem__)
 
     def of_output(self, output: str) -> Weight:
         """Return the weight that an output uses, its own or a shared one."""

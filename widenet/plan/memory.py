@@ -81,7 +81,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     return Memory(
         weights=weights,
         state=state,
-        activations=_activations(job),
+        activations=_activations(job, process),
         workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
@@ -119,7 +119,7 @@ def _deferred_state(job: Job, layer: OutputLayer, process: int) -> int:
     return 4 * job.rows(weight, process) + deferred_bytes(weight.rows, deferred_columns(layer, job.layout))
 
 
-def _activations(job: Job) -> int:
+def _activations(job: Job, process: int) -> int:
     """Return the bytes of batches in use and ahead, of hidden layers, and of the trunk's gradients.
 
     Batches count as stored, as inputs by shard, and as targets. With bfloat16, the trunk's weights count
@@ -138,7 +138,11 @@ def _activations(job: Job) -> int:
     widths = {field: job.layout.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
     hidden = sum(4 * plan_of(layer).activations(job, layer) for layer in job.network.hidden)
-    trunk = sum(weight.rows * weight.row_bytes for weight in job.layout.weights.values() if not weight.wide)
+    trunk = sum(
+        job.stored_rows(weight, process) * weight.row_bytes
+        for weight in job.layout.weights.values()
+        if weight.split or not weight.wide
+    )
     operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + trunk + operands
 
@@ -146,9 +150,11 @@ def _activations(job: Job) -> int:
 def _phases(job: Job, process: int) -> Iterator[int]:
     """Yield the workspace of each phase of a step; only the largest counts, since each frees its memory."""
     inputs = [(layer, source, link.weight) for (layer, source), link in job.layout.links.items() if source]
-    wide = [
+    cut = [
         (layer, source, weight) for layer, source, name in inputs if (weight := job.layout.weights[name]).wide
     ]
+    wide = [(layer, source, weight) for layer, source, weight in cut if not weight.split]
+    yield from (_split(job, layer, weight, process) for layer, _, weight in cut if weight.split)
     rows = sum(_touched_rows(job, weight, source, process) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
     yield sum(_exact_sum(job, layer, weight.row_length, process) for layer, _, weight in wide)
@@ -169,6 +175,13 @@ def _phases(job: Job, process: int) -> Iterator[int]:
 def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
     """Return the bytes of a sum: a float32 term per held shard, and three 64-bit arrays."""
     return job.vectors(layer) * columns * (4 * job.num_held(process) + 3 * 8)
+
+
+def _split(job: Job, layer: str, weight: Weight, process: int) -> int:
+    """Return the bytes of a split layer's product: all shards' units twice, or the sum to its source."""
+    units, num = job.shards(weight).size(0), job.vectors(layer)
+    gathered = 4 * num * units * (2 * job.training.shards + job.num_held(process))
+    return max(gathered, 4 * num * weight.rows + _exact_sum(job, layer, weight.row_length, process))
 
 
 def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:

@@ -41,7 +41,10 @@ def _products(job: Job, process: int) -> Iterator[int]:
         weight = job.layout.weights[link.weight]
         if not source:
             continue
-        if weight.wide:
+        if weight.split:
+            num = job.vectors(layer) * job.rows(weight, process) * weight.row_length
+            yield 2 * (3 if _has_gradient(job, source) else 2) * num
+        elif weight.wide:
             share = job.num_held(process) / job.training.shards
             yield round(4 * job.num_examples * job.entries_of(source) * share * weight.row_length)
         else:
@@ -76,7 +79,7 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
     spec = next(hidden for hidden in job.network.hidden if hidden.name == layer)
     units = plan_of(spec).sums(spec, job.layout.units[layer])
     num, inputs = job.vectors(layer), job.layout.units[source]
-    with_inputs, most = not isinstance(job.network.layer(source), InputLayer), job.training.shards
+    with_inputs, most = _has_gradient(job, source), job.training.shards
     if (layer, source) in job.layout.windows:
         windows, filters = job.layout.windows[layer, source], job.layout.shapes[layer][0]
         yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
@@ -90,6 +93,11 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         divided = count > 1 and dividing_pays(inner, job.num_processes, job.device)
         own = most_rows(rows, count, job.num_processes) if divided else rows
         yield 2 * own * inner * columns, 4 * own * columns * divided
+
+
+def _has_gradient(job: Job, source: str) -> bool:
+    """Return whether a source has weights before it, so that a step needs the gradient to its numbers."""
+    return not isinstance(job.network.layer(source), InputLayer)
 
 
 def _passes(job: Job, output: OutputLayer, process: int) -> int:
@@ -107,7 +115,8 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
 def _summed_bytes(job: Job) -> Iterator[int]:
     """Yield the bytes of each sum over the processes: 64-bit integers, and the peak of every row."""
     for (layer, source), link in job.layout.links.items():
-        if source and (weight := job.layout.weights[link.weight]).wide:
+        weight = job.layout.weights[link.weight]
+        if source and weight.wide and (_has_gradient(job, source) or not weight.split):
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
     for output in job.network.outputs:
         num = job.vectors(output.name)
@@ -136,5 +145,8 @@ def _gathered(job: Job) -> Iterator[int]:
         if output.activation.kind in ROW_WISE:
             yield 8 * num * (3 if output.activation.kind == "softmax" else 2) * job.most_held
     for (layer, source), link in job.layout.links.items():
-        if source and not job.layout.weights[link.weight].wide:
+        weight = job.layout.weights[link.weight]
+        if source and weight.split:
+            yield 4 * job.vectors(layer) * job.shards(weight).size(0) * job.most_held
+        elif source and not weight.wide:
             yield from (sent for _, sent in _narrow(job, layer, source))

@@ -131,6 +131,12 @@ class HiddenLayer(Spec, OfLayers):
     """Normalization of the sums, by unit, before the activation; true: with its defaults."""
     skip: Sources | None = None
     """Layers of as many units that are added to the sums, before a normalization and the activation."""
+    split: bool | None = None
+    """Cut the layer's weights into shards of units, so that each process holds and updates only its share.
+
+    Unset: weights of 16 MiB or more are cut if they and their state take at least the bytes that a step then
+    sends. Weights from sparse inputs are always cut, by features; weights that layers share never are.
+    """
 
     def check(self, place: str, num_sources: int) -> None:
         """See `OfLayers.check`."""

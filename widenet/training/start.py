@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.checkpoint import TRUNK, Checkpoint, wide_file
+from widenet.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
@@ -95,7 +95,8 @@ def _check_columns(before: RunDirectory, layout: Layout, origins: Mapping[str, n
 def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
     """Yield every weight of a layout with the sizes that must be equal."""
     for name, weight in layout.weights.items():
-        rows = f"units of {_field_of(layout.network, weight)}" if weight.wide else weight.rows
+        has_field = weight.wide and not weight.split
+        rows = f"units of {_field_of(layout.network, weight)}" if has_field else weight.rows
         columns = (
             f"features of {_input_field(layout.network, weight)}" if weight.by_columns else weight.columns
         )
@@ -215,10 +216,8 @@ class _Start:
     def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
         """Fill the shards of this process and the trunk, a block of an earlier tensor at a time."""
         old, new = self.before.layout, self.network.layout
-        for number, (name, wide) in enumerate(self.network.wide.items()):
-            field = _field_of(new.network, new.weights[name])
-            origin = self._origin(field, old.weights[name].rows, wide.shards.width)
-            shards = old.shards(old.weights[name].rows)
+        for name, wide in self.network.wide.items():
+            origin = self._origin_of(name)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[as_slice(wide.shards.units(shard))] for shard in targets}
             states = [
@@ -230,9 +229,7 @@ class _Start:
                 copies = {
                     key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
                 }
-                for shard in range(shards.count):
-                    file = wide_file(number, shard, shards.count)
-                    _copy(checkpoint, file, copies, checkpoint.units(shards, shard))
+                self._copy_weight(name, checkpoint, copies)
         self._load_trunk(model, last)
         for name, factors in self.network.damping.items():
             layer = new.network.layer(name)
@@ -240,6 +237,34 @@ class _Start:
             rows = old.units[name]
             copies = {f"damping.{name}": [_Copy(factors, self._origin(layer.field, rows, len(factors)))]}
             _copy(model, TRUNK, copies, range(rows))
+
+    def _copy_weight(self, name: str, checkpoint: Checkpoint, copies: Mapping[str, list[_Copy]]) -> None:
+        """Copy rows of a weight's tensors, from the files of its shards or from that of the trunk."""
+        rows = self.before.layout.weights[name].rows
+        for file, units in self._shard_files(name, checkpoint).items():
+            _copy(checkpoint, file, copies, units)
+        if not self._shard_files(name, checkpoint):
+            of_trunk = {in_trunk(name, key): of_tensor for key, of_tensor in copies.items()}
+            _copy(checkpoint, TRUNK, of_trunk, range(rows))
+
+    def _shard_files(self, name: str, checkpoint: Checkpoint) -> dict[str, range]:
+        """Return the files of a weight's shards with the units of their rows; none if it is in the trunk."""
+        old = self.before.layout
+        if name not in old.sharded:
+            return {}
+        number, shards = old.sharded.index(name), old.shards(old.weights[name].rows)
+        files = {
+            wide_file(number, shard, shards.count): checkpoint.units(shards, shard)
+            for shard in range(shards.count)
+        }
+        return {} if old.weights[name].split and not files.keys() <= checkpoint.files.keys() else files
+
+    def _origin_of(self, name: str) -> np.ndarray:
+        """Return the index of each row of a sharded weight in the earlier run, int64 [rows]."""
+        weight, old = self.network.layout.weights[name], self.before.layout.weights[name]
+        if weight.split:
+            return np.arange(weight.rows)
+        return self._origin(_field_of(self.network.layout.network, weight), old.rows, weight.rows)
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
         """Return the index of each unit in the earlier run, int64 [units].
@@ -255,16 +280,19 @@ class _Start:
 
     def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
         trunk = self.network.trunk
-        model.fill(TRUNK, {f"weight.{name}": weight.tensor for name, weight in trunk.items()})
-        if last is not None:
-            last.fill(
-                TRUNK,
-                {
-                    f"state.{name}.{key}": state
-                    for name, weight in trunk.items()
-                    for key, state in weight.state.items()
-                },
-            )
+        for checkpoint, has_states in [(model, False), *([] if last is None else [(last, True)])]:
+            whole: dict[str, Tensor] = {}
+            for name, weight in trunk.items():
+                tensors = {"weight": weight.tensor.detach()}
+                if has_states:
+                    tensors = {f"state.{key}": state for key, state in weight.state.items()}
+                if self._shard_files(name, checkpoint):
+                    rows = np.arange(len(weight.tensor))
+                    copies = {key: [_Copy(tensor, rows)] for key, tensor in tensors.items()}
+                    self._copy_weight(name, checkpoint, copies)
+                else:
+                    whole |= {in_trunk(name, key): tensor for key, tensor in tensors.items()}
+            checkpoint.fill(TRUNK, whole)
 
 
 def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], units: range) -> None:

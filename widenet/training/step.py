@@ -105,6 +105,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
+        update.add_split(activity.split)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
     return launched

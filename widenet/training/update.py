@@ -52,9 +52,17 @@ class Update:
             self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
+        self.split: dict[str, dict[int, Tensor]] = {}
         self.stepped: dict[str, list[OutputStep]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
+
+    def add_split(self, leaves: Mapping[str, Mapping[int, Tensor]]) -> None:
+        """Collect the gradients of split layers, from their weights by name and shard."""
+        for name, by_shard in leaves.items():
+            gradients = {shard: leaf.grad for shard, leaf in by_shard.items() if leaf.grad is not None}
+            if gradients:
+                self.split[name] = gradients
 
     def within(self, limit: float, numbers: StepNumbers) -> StepNumbers:
         """Return the numbers of the step, scaled so that the whole gradient is no longer than a limit."""
@@ -64,7 +72,8 @@ class Update:
     def _norm(self) -> float:
         """Return the Euclidean length of the whole gradient."""
         exchange = self.network.exchange
-        wide = [exchange.each(self._squares(name)) for name in dict.fromkeys([*self.rows, *self.stepped])]
+        names = dict.fromkeys([*self.rows, *self.stepped, *self.split])
+        wide = [exchange.each(self._squares(name)) for name in names]
         squares = exchange.start_sum(*wide, where="gradient norm").result()
         squares += [
             trunk.tensor.grad.double().square().sum() * self.network.share_of_gradient(name) ** 2
@@ -77,6 +86,8 @@ class Update:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in dict.fromkeys([*self.rows, *self.stepped]):
             self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
+        for name, gradients in self.split.items():
+            self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
         by_share: dict[float, list[TrunkWeight]] = {}
         for name, trunk in self.network.trunk.items():
             by_share.setdefault(self.network.share_of_gradient(name), []).append(trunk)
@@ -98,6 +109,11 @@ class Update:
     def _squares(self, name: str) -> Callable[[int], Tensor]:
         def of_shard(shard: int) -> Tensor:
             total = torch.zeros((), dtype=torch.float64, device=self.network.device)
+            if name in self.split:
+                gradient_RN = self.split[name][shard]
+                for start, stop in blocks(len(gradient_RN), gradient_RN.shape[1], gradient_RN.device.type):
+                    total += gradient_RN[start:stop].double().square().sum()
+                return total
             share = self.network.share_of_gradient(name) ** 2
             for _, _, gradient, biases in self._tile_gradients(name, shard):
                 total += self._square_sum(gradient) * share
@@ -128,6 +144,16 @@ class Update:
                 weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
+
+        return of_shard
+
+    def _split_step(
+        self, weight: WideWeight, gradients: Mapping[int, Tensor], rule: Rule, numbers: StepNumbers
+    ) -> Callable[[int], None]:
+        def of_shard(shard: int) -> None:
+            gradient_RN = gradients[shard]
+            for start, stop in blocks(len(gradient_RN), gradient_RN.shape[1], gradient_RN.device.type):
+                weight.update_tile(shard, start, stop, gradient_RN[start:stop], rule, numbers)
 
         return of_shard
 

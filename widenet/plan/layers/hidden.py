@@ -1,12 +1,14 @@
 """Plans of fully connected layers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
 from widenet.plan.sharing import link_of
+from widenet.plan.splitting import is_split
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
@@ -42,6 +44,13 @@ class ActivatedPlan(LayerPlan[Spec]):
 
 class HiddenPlan(ActivatedPlan[HiddenLayer]):
     """Fully connected layers."""
+
+    def weight(self, layout: Layout, layer: HiddenLayer, source: str) -> Weight:
+        """Return the weight for a source, cut into shards of units if the layer is split."""
+        weight = super().weight(layout, layer, source)
+        if weight.wide or not is_split(layout, layer, weight, source):
+            return weight
+        return replace(weight, wide=True, split=True, by_tiles=True)
 
 
 PLAN = HiddenPlan()

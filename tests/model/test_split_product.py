@@ -1,0 +1,115 @@
+"""Split layers: a step is that of a dense twin in float64, and neither threads nor processes move a bit."""
+
+import pytest
+import torch
+from torch import distributed
+
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
+from tests.parallel.matrix import write_data
+from tests.parallel.split import SPLIT, outcome_of_split
+from tests.parallel.traffic import sent_and_planned
+from tests.parallel.workers import Group, exchange
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+
+LAYERS = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "age", "kind": "input", "field": "age"},
+    {"name": "h", "units": 9, "source": ["in", "age"], "activation": "tanh", "split": True},
+    {"name": "mid", "units": 2, "source": ["h", "age"], "activation": "tanh", "split": True},
+    {"name": "even", "units": 9, "source": ["mid", "h"], "skip": "h", "activation": "tanh", "split": True},
+    {"name": "out", "kind": "output", "field": "items", "source": ["even", "h"]},
+]
+FACTS = {"items": sparse(23), "age": dense_field(4)}
+
+
+def batch():
+    generator = torch.Generator().manual_seed(3)
+    return {
+        "items": random_batch(generator, 7, 23, 6),
+        "age": torch.randn(7, 4, generator=generator),
+    }
+
+
+def changed(**changes):
+    return {"layers": [layer | (changes if layer.get("split") else {}) for layer in LAYERS]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "training"),
+    [
+        ({}, {}),
+        ({"weight_norm": 0.3, "delta_norm": 0.05}, {}),
+        ({"dropout": 0.3}, {"gradient_norm_limit": 0.05, "l2": 0.1}),
+        ({"batch_normalization": True}, {"shards": 1, "l2": 0.1}),
+        ({}, {"shards": 16}),
+    ],
+)
+def test_a_step_is_that_of_the_dense_twin(changes, training):
+    real, _ = assert_step_matches_twin(changed(**changes), FACTS, batch(), training)
+    assert {name for name, weight in real.network.layout.weights.items() if weight.split} == {
+        "h/age",
+        "mid/h",
+        "mid/age",
+        "even/mid",
+        "even/h",
+    }
+
+
+def test_the_number_of_threads_does_not_move_a_bit():
+    found = []
+    for num_threads in (1, 2):
+        real = Real(changed(), {}, FACTS, num_threads=num_threads)
+        found.append((real.step(batch()), real.bits()))
+    assert found[0] == found[1]
+
+
+CHANGES = [
+    {"optimizer": "sgd"},
+    {"optimizer": "momentum", "gradient_norm_limit": 0.05},
+    {"optimizer": "nesterov", "l1": 0.01},
+    {"optimizer": "rmsprop", "precision": "bfloat16"},
+    {"optimizer": "adam", "gradient_norm_limit": 0.05},
+    {"optimizer": "adamw"},
+    {"optimizer": "adagrad"},
+    {"optimizer": "adadelta"},
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    with one_thread_an_operation():
+        return [outcome_of_split(data, LocalExchange(8), **changes) for changes in CHANGES]
+
+
+def in_many(data):
+    rank = distributed.get_rank()
+    return [
+        outcome_of_split(data, exchange(8, 1 + (rank + number) % 2), **changes)
+        for number, changes in enumerate(CHANGES)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
+    assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
+    with Group(size, tmp_path) as group:
+        everyone = group(in_many, data)
+    for found in everyone:
+        pairs = zip(CHANGES, alone, found, strict=True)
+        assert [changes for changes, one, many in pairs if one != many] == []
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_step_sends_what_the_plan_says(size, data, tmp_path):
+    layers, training = SPLIT
+    plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
+    with Group(size, tmp_path) as group:
+        everyone = group(sent_and_planned, {"layers": layers}, plan, data / "dense")
+    for measured, planned in everyone:
+        assert planned == round(measured)

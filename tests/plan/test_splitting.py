@@ -1,0 +1,78 @@
+"""Which hidden layers are split: the large ones, unless the document says otherwise."""
+
+import pytest
+
+from widenet.errors import FitError
+from widenet.plan.binding import bind
+from widenet.plan.layout import Width
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+FIELDS = {"items": Width(50), "song": Width(50, kind="sequence")}
+
+
+def split(units, *, field="items", layer=None, **training):
+    """The weights that are split, of two layers of so many units."""
+    layers = [
+        {"name": "in", "kind": "input", "field": field},
+        {"name": "first", "units": units},
+        {"name": "second", "units": units, **(layer or {})},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    spec = TrainingSpec.of({"optimizer": "sgd", "batch_size": 128, **training})
+    layout = bind(NetworkSpec.of({"layers": layers}), spec, FIELDS)
+    assert layout.sharded == [
+        *(name for name, weight in layout.weights.items() if weight.wide and not weight.split),
+        *(name for name, weight in layout.weights.items() if weight.split),
+    ]
+    return [name for name, weight in layout.weights.items() if weight.split]
+
+
+def test_weights_of_16_mebibytes_are_split_and_smaller_ones_are_whole():
+    assert split(2048) == ["second/first"]
+    assert split(2047) == []
+
+
+def test_the_layer_may_say_otherwise():
+    assert split(2048, layer={"split": False}) == []
+    assert split(3, layer={"split": True}) == ["second/first"]
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "optimizer", "expected"),
+    [
+        (682, "sgd", True),
+        (683, "sgd", False),
+        (683, "momentum", True),
+        (2048, "adam", True),
+        (2049, "adam", False),
+    ],
+)
+def test_a_weight_whose_step_would_send_more_than_it_takes_is_whole(batch_size, optimizer, expected):
+    """A step sends 12 bytes for each example and unit; weight and state take 4 bytes a number each."""
+    assert bool(split(2048, batch_size=batch_size, optimizer=optimizer)) == expected
+
+
+def test_along_a_sequence_every_position_sends():
+    assert split(2048, field="song", batch_size=13) == ["second/first"]
+    assert split(2048, field="song", batch_size=14) == []
+
+
+def test_a_shared_weight_is_whole_and_must_not_be_split():
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "first", "units": 2048},
+        {"name": "second", "units": 2048},
+        {"name": "third", "units": 2048, "weights": {"layer": "second"}},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    training = TrainingSpec.of({"batch_size": 128})
+    layout = bind(NetworkSpec.of({"layers": layers}), training, FIELDS)
+    assert not any(weight.split for weight in layout.weights.values())
+    for name in ("second", "third"):
+        asking = [layer | ({"split": True} if layer["name"] == name else {}) for layer in layers]
+        with pytest.raises(
+            FitError,
+            match=r"split .* must not be true where layers share a weight, here the one from",
+        ):
+            bind(NetworkSpec.of({"layers": asking}), training, FIELDS)

@@ -1,0 +1,46 @@
+"""Decides which fully connected layers are split: their weights cut into shards of units."""
+
+from widenet.errors import FitError
+from widenet.plan.layout import Layout, Weight
+from widenet.plan.place import Place
+from widenet.spec.layers import HiddenLayer, InputLayer
+
+LEAST_BYTES = 2**24
+"""Bytes of the smallest weight that is split unless its layer says otherwise: of 2,048 x 2,048 numbers."""
+
+
+def is_split(layout: Layout, layer: HiddenLayer, weight: Weight, source: str) -> bool:
+    """Return whether a layer's weight from a source of numbers is cut into shards.
+
+    Only the documents and the shapes decide, so that the bits do not depend on the number of processes. A
+    weight that several layers share stays whole.
+    """
+    if layer.split is not None or layout.users(f"{layer.name}/{source}") > 1:
+        return layer.split is True
+    state = len(layout.training.optimizer.state)
+    num_bytes = weight.numbers * 4
+    return num_bytes >= LEAST_BYTES and num_bytes * (1 + state) >= _sent_bytes(layout, layer, source)
+
+
+def check_split(layout: Layout, layer: HiddenLayer) -> None:
+    """Raise FitError if a layer must be split but shares a weight that is not cut into shards."""
+    for source in layout.network.sources(layer):
+        link = layout.links[layer.name, source]
+        is_owned = link.weight == f"{layer.name}/{source}" and layout.users(link.weight) == 1
+        weight = layout.weights[link.weight]
+        if layer.split and not is_owned and (weight.split or not weight.wide):
+            place = Place.find(layout.network, layer).of("split")
+            raise FitError(
+                f'{place} must not be true where layers share a weight, here the one from "{source}". Remove'
+                ' it, or "weights".'
+            )
+
+
+def _sent_bytes(layout: Layout, layer: HiddenLayer, source: str) -> int:
+    """Return the bytes of a step's numbers that cross shards: sums to the source, and the layer's units."""
+    vectors = layout.training.batch_size
+    if layer.name in layout.along:
+        along = layout.network.layer(layout.along[layer.name])
+        assert isinstance(along, InputLayer)
+        vectors *= along.newest
+    return vectors * (8 * layout.units[source] + 4 * layout.units[layer.name])
