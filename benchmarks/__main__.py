@@ -13,6 +13,7 @@ from benchmarks import (
     gowalla,
     gpu,
     guesses,
+    hours,
     ingest,
     kills,
     memory,
@@ -46,6 +47,7 @@ _ALONE: dict[str, ModuleType] = {
     "fuzz": fuzz,
     "spark": spark,
     "movielens": movielens,
+    "hours": hours,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

@@ -180,6 +180,24 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             ["--width", "items=9", "--processes", "3"],
             "the number of processes must be from 1 to 2, the number of shards; got 3.",
         ),
+        (["--data", "data", "--examples", "9"], "--examples must not stand beside --data: the dataset knows"),
+        (
+            ["--width", "items=9", "--examples", "few"],
+            '--examples must be N with N from 1 to 4,294,967,296; got "few".',
+        ),
+        (["--width", "items=9", "--measure"], "--measure needs a dataset to train on. Add --data DIR."),
+        (
+            ["--data", "data", "--measure", "--processes", "2"],
+            "--measure measures one process; got --processes 2. Leave one of the two out.",
+        ),
+        (
+            ["--data", "data", "--measure", "--gpu", "h200"],
+            "--measure measures this machine, and --gpu names another. Leave one of them out.",
+        ),
+        (
+            ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],
+            "--gpu plans for GPUs, and --device cpu does not. Leave one of them out.",
+        ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
 )
@@ -221,3 +239,28 @@ def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(inside, tmp_p
     ended = widenet("plan", tmp_path / "gru.json", inside / "training.json", "--width", "items=1000")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.splitlines()[1].split()[:3] == ["state/history", "1,000", "12"]
+
+
+def test_a_named_device_has_its_memory_and_hours(plan):
+    words = ["--width", "items=10_000_000", "--gpu", "h200", "--processes", "2"]
+    ended = plan(*words, "--examples", "1e6")
+    assert (ended.status, ended.err) == (0, "")
+    assert "of 141 GB" in ended.out.splitlines()[-1]
+    assert "(by NVIDIA's data sheet of the H200 SXM, 2024)." in ended.out
+    found = json.loads(plan(*words, "--examples", "1e6", "--json").out)["hours"]
+    assert found["at_least"]
+    assert found["epoch_seconds"] == found["steps_per_epoch"] * found["step_seconds"]
+    assert "With --data DIR or --examples N, plan also tells the hours." in plan(*words).out
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_measured_plan_tells_what_training_takes_and_leaves_nothing(widenet, inside):
+    before = sorted(inside.rglob("*"))
+    words = ["network.json", "training.json", "--data", "data", "--measure", "--device", "cpu"]
+    ended = widenet("plan", *words)
+    assert (ended.status, ended.err) == (0, "")
+    assert "(measured: " in ended.out
+    assert "Recommendations for all: " in ended.out
+    found = json.loads(widenet("plan", *words, "--json").out)["hours"]
+    assert 0 < found["step_seconds"] <= found["epoch_seconds"] <= found["training_seconds"]
+    assert sorted(inside.rglob("*")) == before

@@ -3,7 +3,7 @@
 import pytest
 
 from widenet.errors import OptionError
-from widenet.plan.numbers import amount, bytes_of
+from widenet.plan.numbers import amount, bytes_of, duration
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,18 @@ def test_a_bare_number_that_lacks_its_unit_is_refused(text, number):
     with pytest.raises(OptionError) as refused:
         bytes_of(text, "--memory")
     assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0.1234, "0.123 s"),
+        (99, "99 s"),
+        (100, "2 min"),
+        (5400, "90 min"),
+        (6000, "1 h 40 min"),
+        (360000, "100 h 0 min"),
+    ],
+)
+def test_times_are_short(seconds, said):
+    assert duration(seconds) == said

@@ -6,24 +6,9 @@ import shutil
 import pytest
 
 from tests.pages import Page
-from widenet.report.sections import duration, summary, time_section
+from widenet.report.sections import summary, time_section
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.1234, "0.123 s"),
-        (99, "99 s"),
-        (100, "2 min"),
-        (5400, "90 min"),
-        (6000, "1 h 40 min"),
-        (360000, "100 h 0 min"),
-    ],
-)
-def test_times_are_short(seconds, said):
-    assert duration(seconds) == said
 
 
 def subject(reported, tmp_path, records, **training):

@@ -12,6 +12,7 @@ import typer
 from widenet.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
+    from widenet.plan.devices import NamedDevice
     from widenet.spec.network import NetworkSpec
 
 _DOES_NOT_FIT = 1
@@ -30,9 +31,21 @@ _DeviceMemory = Annotated[
 ]
 
 
+_Examples = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Number of examples, if there is no dataset yet; for the hours."),
+]
+
+
 class _Kind(StrEnum):
     cpu = "cpu"
     cuda = "cuda"
+
+
+class _Gpu(StrEnum):
+    a100 = "a100"
+    h100 = "h100"
+    h200 = "h200"
 
 
 def plan(
@@ -49,49 +62,96 @@ def plan(
     device: Annotated[
         _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
     ] = None,
+    gpu: Annotated[
+        _Gpu | None,
+        typer.Option(
+            help="Plan for these devices: their memory, and at least how many hours, by published rates."
+        ),
+    ] = None,
+    examples: _Examples = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Time a few steps here, and print hours of training and recommending."
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tell what a training needs before it starts.
 
-    Prints how many rows each process holds, memory, traffic, work, and the smallest number of devices.
-    The exit status is 1 if the training does not fit, and 0 if it fits or the memory is unknown.
+    Prints how many rows each process holds, memory, traffic, work, and the smallest number of devices; with
+    --measure or --gpu also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
+    fits or the memory is unknown.
     """
+    from widenet.cli.hours import check_measurable, hours_here, published_hours
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import bind
+    from widenet.plan.devices import DEVICES
     from widenet.plan.evaluation import check_evaluation
     from widenet.plan.job import Job
-    from widenet.plan.machine import available_memory, available_threads
-    from widenet.plan.numbers import bytes_of
     from widenet.plan.report import report
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
+    elsewhere = "--gpu" if gpu else "--device-memory" if device_memory else None
+    if measure:
+        check_measurable(data, processes, elsewhere)
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    fields, *sizes = _facts(data, width or [], documents[0])
-    kind = device or (_Kind.cuda if device_memory else _Kind.cpu)
-    threads = available_threads(processes) if kind == _Kind.cpu else 1
+    fields, *sizes = _facts(data, width or [], documents[0], examples)
+    kind = _kind(device, gpu, device_memory)
     job = Job.of(
         bind(*documents, fields),
         *sizes,
         num_processes=processes,
         device=kind.value,
-        num_threads=threads,
+        num_threads=_threads(kind, processes),
     )
-    available = None if kind == _Kind.cuda else available_memory()
-    memory = (
-        bytes_of(device_memory, "--device-memory") if device_memory else available and available // processes
-    )
-    planned = report(job, memory, more=device_memory is not None)
+    named = None if gpu is None else DEVICES[gpu]
+    planned = report(job, _memory(kind, processes, device_memory, named), more=elsewhere is not None)
+    if measure and data is not None and planned.get("fits", True):
+        planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
+    elif named is not None:
+        planned["hours"] = published_hours(job, named, sizes[1])
     typer.echo(json.dumps(planned, indent=2) if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
         raise typer.Exit(_DOES_NOT_FIT)
 
 
-def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tuple[Any, ...]:
-    """The fields, and of a dataset also its entries per example and number of examples.
+def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None) -> _Kind:
+    """Return the kind of device to plan for."""
+    if gpu is not None and device is _Kind.cpu:
+        raise OptionError("--gpu plans for GPUs, and --device cpu does not. Leave one of them out.")
+    return device or (_Kind.cuda if device_memory or gpu else _Kind.cpu)
+
+
+def _threads(kind: _Kind, processes: int) -> int:
+    from widenet.plan.machine import available_threads
+
+    return available_threads(processes) if kind == _Kind.cpu else 1
+
+
+def _memory(
+    kind: _Kind, processes: int, device_memory: str | None, named: "NamedDevice | None"
+) -> int | None:
+    """Return the memory of each process; None if it is unknown."""
+    from widenet.plan.machine import available_memory
+    from widenet.plan.numbers import bytes_of
+
+    if device_memory:
+        return bytes_of(device_memory, "--device-memory")
+    if named is not None:
+        return named.memory_bytes
+    available = None if kind == _Kind.cuda else available_memory()
+    return available and available // processes
+
+
+def _facts(
+    data: Path | None, widths: list[str], network: "NetworkSpec", examples: str | None
+) -> tuple[Any, ...]:
+    """The fields, the entries per example, and the number of examples; the last two may be None.
 
     Without a dataset, inputs with a shape are dense, and the network tells which fields are sequences.
     """
@@ -100,6 +160,10 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tupl
     if data is not None and widths:
         raise OptionError(
             "--width must not stand beside --data: the dataset knows the widths. Leave one out."
+        )
+    if data is not None and examples is not None:
+        raise OptionError(
+            "--examples must not stand beside --data: the dataset knows how many it has. Leave one out."
         )
     if data is not None:
         from widenet.data.manifest import Manifest
@@ -131,14 +195,22 @@ def _facts(data: Path | None, widths: list[str], network: "NetworkSpec") -> tupl
                 f"--width must name each of {', '.join(fields)} once; got"
                 f" {', '.join(known for known, _ in pairs)}."
             )
-    return (widths_by_field,)
+    return widths_by_field, None, None if examples is None else _number(examples, "--examples", "N")
 
 
 def _width(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name:
+        number = ""
+    return name, _number(number, "--width", "FIELD=N", text)
+
+
+def _number(text: str, option: str, form: str, whole: str | None = None) -> int:
+    """Return a whole number such as 1_000_000 or 1e6; raises OptionError."""
     from widenet.data.manifest import MAX_WIDTH
 
-    name, _, number = text.rpartition("=")
-    width = Decimal(number if _NUMBER.fullmatch(number) else 0)
-    if not name or not 1 <= width <= MAX_WIDTH or width != int(width):
-        raise OptionError(f'--width must be FIELD=N with N from 1 to {MAX_WIDTH:,}; got "{text}".')
-    return name, int(width)
+    number = Decimal(text if _NUMBER.fullmatch(text) else 0)
+    if not 1 <= number <= MAX_WIDTH or number != int(number):
+        said = text if whole is None else whole
+        raise OptionError(f'{option} must be {form} with N from 1 to {MAX_WIDTH:,}; got "{said}".')
+    return int(number)

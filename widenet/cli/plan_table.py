@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from widenet.cli.hours import hours_lines
 from widenet.plan.fit import mostly
+from widenet.plan.hours import Hours
 from widenet.plan.job import Job
 from widenet.plan.memory import Memory
 from widenet.plan.numbers import amount
@@ -58,6 +60,8 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
             " widenet counts them."
         )
+    if "hours" in report:
+        lines += hours_lines(Hours(**report["hours"]), job.training)
     if "fits" in report:
         lines.append(_verdict(job, report))
     return "\n".join(lines)

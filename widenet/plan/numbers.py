@@ -1,4 +1,4 @@
-"""Formats and parses amounts: 141GB, 2.5 TFLOP."""
+"""Formats and parses amounts: 141GB, 2.5 TFLOP, 1 h 20 min."""
 
 import re
 
@@ -15,6 +15,14 @@ def amount(number: float, unit: str = "B") -> str:
         number, power = number / 1000, power + 1
     digits = 0 if power == 0 or number >= 99.95 else 1 if number >= 9.995 else 2
     return f"{number:.{digits}f} {_PREFIXES[power]}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """Format a time for people: "1 h 20 min"."""
+    if seconds < 99.5:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60} min"
 
 
 def bytes_of(text: str, option: str) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 
 from widenet.pictures.curves import curves, legend
 from widenet.pictures.html import Html, brief, table, tag
-from widenet.report.sections import duration, note, section
+from widenet.plan.numbers import duration
+from widenet.report.sections import note, section
 from widenet.report.subject import Subject
 from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.training.log_curves import grid, metric_names, points

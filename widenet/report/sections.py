@@ -3,7 +3,7 @@
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, brief, joined, table, tag
-from widenet.plan.numbers import amount
+from widenet.plan.numbers import amount, duration
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.drawing import drawn
@@ -193,11 +193,3 @@ def section(title: str, *content: object) -> Html:
 def note(text: str) -> Html:
     """A remark in small print."""
     return tag("p", text, class_="note")
-
-
-def duration(seconds: float) -> str:
-    """Format a time for people: "1 h 20 min"."""
-    if seconds < 99.5:
-        return f"{seconds:.3g} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60:,} h {minutes % 60} min"

@@ -79,7 +79,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     """
     out, start_from = path_of("out", arguments.out), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
-    device = _device(arguments.device, training_spec)
+    device = device_of(arguments.device, training_spec)
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
@@ -87,7 +87,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)
-        job = fitted(_job(layout, dataset, device), device, exchange)
+        job = fitted(job_of(layout, dataset, device), device, exchange)
         restarted = started_again(out, exchange)
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
@@ -95,7 +95,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = begun(out, layout, dataset, start_from, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
-        network = _built(job, rule, dataset, exchange, device)
+        network = built(job, rule, dataset, exchange, device)
         report = arguments.report if arguments.report is not None and exchange.leads else Silence()
         for sentence in [*unread(network_spec, dataset), *_slow(training_spec, device, job.in_background)]:
             report.say(sentence)
@@ -138,14 +138,14 @@ def _report_restart(state: LoopState, report: Report) -> None:
     report.say(f"torchrun has restarted this training; {outcome}.")
 
 
-def _device(name: str | None, training: TrainingSpec) -> torch.device:
+def device_of(name: str | None, training: TrainingSpec) -> torch.device:
     """Choose the device of this process and set how it rounds."""
     chosen = device_for(name)
     choose_bits(training.bits, chosen)
     return chosen
 
 
-def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
+def built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
     """Build the network of a training, before its first step."""
     counts = {field: dataset.counts(field) for field in job.network.counted_fields}
     network = build(job.layout, exchange, device, counts)
@@ -155,7 +155,7 @@ def _built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, devi
     return network
 
 
-def _job(layout: Layout, dataset: Dataset, device: torch.device) -> Job:
+def job_of(layout: Layout, dataset: Dataset, device: torch.device) -> Job:
     """The job of a training."""
     return Job.of(
         layout,

@@ -1,0 +1,142 @@
+"""How long a training and its recommendations take, from rates: measured here, or published for a device."""
+
+from dataclasses import dataclass
+
+from widenet.plan.devices import NamedDevice
+from widenet.plan.job import Job
+from widenet.plan.layout import Weight
+from widenet.plan.work import work
+from widenet.spec.layers import OutputLayer
+
+RANKED_TOGETHER = 512
+"""Examples that are ranked in one pass over an output's weights."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds that the parts of a run take.
+
+    Attributes:
+        step_seconds: A training step.
+        ranking_seconds: Finding the best units for one example; None for networks that rank none.
+        evaluation_seconds: Evaluating one example; None without an evaluation.
+        source: Where these numbers come from, for a person.
+        at_least: Whether they are lower bounds.
+    """
+
+    step_seconds: float
+    ranking_seconds: float | None
+    evaluation_seconds: float | None
+    source: str
+    at_least: bool = False
+
+
+@dataclass(frozen=True)
+class Hours:
+    """Seconds of a run; all but those of a step are None while the number of examples is unknown.
+
+    Attributes:
+        step_seconds: A training step.
+        steps_per_epoch: Steps of an epoch.
+        epoch_seconds: The steps of an epoch.
+        evaluation_seconds: One evaluation; None without.
+        training_seconds: All epochs and evaluations; a training that stops early takes less.
+        recommendation_seconds: Ranking for every example; None for networks that rank none.
+        source: Where the rates come from.
+        at_least: Whether the seconds are lower bounds.
+    """
+
+    step_seconds: float
+    steps_per_epoch: int | None
+    epoch_seconds: float | None
+    evaluation_seconds: float | None
+    training_seconds: float | None
+    recommendation_seconds: float | None
+    source: str
+    at_least: bool
+
+
+def hours(job: Job, rates: Rates, num_examples: int | None, num_evaluated: int | None = None) -> Hours:
+    """Return how long a run takes.
+
+    Args:
+        job: The job.
+        rates: Seconds of its parts.
+        num_examples: Examples of the dataset; None if they are unknown.
+        num_evaluated: Examples of an evaluation; None: all.
+    """
+    if num_examples is None:
+        return Hours(rates.step_seconds, None, None, None, None, None, rates.source, rates.at_least)
+    training, ranking = job.training, rates.ranking_seconds
+    steps = -(-num_examples // job.num_examples)
+    epoch, evaluation, evaluations = steps * rates.step_seconds, None, 0
+    if training.evaluation is not None and rates.evaluation_seconds is not None:
+        evaluation = rates.evaluation_seconds * (num_examples if num_evaluated is None else num_evaluated)
+        evaluations = -(-training.epochs // training.evaluation.every_epochs)
+    return Hours(
+        step_seconds=rates.step_seconds,
+        steps_per_epoch=steps,
+        epoch_seconds=epoch,
+        evaluation_seconds=evaluation,
+        training_seconds=training.epochs * epoch + evaluations * (evaluation or 0.0),
+        recommendation_seconds=None if ranking is None else ranking * num_examples,
+        source=rates.source,
+        at_least=rates.at_least,
+    )
+
+
+def published_rates(job: Job, device: NamedDevice) -> Rates:
+    """Return lower bounds of a job's times on devices at their published rates.
+
+    A step takes at least as long as its operations, as the bytes of weights and state that it moves, and as
+    the bytes that it sends; ranking as the products with the output's weights, or as reading them once for
+    `RANKED_TOGETHER` examples.
+    """
+    needed = work(job)
+    rate = device.operations[job.training.precision]
+    step = max(needed.operations / rate, moved_bytes(job) / device.memory_rate)
+    ranking = max(_ranking(job, output, rate, device.memory_rate) for output in job.network.outputs)
+    return Rates(
+        step_seconds=max(step, needed.sent_bytes / device.link_rate),
+        ranking_seconds=ranking,
+        evaluation_seconds=ranking,
+        source=device.source,
+        at_least=True,
+    )
+
+
+def _ranking(job: Job, output: OutputLayer, rate: float, memory_rate: float) -> float:
+    weight = job.layout.of_output(output.name)
+    numbers = job.rows(weight, 0) * weight.row_length
+    return max(2 * numbers / rate, 4 * numbers / memory_rate / RANKED_TOGETHER)
+
+
+def moved_bytes(job: Job) -> int:
+    """Return the least bytes of weights and optimizer state that a process reads and writes in a step.
+
+    Weights that take part in products are read twice, forward and backward, and written once, with their
+    state; of the weights of sparse inputs and of deferred outputs, the rows that a batch touches.
+    """
+    factor = 3 + 2 * len(job.training.optimizer.state)
+    return round(sum(4 * _touched(job, weight) * factor for weight in job.layout.weights.values()))
+
+
+def _touched(job: Job, weight: Weight) -> float:
+    """Return how many numbers of a weight a step of the first process takes part with."""
+    rows: float = job.rows(weight, 0)
+    outputs = [output for output in job.network.outputs if job.layout.of_output(output.name) is weight]
+    if weight.wide and not outputs:
+        sources = [
+            source
+            for (_, source), link in job.layout.links.items()
+            if source and job.layout.weights[link.weight] is weight
+        ]
+        rows = min(rows, sum(job.num_examples * job.entries_of(source) for source in sources))
+    elif outputs:
+        rows = max(
+            min(rows, job.num_examples * job.entries[output.field])
+            if job.defers_rows(output)
+            else job.units_at_work(output, 0)
+            for output in outputs
+        )
+    return rows * weight.row_length

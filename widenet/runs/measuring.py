@@ -1,0 +1,168 @@
+"""Measures a training before it starts: a few of its steps, evaluations and recommendations."""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import numpy as np
+import torch
+
+from widenet.data.dataset import Dataset
+from widenet.data.stream import Stream, ahead
+from widenet.evaluate import evaluate, output_name
+from widenet.kernels.ahead import compile_ahead
+from widenet.model.network import Network
+from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
+from widenet.parallel.group import exchange_for, fitted
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.hours import Hours, Rates, hours
+from widenet.plan.layout import Layout
+from widenet.predict.rows import Histories, known_parts, rows_a_block
+from widenet.predict.top_k import Filter
+from widenet.runs.training import built, device_of, job_of
+from widenet.spec.metric_names import check_metric
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import Step, train_step
+from widenet.transfer import Ahead
+
+_WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0
+"""Steps that do not count, the fewest that do, and how long steps are measured."""
+_RANKING_SECONDS = 4.0
+_RANKED = 100
+"""Recommendations of an example."""
+
+
+class _Enough(Exception):  # noqa: N818 # no error: an evaluation has run long enough
+    pass
+
+
+def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = None) -> Hours:
+    """Train a new network for a few steps and rank for some examples; nothing is kept.
+
+    This process measures alone. Steps, evaluation and recommendations are those of `train`, `evaluate` and
+    `predict`, and so is the reading of the dataset.
+
+    Args:
+        layout: The layout of the two documents, checked against the dataset.
+        dataset: The examples.
+        device_name: "cpu" or "cuda"; None: CUDA if there is a device.
+
+    Returns:
+        How long the training takes on this machine.
+
+    Raises:
+        CapacityError: The training does not fit.
+        NumericsError: The loss is not finite.
+    """
+    device = device_of(device_name, layout.training)
+    if device.type == "cpu":
+        compile_ahead(layout.network, layout.training)
+    with fixed_arithmetic():
+        exchange = exchange_for(layout.num_shards, device)
+        job = fitted(job_of(layout, dataset, device), device, exchange)
+        training = layout.training
+        rule = Optimizer(layout.network.tuned(training.optimizer), training.l1, training.l2)
+        network = built(job, rule, dataset, exchange, device)
+        steps = list(_step_seconds(network, rule, dataset))
+        ranking = _ranking_seconds(network, dataset)
+        evaluation = _evaluation_seconds(network, dataset)
+    counted = steps[min(_WARM_UP, len(steps) - 1) :]
+    threads = f"{job.num_threads} thread{'s' * (job.num_threads != 1)}" if device.type == "cpu" else "1 GPU"
+    source = f"{len(counted):,} step{'s' * (len(counted) != 1)} here, {threads}"
+    measured = Rates(sum(counted) / len(counted), ranking, evaluation, source)
+    return hours(job, measured, dataset.num_examples, _num_evaluated(network, dataset))
+
+
+def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterator[float]:
+    """Train for some steps; yield the seconds of each."""
+    training, beside = network.layout.training, Ahead(network.device)
+    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, training.shuffle)
+    schedule = rates(training, stream.steps_per_epoch)
+
+    def made(number: int) -> Step:
+        epoch, step = divmod(number, stream.steps_per_epoch)
+        with torch.no_grad():
+            batch = stream.batch(epoch, step)
+            random = StepRandom(training.seed, epoch, step)
+            prepared = network.prepare(batch.fields, random, batch.weights)
+        return Step(prepared, random, StepNumbers(number + 1, schedule), training.gradient_norm_limit)
+
+    steps = range(stream.steps_per_epoch * training.epochs)
+    started = begun = time.monotonic()
+    with closing(ahead(lambda step: beside.make(lambda: made(step)), steps)) as batches:
+        for number, step in enumerate(map(beside.take, batches), start=1):
+            train_step(network, rule, step)
+            now = time.monotonic()
+            yield now - begun
+            if number >= _WARM_UP + _FEWEST and now - started > _SECONDS:
+                return
+            begun = now
+
+
+def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
+    """Return the seconds of ranking for an example; None if no output is over a sparse field."""
+    ranked = [
+        name for name, output in network.outputs.items() if dataset.field(output.spec.field).kind != "dense"
+    ]
+    if not ranked:
+        return None
+    output = network.outputs[ranked[0]]
+    histories = Histories(network, dataset, lambda field: known_parts(dataset, field, None))
+    allowed = Filter().within(dataset.field(output.spec.field).width, output)
+    size = rows_a_block(_RANKED)
+    blocks = (
+        np.arange(start, min(start + size, dataset.num_examples))
+        for start in range(0, dataset.num_examples, size)
+    )
+
+    clock = _Clock()
+    with suppress(_Enough):
+        for rows in blocks:
+            histories.best(ranked[0], rows, min(_RANKED, output.width), allowed=allowed)
+            clock.advance(len(rows))
+    return clock.seconds_of_one()
+
+
+def _evaluation_seconds(network: Network, dataset: Dataset) -> float | None:
+    """Return the seconds of evaluating an example; None without an evaluation."""
+    evaluation = network.layout.training.evaluation
+    if evaluation is None:
+        return None
+    ks, excludes, clock = (
+        sorted({check_metric(evaluation.metric), 20}),
+        evaluation.seen == "exclude",
+        _Clock(),
+    )
+    with suppress(_Enough):
+        evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes, clock.advance)
+    return clock.seconds_of_one()
+
+
+def _num_evaluated(network: Network, dataset: Dataset) -> int:
+    """Return how many examples an evaluation ranks for; 0 without one."""
+    evaluation = network.layout.training.evaluation
+    if evaluation is None:
+        return 0
+    field = network.outputs[output_name(network, evaluation.output)].spec.field
+    return Stream(dataset, [], 1, 0, part=evaluation.part, skip_empty=field).num_examples
+
+
+class _Clock:
+    """Counts examples until they have taken long enough; the first block counts only if it is alone."""
+
+    def __init__(self) -> None:
+        self.laps = [(time.monotonic(), 0)]
+
+    def advance(self, number: int) -> None:
+        """Count some finished examples; raises _Enough when they are enough."""
+        self.laps.append((time.monotonic(), number))
+        if self.laps[-1][0] - self.laps[0][0] > _RANKING_SECONDS:
+            raise _Enough
+
+    def seconds_of_one(self) -> float | None:
+        """Return the mean seconds of an example; None if there was none."""
+        laps = self.laps[1:] if len(self.laps) > 2 else self.laps
+        done = sum(number for _, number in laps[1:])
+        return (laps[-1][0] - laps[0][0]) / done if done else None
