@@ -8,6 +8,7 @@ from benchmarks import (
     checkpoints,
     exact,
     faults,
+    first,
     fuzz,
     goodbooks,
     gowalla,
@@ -48,6 +49,7 @@ _ALONE: dict[str, ModuleType] = {
     "spark": spark,
     "movielens": movielens,
     "hours": hours,
+    "first": first,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

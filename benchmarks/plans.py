@@ -6,22 +6,26 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import distributed
 
 from benchmarks.results import Table, machine, publish
 from widenet.plan.binding import bind
+from widenet.plan.devices import DEVICES as DEVICES_BY_NAME
 from widenet.plan.fit import smallest, with_room
+from widenet.plan.hours import hours, published_rates
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
-from widenet.plan.numbers import amount
+from widenet.plan.numbers import amount, duration
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 DEVICES, DEVICE_BYTES, HIDDEN, BATCH = 8, 141 * 10**9, 256, 4096
+EVERYBODY, EPOCHS = 10**7, 20
 WIDTHS, OPTIMIZERS = (10**7, 10**8, 10**9), ("adam", "sgd")
 LINK_BYTES, PRODUCT = 2**26, 2048
 
@@ -57,21 +61,52 @@ def run(asked: argparse.Namespace) -> None:
         " these rates, nothing else."
     )
     print(table)
-    publish("plans", [table], asked.out)
+    bounds = _bounds()
+    print(bounds)
+    publish("plans", [table, bounds], asked.out)
 
 
-def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
+def _bounds() -> Table:
+    """Return lower bounds of the hours of a training and of recommending for everybody."""
+    table = Table(
+        f"{EVERYBODY:,} users and items, {HIDDEN} hidden units, softmax, adam, batch {BATCH}",
+        ["precision", "H200", "GB on each", "a step", "an epoch", f"{EPOCHS} epochs", "recommending for all"],
+    )
+    for precision in ("float32", "tf32", "bfloat16"):
+        for devices in (1, DEVICES):
+            training = {"optimizer": "adam", "precision": precision, "epochs": EPOCHS}
+            job = _job(EVERYBODY, training, devices)
+            found = hours(job, published_rates(job, DEVICES_BY_NAME["h200"]), EVERYBODY)
+            seconds = (
+                found.step_seconds,
+                found.epoch_seconds or 0.0,
+                found.training_seconds or 0.0,
+                found.recommendation_seconds or 0.0,
+            )
+            needed = memory(replace(job, kept_bytes=0)).total
+            table.rows.append(
+                [precision, f"{devices}", f"{needed / 1e9:,.0f}", *(duration(each) for each in seconds)]
+            )
+    table.notes.append(
+        f"Nothing here is measured: all are lower bounds, by {DEVICES_BY_NAME['h200'].source}. Every user"
+        " has 100 items."
+    )
+    return table
+
+
+def _job(width: int, training: dict[str, Any], devices: int) -> Job:
     layers = [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
         {"name": "taste", "units": HIDDEN, "activation": "tanh"},
         {"name": "next", "kind": "output", "field": "items"},
     ]
-    training = TrainingSpec.of({"batch_size": BATCH, "optimizer": optimizer})
-    job = Job.of(
-        bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(width)}),
-        num_processes=DEVICES,
-        device="cuda",
-    )
+    spec = TrainingSpec.of({"batch_size": BATCH, **training})
+    layout = bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)})
+    return Job.of(layout, num_processes=devices, device="cuda")
+
+
+def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
+    job = _job(width, {"optimizer": optimizer}, DEVICES)
     fewest, needed, step = (
         smallest(job, DEVICE_BYTES),
         memory(replace(job, kept_bytes=0)).total,

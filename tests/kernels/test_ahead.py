@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from widenet.kernels import ahead, compiled
-from widenet.kernels.ahead import compile_ahead
+from widenet.kernels.ahead import compile_ahead, compile_usual
 from widenet.kernels.compiled import is_missing, leave_to, made_once
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -137,3 +137,20 @@ def test_a_program_that_is_no_python_is_not_started_again(executable, frozen, mo
     monkeypatch.setattr(sys, "frozen", frozen, raising=False)
     monkeypatch.setattr(subprocess, "Popen", None)
     assert ahead._helper([(compiled.made_once, ())]) is None
+
+
+def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    helper = compile_usual()
+    assert helper.wait() == 0
+    assert compile_usual() is None
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WIDENET_THREADS": "3"}
+    found = subprocess.run(
+        [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines()[0] == "False 0 False"
+
+
+def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "nowhere"))
+    assert compile_usual() is None

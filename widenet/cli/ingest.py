@@ -27,12 +27,14 @@ def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -
     from widenet.data.options import Options
     from widenet.data.sources import matching_paths
     from widenet.extensions import dataset_formats
+    from widenet.kernels.ahead import compile_usual
 
     paths = [path for source in sources for path in matching_paths(Path(source))]
     form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
     if form is not None:
         show(out, form.ingest(paths, out, words["name"], context))
         return
+    compile_usual()
     with IngestReport() as report:
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
         manifest = ingest_with(sources, out, options)

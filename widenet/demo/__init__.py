@@ -15,7 +15,10 @@ from widenet.data.ingest import ingest
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
 from widenet.evaluate import evaluate_popularity
+from widenet.kernels.ahead import compile_ahead
 from widenet.runs import Model, Recommendation, train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 from widenet.training.reports import Report
 
 _DOCUMENTS = Path(__file__).parent
@@ -58,6 +61,7 @@ class Demo:
 
     def ingest(self) -> Dataset:
         """Make the dataset; a fifth of each user's items is held out, a tenth is for validation."""
+        compile_ahead(*self._documents())
         if self.sources is None:
             self.sources = write_catalogue_csv(self.out)
             self.say(f"Generated a catalogue: {self.sources[0]} and {self.sources[1]}")
@@ -67,8 +71,10 @@ class Demo:
 
     def train(self, dataset: Dataset, report: Report) -> Model:
         """Train the model; the run directory is `run` in the output directory."""
-        documents = _DOCUMENTS / "network.json", _DOCUMENTS / "training.json"
-        return train(*documents, dataset, self.out / "run", report=report)
+        return train(*self._documents(), dataset, self.out / "run", report=report)
+
+    def _documents(self) -> tuple[NetworkSpec, TrainingSpec]:
+        return NetworkSpec.read(_DOCUMENTS / "network.json"), TrainingSpec.read(_DOCUMENTS / "training.json")
 
     def compare(self, model: Model, dataset: Dataset) -> dict[str, dict[str, float]]:
         """Metrics on the held-out items, of the model and of recommending the most popular items."""

@@ -10,14 +10,20 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 
 from widenet.kernels.compiled import Kernel, is_missing, leave_to
 from widenet.plan.machine import available_threads
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.spec.usual import usual_network, usual_training
 
 _MOST_HELPERS = 3
 """More would not be done sooner: each loads Numba, which takes as long as a kernel or two."""
+
+_RUNNING: list[subprocess.Popen[bytes]] = []
+"""The helper of `compile_usual`, for which nobody waits."""
 
 
 def compile_ahead(network: NetworkSpec, training: TrainingSpec) -> bool:
@@ -37,6 +43,23 @@ def compile_ahead(network: NetworkSpec, training: TrainingSpec) -> bool:
     for share in [kernels[first::number] for first in range(number)]:
         leave_to(_helper(share), share)
     return number > 0
+
+
+def compile_usual() -> subprocess.Popen[bytes] | None:
+    """Start a helper for the kernels of the usual documents if none has ever been compiled here.
+
+    Who makes a dataset will train soon. The helper has the lowest priority and ends by itself.
+
+    Returns:
+        The helper; None if there is compiled code, no place to keep it, or no Numba.
+    """
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parent)
+    if find_spec("numba") is None or not os.access(folder, os.W_OK) or any(folder.rglob("*.nbi")):
+        return None
+    helper = _started([])
+    if helper is not None:
+        _RUNNING.append(helper)
+    return helper
 
 
 def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
@@ -67,15 +90,20 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
 
 
 def _helper(kernels: list[Kernel]) -> subprocess.Popen[bytes] | None:
-    """Start a process that compiles kernels; None if it cannot be started.
+    """Start a process that compiles kernels; None if it cannot be started."""
+    names = [(make.__module__, make.__qualname__, arguments) for make, arguments in kernels]
+    return _started([json.dumps(names)])
+
+
+def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
+    """Start this file as a program; None if it cannot be started.
 
     A session of its own keeps Ctrl-C from it: it ends by itself within seconds. In a frozen program,
     `sys.executable` is the program itself.
     """
     if not sys.executable or getattr(sys, "frozen", False):
         return None
-    names = [(make.__module__, make.__qualname__, arguments) for make, arguments in kernels]
-    command = [sys.executable, "-P", "-m", __name__, json.dumps(names)]
+    command = [sys.executable, "-P", "-m", __name__, *words]
     quiet, environment = subprocess.DEVNULL, {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     try:
         return subprocess.Popen(  # noqa: S603 # this Python
@@ -85,6 +113,16 @@ def _helper(kernels: list[Kernel]) -> subprocess.Popen[bytes] | None:
         return None
 
 
+def _compile_usual() -> None:
+    """Compile the kernels of the usual documents, whenever nobody else needs the processors."""
+    os.nice(19)
+    for make, arguments in _kernels(usual_network("items", is_sequence=False), usual_training(True, 1)):
+        make(*arguments)
+
+
 if __name__ == "__main__":
-    for module, name, arguments in json.loads(sys.argv[1]):
-        getattr(import_module(module), name)(*arguments)
+    if len(sys.argv) == 1:
+        _compile_usual()
+    else:
+        for module, name, arguments in json.loads(sys.argv[1]):
+            getattr(import_module(module), name)(*arguments)
