@@ -48,6 +48,24 @@ class _Gpu(StrEnum):
     h200 = "h200"
 
 
+_Processes = Annotated[
+    int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
+]
+_Device = Annotated[
+    _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory or --gpu, else cpu.")
+]
+_Named = Annotated[
+    _Gpu | None,
+    typer.Option(
+        help="Plan for these devices: their memory, and at least how many hours, by published rates."
+    ),
+]
+_Measure = Annotated[
+    bool,
+    typer.Option("--measure", help="Time a few steps here, and print hours of training and recommending."),
+]
+
+
 def plan(
     network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers.")],
     training: Annotated[
@@ -56,25 +74,11 @@ def plan(
     data: Annotated[Path | None, typer.Option(help="The dataset directory, which has the widths.")] = None,
     width: _Width = None,
     device_memory: _DeviceMemory = None,
-    processes: Annotated[
-        int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
-    ] = 1,
-    device: Annotated[
-        _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
-    ] = None,
-    gpu: Annotated[
-        _Gpu | None,
-        typer.Option(
-            help="Plan for these devices: their memory, and at least how many hours, by published rates."
-        ),
-    ] = None,
+    processes: _Processes = 1,
+    device: _Device = None,
+    gpu: _Named = None,
     examples: _Examples = None,
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure", help="Time a few steps here, and print hours of training and recommending."
-        ),
-    ] = False,
+    measure: _Measure = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tell what a training needs before it starts.

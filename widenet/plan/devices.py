@@ -39,4 +39,4 @@ DEVICES = {
     "h100": _hopper(80 * 10**9, 3.35e12, "NVIDIA's data sheet of the H100 SXM, 2024"),
     "h200": _hopper(141 * 10**9, 4.8e12, "NVIDIA's data sheet of the H200 SXM, 2024"),
 }
-"""The devices that `widenet plan --gpu` knows."""
+"""The devices, by the names that people call them."""
