@@ -88,7 +88,7 @@ WHOLE_PROJECT_TESTS = {
 
 MAX_FILE_LINES = 400
 
-MOST_STATEMENTS = 25_000  # of the whole package, without docstrings
+MOST_STATEMENTS = 26_500  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
