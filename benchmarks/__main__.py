@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
+    catalogue,
     checkpoints,
     exact,
     faults,
@@ -50,6 +51,7 @@ _ALONE: dict[str, ModuleType] = {
     "movielens": movielens,
     "hours": hours,
     "first": first,
+    "catalogue": catalogue,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

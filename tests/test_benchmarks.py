@@ -2,20 +2,28 @@
 others.
 """
 
+import argparse
 import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from benchmarks import device
+from benchmarks import catalogue, device
 from benchmarks.alternately import Measured, Program, measure
 from benchmarks.device import Step
 from benchmarks.published import Rows, compared, tables_of
 from benchmarks.results import Table, processor, publish, quartiles, spread
+from benchmarks.synthetic import draw_interactions
+from widenet.plan.binding import bind
+from widenet.plan.deferred_rows import defers_rows
+from widenet.plan.layout import Width
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 
 def writing(path, letter):
@@ -199,3 +207,51 @@ def test_rows_are_compared_with_the_page_by_title_and_processor():
     (found,) = tables_of(str(printed))
     assert (found.title, found.columns, found.cells) == ("Steps", columns, {"widenet": ["1", "2"]})
     assert found.processor == processor()
+
+
+@pytest.mark.parametrize(("users", "items", "per_user"), [(300, 1000, 20), (300, 40, 5), (50, 5000, 150)])
+def test_generated_interactions_have_every_user_and_item_and_none_twice(users, items, per_user):
+    half = users // 2
+    blocks = [
+        draw_interactions(block, users, items, len(block) * per_user)
+        for block in (range(half), range(half, users))
+    ]
+    user, item = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    pairs = set(zip(user.tolist(), item.tolist(), strict=True))
+    assert len(user) == len(pairs) == users * per_user
+    assert (set(user.tolist()), set(item.tolist())) == (set(range(users)), set(range(items)))
+    again = draw_interactions(range(half, users), users, items, (users - half) * per_user)
+    assert all(map(np.array_equal, again, blocks[1]))
+    assert np.mean(user % 20 == item % 20) > 0.1
+
+
+def test_the_trainings_of_the_catalogue_are_exact_without_logits_and_over_a_sample():
+    outputs = {}
+    for name, (network, training) in catalogue.documents().items():
+        spec = NetworkSpec.of(network)
+        layout = bind(spec, TrainingSpec.of(training), {"items": Width(catalogue.ITEMS)})
+        outputs[name] = (defers_rows(spec.outputs[0], layout), spec.outputs[0].sample is not None)
+    assert outputs == {"exact l2": (True, False), "sampled softmax": (False, True)}
+
+
+def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, capsys):
+    asked = argparse.Namespace(
+        items=400,
+        users=300,
+        interactions=6000,
+        recommended=30,
+        batch=16,
+        sample=64,
+        folder=tmp_path,
+        out=tmp_path,
+    )
+    catalogue.run(asked)
+    (table,) = json.loads((tmp_path / "catalogue.json").read_text("utf-8"))["tables"]
+    names = ["ingest", "one epoch, exact l2", "one epoch, sampled softmax", "ingest for recommendations"]
+    assert [row[0] for row in table["rows"]] == [*names, "recommendations for 30 users"]
+    share, _, said = table["notes"][-1].partition(" ")
+    assert said.startswith("of the recommendations are of the user's group")
+    assert 0 <= float(share) < 0.5
+    assert all(float(cell) > 0 for row in table["rows"] for cell in row[1:3])
+    assert str(table["notes"][-1]) in capsys.readouterr().out
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md"]
