@@ -76,6 +76,11 @@ CHANGES = [
 ]
 
 
+def outcome(data, exchanged, changes):
+    layers, training = SPLIT
+    return outcome_of_split(data / "dense", exchanged, layers, training | changes)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))
@@ -84,14 +89,13 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone(data):
     with one_thread_an_operation():
-        return [outcome_of_split(data, LocalExchange(8), **changes) for changes in CHANGES]
+        return [outcome(data, LocalExchange(8), changes) for changes in CHANGES]
 
 
 def in_many(data):
     rank = distributed.get_rank()
     return [
-        outcome_of_split(data, exchange(8, 1 + (rank + number) % 2), **changes)
-        for number, changes in enumerate(CHANGES)
+        outcome(data, exchange(8, 1 + (rank + number) % 2), changes) for number, changes in enumerate(CHANGES)
     ]
 
 

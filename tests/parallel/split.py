@@ -1,4 +1,4 @@
-"""A network of split layers, and what it gives."""
+"""Networks of split layers, and what they give."""
 
 from tests.parallel.matrix import SHARDS, outcome_in
 from widenet.data.dataset import Dataset
@@ -35,8 +35,40 @@ SPLIT = (
 """A network of split layers, one with fewer units than shards, and its training."""
 
 
-def outcome_of_split(folder, exchange, **changes):
-    """As `outcome`, of SPLIT under a changed training."""
-    layers, training = SPLIT
-    spec = TrainingSpec.of(training | changes)
-    return outcome_in(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / "dense"), exchange)
+DIVIDED = (
+    [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 12, 12]},
+        {
+            "name": "edges",
+            "kind": "convolution",
+            "filters": 5,
+            "kernel": 3,
+            "stride": 2,
+            "activation": "relu",
+            "weight_norm": 0.9,
+            "split": True,
+        },
+        {"name": "even", "kind": "pooling", "function": "lrn"},
+        {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
+        {
+            "name": "parts",
+            "kind": "convolution",
+            "filters": 5,
+            "kernel": 3,
+            "activation": "tanh",
+            "skip": "best",
+        },
+        {"name": "normal", "kind": "convolution", "filters": 4, "kernel": 3, "batch_normalization": True},
+        {"name": "h", "units": 9, "source": ["normal", "best", "in"], "activation": "tanh", "split": True},
+        {"name": "out", "kind": "output", "field": "items"},
+    ],
+    {"epochs": 1, "batch_size": 20, "shards": SHARDS, "l2": 0.02},
+)
+"""A network over pictures whose first four layers are divided by examples, and its training."""
+
+
+def outcome_of_split(folder, exchange, layers, training):
+    """As `outcome`, of SPLIT or DIVIDED under a training."""
+    network = NetworkSpec.of({"layers": layers})
+    return outcome_in(network, TrainingSpec.of(training), Dataset.open(folder), exchange)

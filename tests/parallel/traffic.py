@@ -34,7 +34,7 @@ def counted():
     bytes_sent, size = [], distributed.get_world_size()
     plain = {
         name: getattr(distributed, name)
-        for name in ("all_reduce", "all_gather", "broadcast", "all_gather_object")
+        for name in ("all_reduce", "all_gather", "all_to_all_single", "broadcast", "all_gather_object")
     }
 
     def reducing(tensor, *arguments):
@@ -45,11 +45,17 @@ def counted():
         bytes_sent.append(tensor.nbytes * (size - 1))
         return plain["all_gather"](found, tensor)
 
+    def exchanging(arrived, sent, into, out_of):
+        others = sum(out_of) - out_of[distributed.get_rank()]
+        bytes_sent.append(sent[0].nbytes * others)
+        return plain["all_to_all_single"](arrived, sent, into, out_of)
+
     try:
         for name, function in {
             **dict.fromkeys(plain),
             "all_reduce": reducing,
             "all_gather": gathering,
+            "all_to_all_single": exchanging,
         }.items():
             setattr(distributed, name, function)
         yield bytes_sent

@@ -44,6 +44,16 @@ class Exchange(Protocol):
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
 
+    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
+        """Return the exact sum over all shards of one long vector per shard, [N].
+
+        Each process adds up a piece of it and hands that to the others, which takes half the bytes of `sum`.
+        """
+
+    @property
+    def alone(self) -> "Exchange":
+        """An exchange of one shard, which computes in the calling thread."""
+
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str
     ) -> Pending[Tensor]:

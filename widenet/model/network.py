@@ -1,6 +1,6 @@
 """A network: its weights, shard by shard, and the forward pass."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from widenet.kernels import Touched, gather_sum
 from widenet.model import preparation
+from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
@@ -23,6 +24,7 @@ from widenet.model.split_product import leaves_of, split_product
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
@@ -191,9 +193,12 @@ class Network:
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
-        for layer in self.spec.hidden:
-            flow = self._flow(layer, prepared, pending, activity, random)
-            activity.values[layer.name] = kind_of(layer).forward(layer, flow)
+        divided = set() if random is None else {*self.layout.by_examples}
+        if divided:
+            activity.values |= self._divided_ends(prepared, random)
+        self._compute(
+            {layer.name for layer in self.spec.hidden} - divided, prepared, pending, activity, random
+        )
         return activity
 
     def share_of_gradient(self, weight: str) -> float:
@@ -307,6 +312,38 @@ class Network:
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
         return self.exchange.start_sum(terms, where=where)
+
+    def _compute(
+        self,
+        names: Set[str],
+        prepared: Prepared,
+        pending: Mapping[Key, Pending[list[Tensor]]],
+        activity: Activity,
+        random: StepRandom | None,
+    ) -> None:
+        """Compute some hidden layers, in order."""
+        for layer in self.spec.hidden:
+            if layer.name in names:
+                flow = self._flow(layer, prepared, pending, activity, random)
+                activity.values[layer.name] = kind_of(layer).forward(layer, flow)
+
+    def _divided_ends(self, prepared: Prepared, random: StepRandom | None) -> dict[str, Tensor]:
+        """Return the units of the layers whose examples are divided among shards, where others read them."""
+        names, layout = {*self.layout.by_examples}, self.layout
+        alone = replace(self, layout=layout.with_shards(1), exchange=self.exchange.alone)
+
+        def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            activity = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
+            trunk = {name: TrunkWeight(weight) for name, weight in weights.items()}
+            replace(alone, trunk=trunk)._compute(names, prepared, {}, activity, random)
+            return activity.values
+
+        num_examples = len(next(iter(prepared.dense.values())))
+        stack = Stack.of(self.exchange, compute, ends_of(layout, names), num_examples, layout.num_shards)
+        weights = {
+            name: trunk.tensor for name, trunk in self.trunk.items() if layout.weights[name].layer in names
+        }
+        return stack.values(weights)
 
     def _flow(
         self,

@@ -6,12 +6,20 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.kernels import exact_sum
 from widenet.kernels.fixed_point import Terms
 from widenet.parallel.threads import Workers
+from widenet.plan.by_examples import ROW_NUMBERS, long_rows
 
 T = TypeVar("T")
+
+
+def in_rows(vector: Tensor, num_shards: int) -> Tensor:
+    """Return a vector as rows of neighbours, filled up with zeros so that every shard has as many rows."""
+    rows = long_rows(len(vector), num_shards)
+    return pad(vector, (0, rows * ROW_NUMBERS - len(vector))).view(rows, ROW_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -53,6 +61,19 @@ class LocalExchange:
         """See `model.exchange.Exchange.sum`."""
         del where
         return exact_sum(terms)
+
+    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
+        """See `model.exchange.Exchange.sum_long`."""
+        del where
+        count = len(self.shards)
+        rows = [in_rows(term, count) for term in terms]
+        pieces = self.each(lambda shard: exact_sum([of_term.chunk(count)[shard] for of_term in rows]))
+        return torch.cat(pieces).flatten()[: len(terms[0])]
+
+    @property
+    def alone(self) -> "LocalExchange":
+        """See `model.exchange.Exchange.alone`."""
+        return LocalExchange(1)
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, distributed
 
 from widenet.errors import GroupError
-from widenet.kernels.fixed_point import Terms, common_peaks, fixed_sum, rounded
+from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
 from widenet.model.exchange import Pending
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
-from widenet.parallel.local import Here
+from widenet.parallel.local import Here, LocalExchange, in_rows
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
 from widenet.plan.narrow import dividing_pays
@@ -107,6 +107,36 @@ class ProcessExchange:
     def sum(self, terms: Terms, where: str) -> Tensor:
         """See `model.exchange.Exchange.sum`."""
         return self.start_sum(terms, where=where).result()[0]
+
+    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
+        """See `model.exchange.Exchange.sum_long`."""
+
+        def summed() -> Tensor:
+            rows = [in_rows(term, self.num_shards) for term in terms]
+            rank, size = distributed.get_rank(), distributed.get_world_size()
+            of_ranks = [held(self.num_shards, other, size) for other in range(size)]
+            cuts = [len(rows[0]) * own.start // self.num_shards for own in of_ranks] + [len(rows[0])]
+            sent = torch.cat([term[start:stop] for start, stop in pairwise(cuts) for term in rows])
+            own = cuts[rank + 1] - cuts[rank]
+            arrived = sent.new_empty(self.num_shards * own, sent.shape[1])
+            into = [len(own_shards) * own for own_shards in of_ranks]
+            _run(
+                distributed.all_to_all_single,
+                arrived,
+                sent,
+                into,
+                [len(rows) * (stop - start) for start, stop in pairwise(cuts)],
+            )
+            result = torch.empty_like(rows[0])
+            result[cuts[rank] : cuts[rank + 1]] = exact_sum(arrived.view(self.num_shards, own, -1))
+            return _gather_rows(result, cuts).flatten()[: len(terms[0])]
+
+        return self.begin(summed, where).result()
+
+    @property
+    def alone(self) -> LocalExchange:
+        """See `model.exchange.Exchange.alone`."""
+        return LocalExchange(1)
 
     def start_blocks(
         self, result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None], inner: int, where: str

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 
 from widenet.errors import FitError, did_you_mean
+from widenet.plan.by_examples import layers_by_examples
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
 from widenet.plan.positions import along_of
@@ -53,7 +54,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     for layer in network.hidden:
         if isinstance(layer, HiddenLayer):
             check_split(layout, layer)
-    return layout
+    return replace(layout, by_examples=layers_by_examples(layout))
 
 
 def _units_of_ends(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, int]:

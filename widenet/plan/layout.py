@@ -129,6 +129,7 @@ class Layout:
         weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an
             output, "LAYER bias" of any, and of a batch normalization "LAYER normalization scale",
             "... shift", "... mean" and "... variance".
+        by_examples: Layers over pictures of which each shard computes some examples in a step, in order.
     """
 
     network: NetworkSpec
@@ -140,6 +141,7 @@ class Layout:
     links: Mapping[Key, Link]
     along: Mapping[str, str]
     weights: Mapping[str, Weight]
+    by_examples: tuple[str, ...] = ()
 
     @property
     def num_shards(self) -> int:

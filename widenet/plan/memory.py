@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from widenet.plan.by_examples import ends_of, most_examples, weights_by_examples
 from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
@@ -137,7 +138,16 @@ def _activations(job: Job, process: int) -> int:
     )
     widths = {field: job.layout.units[name] for field, name in ends}
     dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
-    hidden = sum(4 * plan_of(layer).activations(job, layer) for layer in job.network.hidden)
+    share = examples_of_shards(job) / max(num, 1)
+    hidden = sum(
+        round(
+            4
+            * plan_of(layer).activations(job, layer)
+            * (share if layer.name in job.layout.by_examples else 1)
+        )
+        for layer in job.network.hidden
+    )
+    hidden += sum(12 * num * job.layout.units[end] for end in ends_of(job.layout, job.layout.by_examples))
     trunk = sum(
         job.stored_rows(weight, process) * weight.row_bytes
         for weight in job.layout.weights.values()
@@ -161,9 +171,14 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     for (layer, source), link in job.layout.links.items():
         if (layer, source) in job.layout.windows:
             windows, filters = job.layout.windows[layer, source], job.layout.weights[link.weight].rows
-            yield workspace(
-                job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
-            )
+            if layer in job.layout.by_examples:
+                examples, threads = _of_a_shard(job), min(job.num_threads, job.num_held(process))
+                yield threads * workspace(examples, windows, filters, 1, 1, job.device)
+            else:
+                yield workspace(
+                    job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
+                )
+    yield _gradients_by_shard(job, process)
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     )
@@ -175,6 +190,25 @@ def _phases(job: Job, process: int) -> Iterator[int]:
 def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
     """Return the bytes of a sum: a float32 term per held shard, and three 64-bit arrays."""
     return job.vectors(layer) * columns * (4 * job.num_held(process) + 3 * 8)
+
+
+def examples_of_shards(job: Job) -> int:
+    """Return the largest number of examples that a process computes in layers divided by examples."""
+    return most_examples(job.num_examples, job.training.shards, job.num_processes)
+
+
+def _of_a_shard(job: Job) -> int:
+    return -(-job.num_examples // job.training.shards)
+
+
+def _gradients_by_shard(job: Job, process: int) -> int:
+    """Return the bytes of the sum of gradients of layers divided by examples.
+
+    These are each shard's, twice; what arrives from other processes; and 64-bit integers of a piece.
+    """
+    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
+    own, shards = job.num_held(process), job.training.shards
+    return 4 * numbers * (3 * own + 2) + 8 * numbers * own // shards
 
 
 def _split(job: Job, layer: str, weight: Weight, process: int) -> int:

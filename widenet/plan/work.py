@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from widenet.plan.by_examples import ROW_NUMBERS, ends_of, long_rows, weights_by_examples
 from widenet.plan.deferred_rows import deferred_columns, deferred_operations
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
-from widenet.plan.memory import keeps, waits
+from widenet.plan.memory import examples_of_shards, keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
 from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
@@ -33,6 +34,7 @@ def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
+    sent += _handed_out(job, process)
     return Work(sum(_products(job, process)), round(sent))
 
 
@@ -82,6 +84,10 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
     with_inputs, most = _has_gradient(job, source), job.training.shards
     if (layer, source) in job.layout.windows:
         windows, filters = job.layout.windows[layer, source], job.layout.shapes[layer][0]
+        if layer in job.layout.by_examples:
+            product = 2 * examples_of_shards(job) * job.layout.units[layer] * windows.inputs
+            yield from [(product, 0)] * (3 if with_inputs else 2)
+            return
         yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
         return
     times = max(1, num // job.num_examples) if source == layer else 1
@@ -136,8 +142,24 @@ def _summed_bytes(job: Job) -> Iterator[int]:
             yield 16 * weight.row_length
 
 
+def _handed_out(job: Job, process: int) -> int:
+    """Return the bytes of gradients of layers divided by examples that a process sends to add them up."""
+    shards, own = job.training.shards, job.num_held(process)
+    return own * (shards - own) * _piece_bytes(job)
+
+
+def _piece_bytes(job: Job) -> int:
+    """Return the bytes of a shard's piece of the gradients of layers divided by examples."""
+    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
+    return 4 * ROW_NUMBERS * long_rows(numbers, job.training.shards) // job.training.shards if numbers else 0
+
+
 def _gathered(job: Job) -> Iterator[int]:
     """Yield the bytes that a process gives to every other: statistics, and parts of narrow layers."""
+    yield _piece_bytes(job) * job.most_held
+    examples = -(-job.num_examples // job.training.shards) * job.most_held
+    for end in ends_of(job.layout, job.layout.by_examples):
+        yield 4 * examples * job.layout.units[end]
     for output in job.network.outputs:
         num = job.vectors(output.name)
         if output.delta_norm is not None:

@@ -109,6 +109,14 @@ class ConvolutionLayer(Spec, OfLayers):
     """Normalization of the sums, by filter, before the activation; true: with its defaults."""
     skip: Sources | None = None
     """Layers of as many units that are added to the sums, before a normalization and the activation."""
+    split: bool | None = None
+    """Divide the examples of this and the layers before it among the shards in a training step, so that each
+    process computes and keeps its own; their gradients are added exactly.
+
+    The layers from the input on must be convolutions without dropout, normalization, sparseness, delta_norm
+    and shared weights, or pooling layers. Unset: divide them if their units in a batch take 64 MiB or more,
+    and 8 bytes or more for each weight.
+    """
 
     def check(self, place: str, num_sources: int) -> None:
         """See `OfLayers.check`."""

@@ -1,0 +1,106 @@
+"""Layers divided by examples: a step is that of a dense twin in float64, and neither threads nor processes
+move a bit.
+"""
+
+import pytest
+import torch
+from torch import distributed
+
+from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
+from tests.parallel.matrix import write_data
+from tests.parallel.split import DIVIDED, outcome_of_split
+from tests.parallel.traffic import sent_and_planned
+from tests.parallel.workers import Group, exchange
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.spec.network import NetworkSpec
+
+LAYERS, TRAINING = DIVIDED
+FACTS = {"items": sparse(23), "picture": dense_field(3 * 12 * 12)}
+CHANGES = [
+    {"optimizer": "sgd"},
+    {"optimizer": "momentum", "gradient_norm_limit": 0.05},
+    {"optimizer": "adam", "precision": "bfloat16"},
+    {"optimizer": "adagrad", "batch_size": 6},
+]
+
+
+def batch(num_examples):
+    generator = torch.Generator().manual_seed(3)
+    return {
+        "items": random_batch(generator, num_examples, 23, 6),
+        "picture": torch.rand(num_examples, 3 * 12 * 12, generator=generator),
+    }
+
+
+@pytest.mark.parametrize(
+    ("num_examples", "training"),
+    [
+        (9, {}),
+        (2, {}),
+        (9, {"shards": 1}),
+        (9, {"l2": 0.1, "gradient_norm_limit": 0.05}),
+        (5, {"shards": 16}),
+    ],
+)
+def test_a_step_is_that_of_the_dense_twin(num_examples, training):
+    layers = [{key: value for key, value in layer.items() if key != "weight_norm"} for layer in LAYERS]
+    real, _ = assert_step_matches_twin({"layers": layers}, FACTS, batch(num_examples), training)
+    assert real.network.layout.by_examples == ("edges", "even", "best", "parts")
+
+
+def test_the_number_of_threads_does_not_move_a_bit():
+    found = []
+    for num_threads in (1, 2):
+        real = Real({"layers": LAYERS}, {}, FACTS, num_threads=num_threads)
+        found.append((real.step(batch(9)), real.bits()))
+    assert found[0] == found[1]
+
+
+def outcome(data, exchanged, changes):
+    return outcome_of_split(data / "pictures", exchanged, LAYERS, TRAINING | changes)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    with one_thread_an_operation():
+        return [outcome(data, LocalExchange(8), changes) for changes in CHANGES]
+
+
+def in_many(data):
+    rank = distributed.get_rank()
+    return [
+        outcome(data, exchange(8, 1 + (rank + number) % 2), changes) for number, changes in enumerate(CHANGES)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
+    assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
+    with Group(size, tmp_path) as group:
+        everyone = group(in_many, data)
+    for found in everyone:
+        pairs = zip(CHANGES, alone, found, strict=True)
+        assert [changes for changes, one, many in pairs if one != many] == []
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_step_sends_what_the_plan_says(size, data, tmp_path):
+    plan = {**TRAINING, "optimizer": "sgd"}
+    with Group(size, tmp_path) as group:
+        everyone = group(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures")
+    for measured, planned in everyone:
+        assert planned == round(measured)
+
+
+def test_outside_training_every_layer_has_its_values():
+    real = Real({"layers": LAYERS}, {}, FACTS)
+    prepared = real.network.prepare(batch(9), None)
+    with torch.no_grad():
+        values = real.network.forward(prepared, None).values
+    assert {layer.name for layer in NetworkSpec.of({"layers": LAYERS}).hidden} <= values.keys()

@@ -1,0 +1,75 @@
+"""Which convolutions are divided by examples: the first ones of large batches, unless the document says
+otherwise.
+"""
+
+import pytest
+
+from widenet.errors import FitError
+from widenet.plan.binding import bind
+from widenet.plan.by_examples import ends_of, long_rows, most_examples
+from widenet.plan.layout import Width
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+FIELDS = {"items": Width(50), "pixels": Width(3 * 8 * 8, kind="dense")}
+
+
+def bound(batch_size=64, *, first=None, second=None):
+    """A layout of two convolutions, each followed by pooling, on pictures of 8 x 8."""
+    layers = [
+        {"name": "picture", "kind": "input", "field": "pixels", "shape": [3, 8, 8]},
+        {"name": "first", "kind": "convolution", "filters": 16, "kernel": 3, **(first or {})},
+        {"name": "even", "kind": "pooling", "function": "lrn"},
+        {"name": "second", "kind": "convolution", "filters": 4, "kernel": 3, **(second or {})},
+        {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
+        {"name": "h", "units": 5, "source": ["best", "even"]},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    return bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"batch_size": batch_size}), FIELDS)
+
+
+def test_units_of_64_mebibytes_in_a_batch_are_divided():
+    units = 2 * 16 * 64 + 4 * 64 + 4 * 16
+    enough = -(-(2**26) // (4 * units))
+    assert bound(enough).by_examples == ("first", "even", "second", "best")
+    assert bound(enough - 1).by_examples == ()
+
+
+def test_units_of_fewer_than_8_bytes_for_each_weight_are_not(monkeypatch):
+    monkeypatch.setattr("widenet.plan.by_examples.LEAST_BYTES", 0)
+    units, weights = 2 * 16 * 64 + 4 * 64 + 4 * 16, 16 * 3 * 64 + 16 + 4 * 16 * 64 + 4
+    kernels = {"first": {"kernel": 8}, "second": {"kernel": 8}}
+    enough = -(-8 * weights // (4 * units))
+    assert enough > 1
+    assert bound(enough, **kernels).by_examples != ()
+    assert bound(enough - 1, **kernels).by_examples == ()
+
+
+def test_the_document_may_say_otherwise():
+    assert bound(2, second={"split": True}).by_examples == ("first", "even", "second", "best")
+    assert bound(10**5, first={"split": False}).by_examples == ()
+    assert bound(10**5, second={"split": False}).by_examples == ("first", "even")
+
+
+def test_what_other_layers_read_is_gathered():
+    assert ends_of(bound(), ["first", "even", "second", "best"]) == ["even", "best"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"dropout": 0.1}, {"batch_normalization": True}, {"sparseness": {}}, {"delta_norm": 1.0}],
+    ids=str,
+)
+def test_a_layer_that_takes_its_batch_together_ends_them_and_must_not_be_split(settings):
+    assert bound(10**5, second=settings).by_examples == ("first", "even")
+    with pytest.raises(FitError, match=r"layers\[3\]\.split .* must not be true here: from the input"):
+        bound(second={**settings, "split": True})
+
+
+def test_the_process_with_the_most_shards_has_the_most_examples():
+    assert [most_examples(128, 8, size) for size in (1, 2, 3, 8)] == [128, 64, 48, 16]
+    assert most_examples(5, 8, 3) == 2
+
+
+def test_every_shard_adds_up_as_many_rows():
+    assert [long_rows(numbers, 8) for numbers in (0, 1, 2048, 2049)] == [8, 8, 8, 16]

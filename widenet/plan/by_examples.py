@@ -1,0 +1,102 @@
+"""Decides which layers over pictures each process computes for its own examples alone."""
+
+from collections.abc import Collection
+
+from widenet.errors import FitError
+from widenet.plan.layout import Layout, is_sparse_input
+from widenet.plan.narrow import edges
+from widenet.plan.place import Place
+from widenet.plan.shards import held
+from widenet.spec.layers import InputLayer, Layer, Trunk
+from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+
+LEAST_BYTES = 2**26
+"""Bytes of a batch's numbers in the smallest such layers, together, unless one of them says otherwise."""
+
+
+ROW_NUMBERS = 256
+"""Neighbours in a long vector that share a scale in its exact sum."""
+
+
+def layers_by_examples(layout: Layout) -> tuple[str, ...]:
+    """Return the convolutions and pooling layers whose examples are divided among shards, in order.
+
+    These are the first layers over dense inputs, up to a layer that needs all examples at once. Only the
+    documents and the shapes decide, so that the bits do not depend on the number of processes.
+
+    Raises:
+        FitError: A convolution must be divided but cannot be.
+    """
+    network = layout.network
+    divided = _divisible(layout)
+    for layer in network.hidden:
+        if isinstance(layer, ConvolutionLayer) and layer.split and layer.name not in divided:
+            raise FitError(
+                f"{Place.find(network, layer).of('split')} must not be true here: from the input to this"
+                " layer there must be only convolutions without dropout, normalization, sparseness,"
+                " delta_norm and shared weights, and pooling layers. Remove it."
+            )
+    units = sum(layout.units[name] for name in divided)
+    weights = [weight.numbers for weight in layout.weights.values() if weight.layer in divided]
+    pays = 4 * layout.training.batch_size * units >= max(LEAST_BYTES, 8 * sum(weights))
+    asked = any(getattr(network.layer(name), "split", None) for name in divided)
+    return divided if weights and (asked or pays) else ()
+
+
+def ends_of(layout: Layout, divided: Collection[str]) -> list[str]:
+    """Return the layers divided by examples that other layers read, whose units are gathered."""
+    others = [layer for layer in layout.network.layers if layer.name not in divided]
+    read = {source for layer in others for source in _sources(layout, layer)}
+    return [layer.name for layer in layout.network.hidden if layer.name in divided and layer.name in read]
+
+
+def weights_by_examples(layout: Layout) -> list[str]:
+    """Return the weights of the layers divided by examples, whose gradients are added over shards."""
+    return [name for name, weight in layout.weights.items() if weight.layer in layout.by_examples]
+
+
+def most_examples(num_examples: int, num_shards: int, num_processes: int) -> int:
+    """Return the largest number of examples of the shards of a process."""
+    starts = edges(num_examples, num_shards)
+    own = [held(num_shards, process, num_processes) for process in range(num_processes)]
+    return max(starts[shards.stop] - starts[shards.start] for shards in own)
+
+
+def long_rows(numbers: int, num_shards: int) -> int:
+    """Return the rows of `ROW_NUMBERS` of a long vector in its sum; every shard has as many."""
+    return num_shards * max(1, -(-numbers // (num_shards * ROW_NUMBERS)))
+
+
+def _divisible(layout: Layout) -> tuple[str, ...]:
+    """Return the layers that compute each example by itself and lead to others, in order."""
+    network = layout.network
+    divided = {
+        layer.name for layer in network.inputs if not is_sparse_input(network, layer.name, layout.fields)
+    }
+    members = []
+    for layer in network.hidden:
+        if divided.issuperset(_sources(layout, layer)) and _is_divisible(layout, layer):
+            divided.add(layer.name)
+            members.append(layer)
+    needed = {*ends_of(layout, divided)}
+    for layer in reversed(members):
+        needed |= {*_sources(layout, layer)} if layer.name in needed else set()
+    return tuple(layer.name for layer in members if layer.name in needed)
+
+
+def _sources(layout: Layout, layer: Layer) -> tuple[str, ...]:
+    """Return the layers that a layer reads."""
+    if isinstance(layer, InputLayer):
+        return ()
+    return *layout.network.sources(layer), *(getattr(layer, "skip", None) or ())
+
+
+def _is_divisible(layout: Layout, layer: Trunk) -> bool:
+    """Return whether a layer computes each example by itself, with weights that no other layer uses."""
+    if isinstance(layer, PoolingLayer):
+        return True
+    if not isinstance(layer, ConvolutionLayer) or layer.split is False:
+        return False
+    couples = (layer.dropout, layer.sparseness, layer.delta_norm, layer.batch_normalization, layer.weights)
+    names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
+    return not any(couples) and all(layout.users(name) == 1 for name in names)
