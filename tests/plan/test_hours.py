@@ -100,3 +100,17 @@ def test_a_named_device_knows_every_precision():
     assert all(set(device.operations) == {"float32", "tf32", "bfloat16"} for device in DEVICES.values())
     h200 = DEVICES["h200"]
     assert (h200.memory_bytes, h200.memory_rate, h200.operations["bfloat16"]) == (141e9, 4.8e12, 989.5e12)
+
+
+def test_a_split_layer_moves_the_rows_of_its_process():
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": HIDDEN, "bias": False},
+        {"name": "deep", "units": HIDDEN, "bias": False, "split": True},
+        {"name": "out", "kind": "output", "field": "items", "bias": False},
+    ]
+    spec = TrainingSpec.of({"batch_size": BATCH, "optimizer": "sgd"})
+    layout = bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(WIDTH)})
+    planned = Job.of(layout, {"items": ENTRIES}, num_processes=8)
+    numbers = BATCH * ENTRIES * HIDDEN + HIDDEN * HIDDEN // 8 + WIDTH * HIDDEN // 8
+    assert moved_bytes(planned) == 3 * 4 * numbers

@@ -125,7 +125,7 @@ def _touched(job: Job, weight: Weight) -> float:
     """Return how many numbers of a weight a step of the first process takes part with."""
     rows: float = job.rows(weight, 0)
     outputs = [output for output in job.network.outputs if job.layout.of_output(output.name) is weight]
-    if weight.wide and not outputs:
+    if weight.wide and not weight.split and not outputs:
         sources = [
             source
             for (_, source), link in job.layout.links.items()
