@@ -83,10 +83,14 @@ def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[
 
 def output_name(network: Network, name: str | None) -> str:
     """Return the name if it is an output's, or the only output's name for None; otherwise raise FitError."""
-    names = list(network.outputs)
+    return output_of(list(network.outputs), name)
+
+
+def output_of(names: Sequence[str], name: str | None) -> str:
+    """As `output_name`, for a network whose outputs have these names."""
     if name is None and len(names) == 1:
         return names[0]
-    if name not in names:
+    if name is None or name not in names:
         problem = "has several outputs" if name is None else f'has no output called "{name}"'
         raise FitError(f"The network {problem}. Name one of its outputs: {', '.join(names)}.")
     return name

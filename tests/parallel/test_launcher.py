@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.parallel.launcher import identity, launcher_variable, restarted, started_by_mpi
+from widenet.parallel.launcher import identity, launcher_variable, leave_launcher, restarted, started_by_mpi
 
 MPI = {
     "Open MPI": {
@@ -172,3 +172,12 @@ def test_a_process_has_a_name_that_no_other_has():
     with subprocess.Popen(["true"]) as gone:
         pass
     assert identity(gone.pid) == ""
+
+
+@pytest.mark.parametrize("size", ["WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_a_process_that_leaves_its_launcher_is_alone(size, monkeypatch):
+    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv(size, "3")
+    leave_launcher()
+    assert [launcher_variable(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")] == [None] * 3

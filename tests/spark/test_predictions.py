@@ -61,7 +61,8 @@ def by_command(run, table, tmp_path, words, options):
 @pytest.mark.parametrize(
     ("users", "words", "options"),
     [
-        ([f"{n % 7}-{n}" for n in range(1300)], {"value": "value", "time": "time"}, {"k": 10}),
+        # The last block has one user: a product of one row rounds otherwise than that of several.
+        ([f"{n % 7}-{n}" for n in range(1025)], {"value": "value", "time": "time"}, {"k": 10}),
         (list(range(1030)), {}, {"k": 70, "exclude_seen": False}),
     ],
     ids=["text", "numbers"],
@@ -83,6 +84,15 @@ def test_a_process_loads_a_version_of_a_model_once(run):
 
     assert _model(run, "first", "cpu") is _model(run, "first", "cpu")
     assert _model(run, "first", "cpu") is not _model(run, "second", "cpu")
+    assert _model.cache_info().currsize == 1
+
+
+def test_a_process_of_an_executor_works_alone_whatever_it_has_inherited(run, monkeypatch):
+    from widenet.spark.predictions import _model
+
+    for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "10.255.255.1"}.items():
+        monkeypatch.setenv(name, value)
+    assert _model(run, "alone", "cpu").network.exchange.leads
 
 
 def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
@@ -103,6 +113,10 @@ def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
         predict(frame, tmp_path / "nowhere", user="user", item="item")
     with pytest.raises(OptionError, match="k must be"):
         predict(frame.dropna(), run, user="user", item="item", k=0)
+    with pytest.raises(FitError, match=r'has no output called "last"\. Name one of its outputs: next'):
+        predict(frame.dropna(), run, user="user", item="item", output="last")
+    with pytest.raises(OptionError, match='device must be "cpu" or "cuda"; got "tpu"'):
+        predict(frame.dropna(), run, user="user", item="item", device="tpu")
     data = widenet.dataset_from_lists(tmp_path / "ds", [[0, 1], [1, 0]], sequence=True)
     gru = [LAYERS[0], {"name": "state", "kind": "recurrent", "units": 3}, {**LAYERS[2], "predict": "next"}]
     widenet.train({"name": "s", "layers": gru}, {"epochs": 1}, data, tmp_path / "sequence", device="cpu")

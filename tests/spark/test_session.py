@@ -34,12 +34,13 @@ def test_executors_like_the_driver_are_accepted(spark, tmp_path):
     check_executors(spark, tmp_path)
 
 
-def test_another_version_of_widenet_is_refused(spark, executors_with, tmp_path):
+@pytest.mark.parametrize("library", ["widenet", "torch"])
+def test_another_version_of_a_library_is_refused(library, spark, executors_with, tmp_path):
     from widenet.spark.session import check_executors
 
-    executors_with(widenet="0.0.1")
+    executors_with(**{library: "0.0.1"})
     with pytest.raises(
-        OptionError, match=r"executors must have widenet .*, as the driver has; one has 0\.0\.1"
+        OptionError, match=rf"executors must have {library} .*, as the driver has; one has 0\.0\.1"
     ):
         check_executors(spark, tmp_path)
 

@@ -69,13 +69,18 @@ def device_for(name: str | None) -> torch.device:
     Raises:
         OptionError: The name is unknown, or there is no CUDA device.
     """
-    if name not in (None, "cpu", "cuda"):
-        raise OptionError(f'device must be "cpu" or "cuda"; got "{name}".')
+    check_device(name)
     if name == "cuda" and not torch.cuda.is_available():
         raise OptionError('device is "cuda", but torch sees no CUDA device. Use "cpu".')
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(launcher_variable("LOCAL_RANK") or 0) % torch.cuda.device_count())
+
+
+def check_device(name: str | None) -> None:
+    """Raise OptionError for a device that no machine has."""
+    if name not in (None, "cpu", "cuda"):
+        raise OptionError(f'device must be "cpu" or "cuda"; got "{name}".')
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:

@@ -60,6 +60,17 @@ def _names() -> Mapping[str, str]:
     return _PMIX if started_by_pmix_alone() else _SLURM
 
 
+def leave_launcher() -> None:
+    """Forget the launcher of this process: from now on it is one process alone.
+
+    For processes that another program has started, which may have inherited a launcher's variables.
+    """
+    own = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+    others = [name for names in (*_MPI, _SLURM, _PMIX) for name in names.values()]
+    for name in (*own, *others):
+        os.environ.pop(name, None)
+
+
 def started_by_mpi() -> bool:
     """Whether mpirun has started this process directly, without another launcher in between."""
     return _names() in _MPI and not {"WIDENET_LAUNCHER", "TORCHELASTIC_RUN_ID"} & set(os.environ)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,10 @@ from widenet.data.manifest import value_column
 from widenet.data.options import Options, check
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError
-from widenet.evaluate import output_name
+from widenet.evaluate import output_of
 from widenet.metrics import checked_k
+from widenet.parallel.group import check_device
+from widenet.parallel.launcher import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.files import table_of
 from widenet.predict.rows import rows_a_block
@@ -90,6 +92,8 @@ def predict(
     check(options)
     spark, directory = session_of(df), RunDirectory.open(shared_path("run", run))
     field, version = _only_field(directory), directory.model().digest
+    check_device(device)
+    output = output_of([layer.name for layer in directory.network.outputs], output)
     rows = interactions(df, user, item, value, time)
     check_executors(spark, directory.path)
     known, longest = _known(rows, _features(spark, directory.vocabulary(field)))
@@ -168,17 +172,18 @@ def _numbered_users(known: DataFrame, longest: int | None) -> DataFrame:
     return numbered(ordered.select("user", place_of_row()).localCheckpoint()).select("user", "number")
 
 
-@cache
+@lru_cache(maxsize=1)
 def _model(run: Path, version: str, device: str | None) -> Model:  # noqa: ARG001 another version is another model
-    """The model of a run; a Python process loads it once."""
+    """The model of a run; a Python process loads it once, and keeps the last one."""
+    leave_launcher()  # Spark's processes work alone, whatever the executor has inherited
     return Model.load(run, device)
 
 
 def _recommended(
-    model: Model, block: pa.Table, field: str, k: int, exclude_seen: bool, output: str | None
+    model: Model, block: pa.Table, field: str, k: int, exclude_seen: bool, output: str
 ) -> pa.Table:
     """Recommend to the users of a block, together as `widenet predict` does."""
-    name, lists = output_name(model.network, output), block.column(field).chunk(0)
+    lists = block.column(field).chunk(0)
     indices = lists.flatten().to_numpy().astype(np.int64)
     values = None
     if value_column(field) in block.column_names:
@@ -187,10 +192,10 @@ def _recommended(
         torch.tensor(lists.offsets.to_numpy().astype(np.int64)), torch.tensor(indices), values
     )
     names = model.run.vocabulary(field)
-    allowed = Filter().within(len(names), model.network.outputs[name])
+    allowed = Filter().within(len(names), model.network.outputs[output])
     with fixed_arithmetic():
         scores_EK, units_EK = top_k(
-            model.network, {field: batch}, name, k, batch if exclude_seen else None, allowed
+            model.network, {field: batch}, output, k, batch if exclude_seen else None, allowed
         )
     kept_EK = units_EK >= 0
     return table_of(

@@ -13,7 +13,9 @@ from pyspark.sql.utils import is_remote
 from widenet.errors import OptionError
 
 _REMEDY = "Give driver and executors the same environment, such as one archive in `spark.archives`."
-_LIBRARIES = ("pyarrow", "widenet")
+_LIBRARIES = ("pyarrow", "torch", "widenet")
+_SAME = ("torch", "widenet")
+"""Libraries of which another version may compute other bits."""
 
 
 def session_of(df: DataFrame) -> SparkSession:
@@ -50,12 +52,12 @@ def plain_path(name: str, path: str | Path) -> Path:
 
 
 def check_executors(spark: SparkSession, folder: Path) -> None:
-    """Compare the Python and the widenet of executors with the driver's, and let them look for a folder.
+    """Compare Python and libraries of executors with the driver's, and let them look for a folder.
 
     Every executor has the chance of a task, but Spark decides which ones get it.
 
     Raises:
-        OptionError: An executor lacks a library, has another Python or another widenet, or does not see the
+        OptionError: An executor lacks a library, has another Python, torch or widenet, or does not see the
             folder.
     """
     context, shared, libraries = spark.sparkContext, str(folder), _LIBRARIES
@@ -86,7 +88,7 @@ def check_executors(spark: SparkSession, folder: Path) -> None:
     for report in reports:
         for library in _LIBRARIES:
             own, there = version(library), report[library]
-            if there is None or (library == "widenet" and there != own):
+            if there is None or (library in _SAME and there != own):
                 has = "one has none" if there is None else f"one has {there}"
                 raise OptionError(f"executors must have {library} {own}, as the driver has; {has}. {_REMEDY}")
         if not report["sees"]:
