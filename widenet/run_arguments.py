@@ -72,6 +72,18 @@ class TrainArguments(_Checked):
         Argument("Start with the weights of another run with the same layers, matched by feature."),
     ] = None
     device: Device = None
+    weights_in: Annotated[
+        Literal["device", "disk"],
+        Argument(
+            "Where wide weights and their optimizer state lie: in the device's memory, or on a CPU in a file,"
+            " of which memory holds what a step works on. The weights that come out are the same.",
+            choices=("device", "disk"),
+        ),
+    ] = "device"
+    scratch: Annotated[
+        str | Path | None,
+        Argument("Folder of that file, which is gone when training ends. Default: `out`."),
+    ] = None
     timeout: Timeout = TIMEOUT_SECONDS
     report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None
     interrupted: Annotated[

@@ -11,6 +11,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from widenet.scratch import release
+
 _BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8
 _NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
@@ -51,6 +53,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
                 data = block.reshape(-1).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
+                release(block)
     return digest.hexdigest()
 
 
@@ -76,6 +79,7 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
                 target, rows = tensor.detach(), _rows_of_a_block(tensor)
                 for start in range(0, len(target), rows):
                     target[start : start + rows].copy_(stored[start : start + rows])
+                    release(target[start : start + rows])
     return None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widenet.errors import OptionError, did_you_mean
+from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
     from widenet.plan.devices import NamedDevice
@@ -35,6 +36,11 @@ _Examples = Annotated[
     str | None,
     typer.Option(metavar="N", help="Number of examples, if there is no dataset yet; for the hours."),
 ]
+
+
+class _Place(StrEnum):
+    device = "device"
+    disk = "disk"
 
 
 class _Kind(StrEnum):
@@ -64,6 +70,17 @@ _Measure = Annotated[
     bool,
     typer.Option("--measure", help="Time a few steps here, and print hours of training and recommending."),
 ]
+_WeightsIn = Annotated[
+    _Place,
+    typer.Option(help="Where wide weights and their optimizer state lie on a CPU; as of widenet train."),
+]
+_DiskBandwidth = Annotated[
+    str | None,
+    typer.Option(
+        help="Bytes a second that a disk reads while it writes as many, such as 1.5GB; tells how long a step"
+        " takes at least with --weights-in disk. Processes share it."
+    ),
+]
 
 
 def plan(
@@ -79,6 +96,8 @@ def plan(
     gpu: _Named = None,
     examples: _Examples = None,
     measure: _Measure = False,
+    weights_in: _WeightsIn = _Place.device,
+    disk_bandwidth: _DiskBandwidth = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Tell what a training needs before it starts.
@@ -105,16 +124,19 @@ def plan(
     for note in documents[0].notes:
         typer.echo(note, err=True)
     fields, *sizes = _facts(data, width or [], documents[0], examples)
-    kind = _kind(device, gpu, device_memory)
+    kind = _kind(device, gpu, device_memory, weights_in)
     job = Job.of(
         bind(*documents, fields),
         *sizes,
         num_processes=processes,
         device=kind.value,
         num_threads=_threads(kind, processes),
+        weights_in=weights_in.value,
     )
     named = None if gpu is None else DEVICES[gpu]
     planned = report(job, _memory(kind, processes, device_memory, named), more=elsewhere is not None)
+    if disk_bandwidth is not None:
+        planned["disk_seconds"] = _disk_seconds(planned["work"], processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
         planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
     elif named is not None:
@@ -124,8 +146,12 @@ def plan(
         raise typer.Exit(_DOES_NOT_FIT)
 
 
-def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None) -> _Kind:
+def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, weights_in: _Place) -> _Kind:
     """Return the kind of device to plan for."""
+    if weights_in == _Place.disk:
+        if gpu is not None or device == _Kind.cuda:
+            raise OptionError('--weights-in must be "device" on CUDA; got "disk". Plan with --device cpu.')
+        return _Kind.cpu
     if gpu is not None and device is _Kind.cpu:
         raise OptionError("--gpu plans for GPUs, and --device cpu does not. Leave one of them out.")
     return device or (_Kind.cuda if device_memory or gpu else _Kind.cpu)
@@ -142,7 +168,6 @@ def _memory(
 ) -> int | None:
     """Return the memory of each process; None if it is unknown."""
     from widenet.plan.machine import available_memory
-    from widenet.plan.numbers import bytes_of
 
     if device_memory:
         return bytes_of(device_memory, "--device-memory")
@@ -200,6 +225,12 @@ def _facts(
                 f" {', '.join(known for known, _ in pairs)}."
             )
     return widths_by_field, None, None if examples is None else _number(examples, "--examples", "N")
+
+
+def _disk_seconds(work: dict[str, int], processes: int, bandwidth: str) -> float:
+    """The time in which a disk moves the bytes of a step, for processes that share it."""
+    most = max(work["read_bytes"], work["written_bytes"])
+    return processes * most / bytes_of(bandwidth, "--disk-bandwidth")
 
 
 def _width(text: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from widenet.plan.job import Job
 from widenet.plan.memory import Memory
 from widenet.plan.numbers import amount
 
-_WORDS = {"state": "optimizer state", "program": "Python and torch"}
+_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights on disk, in part"}
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
@@ -29,7 +29,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     parts = [
         (_WORDS.get(name, name), amount(size))
         for name, size in report["memory_bytes"].items()
-        if size or name != "snapshot"
+        if size or name not in ("snapshot", "window")
     ]
     work = report["work"]
     lines = [
@@ -54,7 +54,9 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         ),
     ]
     if job.training.checkpoints.within_epochs:
-        lines.append(_background(report["snapshot_bytes"]))
+        lines.append(_background(report))
+    if job.weights_in == "disk":
+        lines.append(_on_disk(report))
     if assumed:
         lines.append(
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
@@ -67,8 +69,22 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     return "\n".join(lines)
 
 
-def _background(snapshot_bytes: int) -> str:
+def _on_disk(report: Mapping[str, Any]) -> str:
+    """Sentences about weights on a disk."""
+    work, window = report["work"], report["memory_bytes"]["window"]
+    seconds = report.get("disk_seconds")
+    return (
+        f"On disk, each process: {amount(report['scratch_bytes'])} of weights and optimizer state, of which"
+        f" memory holds {amount(window)}. A step reads {amount(work['read_bytes'])} and writes"
+        f" {amount(work['written_bytes'])}" + ("." if seconds is None else f", at least {seconds:.3g} s.")
+    )
+
+
+def _background(report: Mapping[str, Any]) -> str:
     """A sentence about the way in which checkpoints within epochs are written."""
+    snapshot_bytes = report["snapshot_bytes"]
+    if report["weights_in"] == "disk":
+        return "Weights on a disk have no second copy: training waits while a checkpoint is written."
     if snapshot_bytes:
         return (
             "Checkpoints are written during training, from a copy in the machine's memory:"

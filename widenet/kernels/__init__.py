@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from widenet.kernels.bags import RowGradient, Touched, gather_sum, row_gradient
     from widenet.kernels.fixed_point import exact_sum, sum_by
     from widenet.kernels.order import stable_sort
-    from widenet.kernels.rows import roomy
+    from widenet.kernels.rows import roomy, roomy_beside
     from widenet.kernels.running_top_k import RunningTopK
 
 _HOME = {
@@ -22,6 +22,7 @@ _HOME = {
     "exact_sum": "widenet.kernels.fixed_point:exact_sum",
     "gather_sum": "widenet.kernels.bags:gather_sum",
     "roomy": "widenet.kernels.rows:roomy",
+    "roomy_beside": "widenet.kernels.rows:roomy_beside",
     "row_gradient": "widenet.kernels.bags:row_gradient",
     "stable_sort": "widenet.kernels.order:stable_sort",
     "sum_by": "widenet.kernels.fixed_point:sum_by",
@@ -34,6 +35,7 @@ __all__ = [
     "exact_sum",
     "gather_sum",
     "roomy",
+    "roomy_beside",
     "row_gradient",
     "stable_sort",
     "sum_by",

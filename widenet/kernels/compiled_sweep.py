@@ -4,7 +4,7 @@ Threads that sweep different shards never wait for each other's Python. The numb
 `compiled_tiles` and of torch's products. Needs Numba, and `product_routine`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class ShardTiles:
         edges: First entry of each tile, then the number of entries, int64.
         entries: The shard's targets.
         half: Whether products take operands rounded to bfloat16; `direct_EH` is rounded already.
+        first: Number of the first of these tiles among all of the shard.
     """
 
     direct_EH: np.ndarray
@@ -53,6 +54,14 @@ class ShardTiles:
     edges: np.ndarray
     entries: Entries
     half: bool = False
+    first: int = 0
+
+    def part(self, first: int, last: int) -> "ShardTiles":
+        """Return the tiles [first, last) alone."""
+        if first == 0 and last == len(self.starts) - 1:
+            return self
+        starts, edges = self.starts[first : last + 1], self.edges[first : last + 1]
+        return replace(self, starts=starts, edges=edges, first=self.first + first)
 
     def argument(self) -> tuple[Any, ...]:
         """Return the first argument of all kernels."""
@@ -65,6 +74,7 @@ class ShardTiles:
             self.edges,
             self.entries.examples_Z,
             self.entries.units_Z,
+            self.first,
         )
 
 
@@ -187,14 +197,14 @@ def _sums(whole_sums: Any, operand: Any, half: bool) -> Any:
     """See `add_softmax_sums`; `operand` is `_rounded` or `_unrounded`."""
 
     def sums(shard: Any, kept: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
-        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
+        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z, before = shard
         (count, inner), largest = direct_EH.shape, _largest(starts)
         logits = room(0 if len(kept) > 0 else largest * count)
         operands = room(largest * inner if half else 0)
         for index in range(len(starts) - 1):
             start, low = starts[index], edges[index]
             units, targets = starts[index + 1] - start, edges[index + 1] - low
-            logits_ET = _logits(kept, logits, count, index, start, starts[index + 1])
+            logits_ET = _logits(kept, logits, count, before + index, start, starts[index + 1])
             weight_TH = view(weight_RH, start * inner, (units, inner))
             fill_logits(routine, direct_EH, operand(weight_TH, operands), logits_ET)
             whole_sums(
@@ -225,10 +235,11 @@ def _updates(whole: Any, operand: Any, half: bool) -> Any:
         constants: Any,
         of_weights: Any,
         of_biases: Any,
-    ) -> float:
-        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z = shard
+        loss: Any,
+    ) -> Any:
+        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z, before = shard
         (first_RH, second_RH, weight_penalties), (first_R, second_R, bias_penalties) = of_weights, of_biases
-        (count, inner), largest, loss = direct_EH.shape, _largest(starts), 0.0
+        (count, inner), largest = direct_EH.shape, _largest(starts)
         logits = room(0 if len(kept) > 0 else largest * count)
         operands, gradients = room(largest * inner if half else 0), room(largest * inner)
         for index in range(len(starts) - 1):
@@ -236,7 +247,7 @@ def _updates(whole: Any, operand: Any, half: bool) -> Any:
             units, targets = starts[index + 1] - start, edges[index + 1] - low
             first, shape = start * inner, (units, inner)
             weight_TH, bias_T = view(weight_RH, first, shape), view(bias_R, start, (units,))
-            slope_ET = _logits(kept, logits, count, index, start, starts[index + 1])
+            slope_ET = _logits(kept, logits, count, before + index, start, starts[index + 1])
             operand_TH = operand(weight_TH, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
@@ -275,7 +286,7 @@ def compiled_sweep(name: Pass, half: bool) -> Any:
     ]
     operand = _rounded if half else _unrounded
     row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
-    shard = f"Tuple((uint64, {block}, {block}, {row}, {', '.join([places] * 4)}))"
+    shard = f"Tuple((uint64, {block}, {block}, {row}, {', '.join([places] * 4)}, int64))"
     numbers = ", ".join([row] * 3)
     if name == "softmax_sums":
         kernel = _sums(whole_pass(name), operand, half)
@@ -283,7 +294,7 @@ def compiled_sweep(name: Pass, half: bool) -> Any:
     steps = f"Tuple(({block}, {block}, {row})), UniTuple({row}, 3)"
     update = f"{block}, uint64, {row}, {steps}"
     kernel = _updates(whole_pass(name), operand, half)
-    return compile_for(kernel, f"float64({shard}, {row}, {numbers}, {update})", *within, name)
+    return compile_for(kernel, f"float64({shard}, {row}, {numbers}, {update}, float64)", *within, name)
 
 
 def sigmoid(
@@ -292,12 +303,17 @@ def sigmoid(
     values_Z: np.ndarray | None,
     target_weight_E: np.ndarray,
     other_weight_E: np.ndarray,
+    loss: float = 0.0,
 ) -> float:
-    """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`."""
+    """Make the step of a shard under a sigmoid; return the loss. See `compiled_tiles.sigmoid`.
+
+    `loss` is that of the tiles before these; the result includes it.
+    """
     values = _NO_NUMBERS if values_Z is None else values_Z
     numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
-    loss: float = compiled_sweep("sigmoid", shard.half)(shard.argument(), *numbers, *update.arguments())
-    return loss
+    kernel = compiled_sweep("sigmoid", shard.half)
+    total: float = kernel(shard.argument(), *numbers, *update.arguments(), loss)
+    return total
 
 
 def add_softmax_sums(
@@ -323,4 +339,4 @@ def softmax(
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
     numbers = kept, pulls_Z, log_sum_E, coupling_E
-    compiled_sweep("softmax", shard.half)(shard.argument(), *numbers, *update.arguments())
+    compiled_sweep("softmax", shard.half)(shard.argument(), *numbers, *update.arguments(), 0.0)

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.scratch import scratch_of
+
 
 def roomy(
     shape: Sequence[int], dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
@@ -19,6 +21,14 @@ def roomy(
     if torch.device(device).type != "cpu":
         return torch.zeros(*shape, dtype=dtype, device=device)
     return torch.from_numpy(np.zeros(tuple(shape), dtype=str(dtype).removeprefix("torch.")))
+
+
+def roomy_beside(weight: Tensor) -> Tensor:
+    """Return zeros of a weight's shape and type where the weight is: in memory, or in its file."""
+    scratch = scratch_of(weight)
+    if scratch is None:
+        return roomy(weight.shape, weight.dtype, weight.device)
+    return scratch.zeros(weight.shape, weight.dtype)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch import Tensor
 from widenet.kernels import roomy
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
-from widenet.model.initializers import initial
+from widenet.model.initializers import fill
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
@@ -24,6 +24,8 @@ from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
 from widenet.plan.shards import Shards
+from widenet.plan.streaming import streams
+from widenet.scratch import Scratch
 from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
 
@@ -36,6 +38,7 @@ def build(
     exchange: Exchange,
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
+    scratch: Scratch | None = None,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -45,9 +48,10 @@ def build(
         device: Device of the weights.
         counts: Training interactions int64 [width] of the fields that "popularity_damping" and samples by
             popularity need. None leaves every weight undefined, for a checkpoint to fill.
+        scratch: Takes wide weights, and later their state; None: the device's memory does.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, blank=counts is None)
+    made = _InitialWeights(layout, device, counts is None, scratch)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -107,8 +111,8 @@ def _deferred_rows(output: WideOutput, training: TrainingSpec) -> DeferredRows:
 class _InitialWeights:
     """Makes initial weights; `blank` leaves them undefined, for a checkpoint to fill."""
 
-    def __init__(self, layout: Layout, device: torch.device, blank: bool) -> None:
-        self.layout, self.device, self.blank = layout, device, blank
+    def __init__(self, layout: Layout, device: torch.device, blank: bool, scratch: Scratch | None) -> None:
+        self.layout, self.device, self.blank, self.scratch = layout, device, blank, scratch
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """Return a wide weight or bias, with the shards of this process."""
@@ -146,6 +150,12 @@ class _InitialWeights:
                     yield shard, draw.result()
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
+        if self.scratch is not None and streams(weight):
+            assert weight.columns is not None
+            tensor = self.scratch.zeros((rows, weight.columns))
+            if not self.blank:
+                self._fill(tensor, name, weight, shard)
+            return Part(tensor)
         if not weight.by_columns:
             return Part(self._tensor(name, weight, rows, shard))
         turned_HR = roomy((weight.row_length, rows), device=self.device)
@@ -165,16 +175,22 @@ class _InitialWeights:
 
     def _first(self, name: str, weight: Weight, rows: int, shard: int) -> Tensor:
         """Return the first numbers of a shard, in the host's memory."""
+        if weight.columns is None:
+            layer: Any = self.layout.network.layer(weight.layer)
+            kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
+            return kind.first_numbers(layer, name, rows)
+        first = roomy((rows, weight.columns))
+        self._fill(first, name, weight, shard)
+        return first
+
+    def _fill(self, first: Tensor, name: str, weight: Weight, shard: int) -> None:
+        """Draw the first numbers of a shard, in the host's memory or in a file."""
+        if not weight.columns:
+            return
         layer: Any = self.layout.network.layer(weight.layer)
         kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
-        if weight.columns is None:
-            return kind.first_numbers(layer, name, rows)
-        if not weight.columns:
-            return torch.zeros(rows, 0)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.rows_are_features:
             fans = fans[::-1]
         fans = (fans[0], kind.fan_out(layer, fans[1]))
-        return initial(
-            layer.initializer, (rows, weight.columns), *fans, self.layout.training.seed, name, shard
-        )
+        fill(first, layer.initializer, *fans, self.layout.training.seed, name, shard)

@@ -1,5 +1,6 @@
 """Numba's passes over an output's tiles: one pass turns logits into loss, deltas and bias gradient."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from widenet.model.layers.output import Tile
 from widenet.model.output_step import OutputStep, Place
 from widenet.model.row_sum import RowSum
 from widenet.model.rule import CompiledStep, ShardSteps
+from widenet.model.sweep import Sweep, groups
 
 if TYPE_CHECKING:
     from widenet.kernels.compiled_sweep import ShardTiles, SteppedArrays
@@ -39,10 +41,11 @@ class CompiledPasses:
         if tiles is not None:
             num_kept = compiled_sweep.kept_numbers(step.num_examples, tiles.starts) if step.keeps else 0
             self._kept[shard] = torch.empty(num_kept).numpy()  # aligned, which NumPy's arrays are not
-            compiled_sweep.add_softmax_sums(tiles, self._kept[shard], z_Z, *sums)
+            for some in _in_memory(tiles, step.output.weight.parts[shard].sweep(updates=False)):
+                compiled_sweep.add_softmax_sums(some, self._kept[shard], z_Z, *sums)
             return total
-        for index, (start, _) in enumerate(step.tiles[shard]):
-            place = shard, index
+        for place in step.places(shard):
+            start, _ = step.tiles[shard][place[1]]
             tile, span = step.tile(place), step.span(place)
             logits_ET = step.tile_logits(place, tile)
             entries = self._entries(step, shard)[0].within(span, start)
@@ -90,15 +93,17 @@ class CompiledPasses:
         weight, bias = _stepped(tiles.weight_RH, steps.weight), _stepped(tiles.bias_R, steps.bias)
         assert weight is not None
         update = compiled_sweep.ShardUpdate(gradient_EH.numpy(), weight, bias)
-        loss: Tensor | float
+        parts = _in_memory(tiles, step.output.weight.parts[shard].sweep(updates=True))
         if step.rows is not None:
             rows, kept = step.rows, self._kept.pop(shard)
             numbers = (rows.pulls[shard].numpy(), rows.total_E.numpy(), rows.coupling_E.numpy())
-            compiled_sweep.softmax(tiles, update, kept, *numbers)
-            loss = rows.loss(shard)
-        else:
-            weights = step.target_weight_E.numpy(), step.other_weight_E.numpy()
-            loss = compiled_sweep.sigmoid(tiles, update, self._entries(step, shard)[1], *weights)
+            for some in parts:
+                compiled_sweep.softmax(some, update, kept, *numbers)
+            return rows.loss(shard), gradient_EH
+        weights, loss = (step.target_weight_E.numpy(), step.other_weight_E.numpy()), 0.0
+        for some in parts:
+            values = self._entries(step, shard)[1]
+            loss = compiled_sweep.sigmoid(some, update, values, *weights, loss=loss)
         return loss, gradient_EH
 
     def _logits(self, step: OutputStep, place: Place, tile: Tile) -> Tensor:
@@ -152,6 +157,14 @@ class CompiledPasses:
             values_Z = None if part.values_Z is None else part.values_Z.numpy()
             self._shards[shard] = Entries(part.examples_Z.numpy(), part.units_Z.numpy()), values_Z
         return self._shards[shard]
+
+
+def _in_memory(tiles: "ShardTiles", sweep: Sweep) -> Iterator["ShardTiles"]:
+    """Yield all tiles of a shard at once, or if they are in a file, some at a time that are in memory."""
+    with sweep:
+        for first, last in groups(tiles.starts.tolist(), sweep.chunk_rows):
+            sweep.at(int(tiles.starts[first]), int(tiles.starts[last]))
+            yield tiles.part(first, last)
 
 
 def _stepped(numbers: np.ndarray, step: CompiledStep | None) -> "SteppedArrays | None":

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.randomness import stream
+from widenet.scratch import release
 from widenet.spec.initializers import (
     CaffeXavier,
     Constant,
@@ -20,6 +21,9 @@ from widenet.spec.initializers import (
     Xavier,
 )
 
+_BLOCK_NUMBERS = 2**22
+"""Numbers that are drawn together; the numbers do not depend on it."""
+
 
 def initial(
     spec: Initializer,
@@ -30,11 +34,26 @@ def initial(
     purpose: str,
     shard: int = 0,
 ) -> Tensor:
-    """Return initial weights, float32 [rows, columns].
+    """Return initial weights, float32 [rows, columns]; see `fill`."""
+    weight = torch.empty(shape)
+    fill(weight, spec, fan_in, fan_out, seed, purpose, shard)
+    return weight
+
+
+def fill(
+    weight: Tensor,
+    spec: Initializer,
+    fan_in: int,
+    fan_out: int,
+    seed: int,
+    purpose: str,
+    shard: int = 0,
+) -> None:
+    """Fill one shard of a weight with its initial numbers, some rows at a time.
 
     Args:
+        weight: The shard, float32 [rows, columns], in the host's memory or in a file.
         spec: The initializer.
-        shape: Shape of one shard of the weight.
         fan_in: Units that enter the whole weight.
         fan_out: Units that leave it.
         seed: Seed of the training.
@@ -42,35 +61,50 @@ def initial(
         shard: Number of the shard.
     """
     draw = stream(seed, f"weights/{purpose}", shard)
+    rows = max(1, _BLOCK_NUMBERS // max(weight.shape[1], 1))
+    for block in torch.split(weight, rows):
+        _draw(block, spec, fan_in, fan_out, draw)
+        release(block)
+    if isinstance(spec, UnitBall):
+        for block in torch.split(weight, rows):
+            _put_into_ball(block, spec.radius, draw)
+            release(block)
+
+
+def _draw(block: Tensor, spec: Initializer, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
     match spec:
         case Xavier(scale=scale):
-            return _uniform(draw, shape, scale * math.sqrt(6 / (fan_in + fan_out)))
+            _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))
         case CaffeXavier(scale=scale):
-            return _uniform(draw, shape, scale * math.sqrt(3 / fan_out))
+            _uniform(draw, block, scale * math.sqrt(3 / fan_out))
         case He(scale=scale):
-            return _gaussian(draw, shape, scale * math.sqrt(2 / fan_in))
+            _gaussian(draw, block, scale * math.sqrt(2 / fan_in))
         case Gaussian(deviation=deviation):
-            return _gaussian(draw, shape, deviation)
+            _gaussian(draw, block, deviation)
         case Uniform(limit=limit, low=low):
-            return _uniform(draw, shape, limit, low)
-        case UnitBall(radius=radius):
-            direction = _gaussian(draw, shape, 1.0)
-            length = torch.from_numpy(draw.random((shape[0], 1), dtype=np.float32)).pow_(1 / shape[1])
-            return direction.mul_(length * radius / direction.norm(dim=1, keepdim=True).clamp_min(1e-30))
+            _uniform(draw, block, limit, low)
+        case UnitBall():
+            _gaussian(draw, block, 1.0)
         case Constant(value=value):
-            return torch.full(shape, value)
+            block.fill_(value)
         case Selu(scale=scale):
-            return _gaussian(draw, shape, scale / math.sqrt(fan_in))
+            _gaussian(draw, block, scale / math.sqrt(fan_in))
         case Reciprocal(scale=scale):
-            return _gaussian(draw, shape, scale / fan_in)
+            _gaussian(draw, block, scale / fan_in)
 
 
-def _uniform(
-    draw: np.random.Generator, shape: tuple[int, int], limit: float, low: float | None = None
-) -> Tensor:
+def _put_into_ball(direction: Tensor, radius: float, draw: np.random.Generator) -> None:
+    """Give rows lengths such that they lie evenly in a ball."""
+    length = torch.from_numpy(draw.random((len(direction), 1), dtype=np.float32)).pow_(1 / direction.shape[1])
+    direction.mul_(length * radius / direction.norm(dim=1, keepdim=True).clamp_min(1e-30))
+
+
+def _uniform(draw: np.random.Generator, block: Tensor, limit: float, low: float | None = None) -> None:
     least = -limit if low is None else low
-    return torch.from_numpy(draw.random(shape, dtype=np.float32)).mul_(limit - least).add_(least)
+    draw.random(out=block.numpy(), dtype=np.float32)
+    block.mul_(limit - least).add_(least)
 
 
-def _gaussian(draw: np.random.Generator, shape: tuple[int, int], deviation: float) -> Tensor:
-    return torch.from_numpy(draw.standard_normal(shape, dtype=np.float32)).mul_(deviation)
+def _gaussian(draw: np.random.Generator, block: Tensor, deviation: float) -> None:
+    draw.standard_normal(out=block.numpy(), dtype=np.float32)
+    block.mul_(deviation)

@@ -27,6 +27,7 @@ from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
+from widenet.scratch import release
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
@@ -279,6 +280,8 @@ class Network:
                     rows_RH = part.weight[:, None] if weight.is_bias else part.weight
                     own = rows_RH[start : start + len(into), columns]
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
+                if part is not None:
+                    release(part.weight[start : start + len(into)])
             yield first, block
 
     def first_non_finite(self) -> str | None:

@@ -1,6 +1,7 @@
 """One step of a wide output as data: operands, targets, tiles, weights, and results kept between passes."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -94,6 +95,18 @@ class OutputStep:
     def kind(self) -> str:
         """Kind of the activation."""
         return str(self.output.spec.activation.kind)
+
+    def places(self, shard: int, updates: bool = False) -> Iterator[Place]:
+        """Yield the tiles of a shard in order, each with its weight in memory.
+
+        Args:
+            shard: The shard.
+            updates: Whether each tile is updated before the next one.
+        """
+        with self.output.weight.parts[shard].sweep(updates) as sweep:
+            for index, (start, stop) in enumerate(self.tiles[shard]):
+                sweep.at(start, stop)
+                yield shard, index
 
     def tile(self, place: Place) -> Tile:
         """Return a tile's units, as operands of this step's products."""

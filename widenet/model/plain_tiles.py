@@ -22,8 +22,7 @@ class PlainPasses:
         total = RowSum.empty(step.kind, step.num_examples, device)
         if rows.closed:
             rows.target_logits[shard] = torch.zeros(step.targets.num_entries(shard), device=device)
-        for index in range(len(step.tiles[shard])):
-            place = shard, index
+        for place in step.places(shard):
             logits_ET = step.tile_logits(place)
             if rows.closed:
                 entries = step.entries(place)

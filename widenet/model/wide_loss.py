@@ -151,9 +151,8 @@ def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[T
     # One tensor for all tiles: small tensors that outlive their tile would keep the C library from
     # reusing the tile's memory for the next one.
     bias_R = torch.empty(step.output.weight.shards.size(shard), device=gradient_EH.device)
-    for index, (start, stop) in enumerate(step.tiles[shard]):
-        place = shard, index
-        tile = step.tile(place)
+    for place in step.places(shard, updates=sinks is not None):
+        (start, stop), tile = step.tiles[shard][place[1]], step.tile(place)
         tile_loss, delta_ET, bias_T = step.passes.delta(step, place, tile)
         loss = loss + tile_loss
         tile.add_direct_gradient(gradient_EH, delta_ET)
@@ -210,8 +209,7 @@ def _sum_of_pulls(step: OutputStep, rows: RowWise, shard: int) -> Tensor:
 def _sum_of_slopes(step: OutputStep, rows: RowWise, shard: int) -> Tensor:
     """Return a shard's sum of slope times activation, float64 [E]."""
     total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
-    for index in range(len(step.tiles[shard])):
-        place = shard, index
+    for place in step.places(shard):
         logits_ET = step.tile_logits(place)
         a_ET = divided(step.kind, logits_ET, rows.total_E[:, None])
         total_E += (unit_losses(step, place, logits_ET, a_ET)[1] * a_ET).sum(dim=1)
@@ -230,8 +228,7 @@ def _add_shortening(step: OutputStep, limit: float) -> None:
 def _squares(step: OutputStep, shard: int) -> Tensor:
     """Return a shard's part of the squared length of each example's gradient to its logits, float64 [E]."""
     total_E = torch.zeros(step.num_examples, dtype=torch.float64, device=step.direct_EH.device)
-    for index in range(len(step.tiles[shard])):
-        place = shard, index
+    for place in step.places(shard):
         loss, slope_ET = slopes(step, place, step.tile(place))
         total_E += slope_ET.double().square().sum(dim=1)
         if step.keeps:

@@ -11,8 +11,10 @@ from widenet.kernels import RowGradient, roomy
 from widenet.kernels.rows import copied
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
+from widenet.model.sweep import Sweep
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
+from widenet.scratch import fetch_rows, release, scratch_of, unmap
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -72,7 +74,27 @@ class Part:
     def blocks(self) -> Iterator[Tensor]:
         """Yield the weight in small blocks of rows."""
         weight_RH, _ = self.by_rows()
-        return iter(torch.split(weight_RH, max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))))
+        rows = max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))
+        with Sweep([] if self.by_columns else [self.weight]) as sweep:
+            for block, block_RH in enumerate(torch.split(weight_RH, rows)):
+                sweep.at(block * rows, block * rows + len(block_RH))
+                yield block_RH
+
+    def sweep(self, updates: bool) -> Sweep:
+        """Return a pass over the rows, which also updates them or only reads the weight."""
+        return Sweep([self.weight, *self.state.values()] if updates else [self.weight], updates)
+
+    def fetch_rows(self, rows_U: Tensor) -> None:
+        """Begin to read the rows that a batch touches, int64 [U], ascending, if they are in a file."""
+        if not self.by_columns:
+            for tensor in [self.weight, *self.state.values()]:
+                fetch_rows(tensor, rows_U)
+
+    def unmap(self) -> None:
+        """Let the kernel free the memory of rows that are in a file."""
+        if not self.by_columns:
+            for tensor in [self.weight, *self.state.values()]:
+                unmap(tensor)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return this shard's tensors for a checkpoint, by name."""
@@ -117,6 +139,11 @@ class WideWeight:
     def is_bias(self) -> bool:
         """Whether this has one number per unit."""
         return next(iter(self.parts.values())).weight.dim() == 1
+
+    @property
+    def in_files(self) -> bool:
+        """Whether the rows are in a file."""
+        return any(scratch_of(part.weight) is not None for part in self.parts.values())
 
     def part(self, shard: int) -> Part:
         """Return a shard of this process, or all of them for `WHOLE`."""
@@ -194,7 +221,9 @@ class WideWeight:
     def catch_up_all(self, rule: Rule, step: StepNumbers) -> None:
         """Let every row of this process catch up, a block at a time."""
         for shard, part in self.parts.items():
-            count = len(part.by_rows()[0])
+            count = 0 if part.moved is None else len(part.by_rows()[0])
             for start in range(0, count, _ROWS_AT_ONCE):
                 rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
                 self.catch_up(shard, rows, rule, step)
+                for tensor in [] if part.by_columns else [part.weight, *part.state.values()]:
+                    release(tensor[start : start + len(rows)])

@@ -2,12 +2,15 @@
 
 import atexit
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import distributed
@@ -22,10 +25,13 @@ from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.rendezvous import attempt_name, choose_interface, store_of_this_launch
-from widenet.plan.fit import check_fits, check_fits_here, with_room, with_snapshots
+from widenet.plan.fit import check_disk, check_fits, check_fits_here, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
+from widenet.plan.streaming import scratch_bytes
+
+T = TypeVar("T")
 
 COLLECTIVE_SECONDS = 3600
 """Seconds that a collective waits for processes whose heartbeats arrive, but which do not take part."""
@@ -95,6 +101,9 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         device_bytes = torch.cuda.mem_get_info(device)[0] + unused + PROGRAM_BYTES["cuda"]
     num_local, available = hosts.count(socket.gethostname()), available_memory()
+    if device.type == "cpu" and available is not None:
+        device_bytes = available // num_local + PROGRAM_BYTES["cpu"]
+        job = with_room(job, device_bytes)
     lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
     if any(exchange.collect(lacks_room, "memory")):
         job = replace(job, has_snapshots=False)
@@ -107,6 +116,21 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
 
     by_all(exchange, check, "memory")
     return with_room(job, device_bytes)
+
+
+def check_room_on_disk(job: Job, folder: Path, exchange: Exchange) -> None:
+    """Raise CapacityError in every process if those of one machine need more of its disk than is free.
+
+    Args:
+        job: The job.
+        folder: Folder of this process's file, or the folder that it will be made in.
+        exchange: Exchange between the processes.
+    """
+    process = distributed.get_rank() if distributed.is_initialized() else 0
+    everyone = exchange.collect((socket.gethostname(), scratch_bytes(job, process)), "scratch")
+    here = [size for host, size in everyone if host == socket.gethostname()]
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    by_all(exchange, lambda: check_disk(here, shutil.disk_usage(there).free, there), "scratch")
 
 
 def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -246,6 +270,13 @@ def exchange_for(num_shards: int, device: torch.device) -> Exchange:
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Run some work in the leader while the others wait; a WidenetError of it is raised in all processes."""
     by_all(exchange, work if exchange.leads else lambda: None, where)
+
+
+def of_all(exchange: Exchange, make: Callable[[], T], where: str) -> T:
+    """Return what some work makes in this process; a WidenetError of one process is raised in all."""
+    made: list[T] = []
+    by_all(exchange, lambda: made.append(make()), where)
+    return made[0]
 
 
 def by_all(exchange: Exchange, work: Callable[[], object], where: str) -> None:

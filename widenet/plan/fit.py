@@ -1,24 +1,28 @@
 """Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from widenet.errors import CapacityError
 from widenet.plan.job import Job
 from widenet.plan.memory import Memory, memory, snapshot_bytes
 from widenet.plan.numbers import amount
 from widenet.plan.shards import worthwhile
+from widenet.plan.tiles import KEPT_BYTES
 from widenet.spec.training import MOST_SHARDS
 
 
 def with_room(job: Job, device_bytes: int) -> Job:
-    """Return the job with a limit on kept logits that fits a CUDA device; the bits do not change.
+    """Return the job with a limit on kept logits that fits its memory; the bits do not change.
 
-    The outputs share half of the remaining memory equally, because logits and deltas may be kept together.
+    The outputs share half of the remaining memory equally, because logits and deltas may be kept together. On
+    a CPU the limit changes only for weights on a disk, which are there because memory is short.
     """
-    if job.device == "cpu":
+    if job.device == "cpu" and job.weights_in == "device":
         return job
-    left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0)
-    return replace(job, kept_bytes=left // (2 * len(job.network.outputs)))
+    left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0) // (2 * len(job.network.outputs))
+    return replace(job, kept_bytes=left if job.device == "cuda" else min(left, KEPT_BYTES["cpu"]))
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -70,9 +74,32 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
     need = f"{num_local} processes of {amount(needed.total)}" if num_local > 1 else amount(needed.total)
     raise CapacityError(
         f"The plan needs {need} on this machine ({mostly(needed)}); it has {amount(available_bytes)} to"
-        f" give. {_cheaper(job)}, or divide it among several machines: widenet plan tells how many of a size"
-        " that `device_memory` names."
+        f" give. {_cheaper(job)},{_on_disk(job, num_local, available_bytes)} or divide it among several"
+        " machines: widenet plan tells how many of a size that `device_memory` names."
     )
+
+
+def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
+    """Name the option for weights on a disk, if they would fit then."""
+    moved = replace(job, weights_in="disk", kept_bytes=0)
+    needed = memory(moved)
+    fits = (needed.total - needed.program) * num_local <= available_bytes and needed.total < memory(job).total
+    return ' keep the weights on a disk (`weights_in="disk"`),' if fits else ""
+
+
+def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
+    """Raise CapacityError if the weights and state of some processes do not fit on a disk.
+
+    Args:
+        needed: Bytes of each process.
+        free_bytes: Free bytes of the disk.
+        folder: A folder on it.
+    """
+    if sum(needed) > free_bytes:
+        raise CapacityError(
+            f"{folder} must have room for {amount(sum(needed))} of weights and optimizer state; it has"
+            f" {amount(free_bytes)}. Free some space, or name a folder on another disk with `scratch`."
+        )
 
 
 def mostly(needed: Memory) -> str:
@@ -84,6 +111,7 @@ def mostly(needed: Memory) -> str:
         "workspace": needed.workspace,
         "Python and torch": needed.program,
         "snapshot": needed.snapshot,
+        "weights on a disk, in part": needed.window,
     }
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"

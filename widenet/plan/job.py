@@ -13,6 +13,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda"]
+WeightsIn = Literal["device", "disk"]
 
 ASSUMED_ENTRIES = 100.0
 """Assumed stored entries of an example without a dataset."""
@@ -34,6 +35,7 @@ class Job:
         num_threads: Threads of a process that work on shards.
         kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
         has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
+        weights_in: Where wide weights and their state lie.
     """
 
     layout: Layout
@@ -44,6 +46,7 @@ class Job:
     num_threads: int = 1
     kept_bytes: int | None = None
     has_snapshots: bool = True
+    weights_in: WeightsIn = "device"
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class Job:
         device: DeviceKind = "cpu",
         num_threads: int = 1,
         kept_bytes: int | None = None,
+        weights_in: WeightsIn = "device",
     ) -> "Job":
         """Return the job of a layout; raises OptionError if there are more processes than shards.
 
@@ -78,6 +82,7 @@ class Job:
             device,
             num_threads,
             kept_bytes,
+            weights_in=weights_in,
         )
 
     @property
@@ -158,7 +163,7 @@ class Job:
     @property
     def in_background(self) -> bool:
         """Whether checkpoints are written from a copy of weights and state while the training continues."""
-        return self.has_snapshots and self.training.checkpoints.within_epochs
+        return self.has_snapshots and self.weights_in == "device" and self.training.checkpoints.within_epochs
 
     @property
     def most_held(self) -> int:

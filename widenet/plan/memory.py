@@ -8,6 +8,7 @@ from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, defe
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
+from widenet.plan.streaming import on_disk, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
@@ -32,6 +33,7 @@ class Memory:
         program: Python and torch.
         snapshot: The copy from which checkpoints are written in the background; 0 on CUDA, where it is in the
             machine's memory.
+        window: What memory holds of the weights and state on a disk.
     """
 
     weights: int
@@ -40,11 +42,13 @@ class Memory:
     workspace: int
     program: int
     snapshot: int = 0
+    window: int = 0
 
     @property
     def total(self) -> int:
         """Sum of all parts."""
-        return self.weights + self.state + self.activations + self.workspace + self.program + self.snapshot
+        needed = self.weights, self.state, self.activations, self.workspace, self.program
+        return sum(needed) + self.snapshot + self.window
 
 
 def memory(job: Job, process: int | None = None) -> Memory:
@@ -58,7 +62,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
             (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
         )
     held = {
-        name: job.stored_rows(weight, process) * weight.row_bytes
+        name: 0 if on_disk(job, weight) else job.stored_rows(weight, process) * weight.row_bytes
         for name, weight in job.layout.weights.items()
     }
     counted = sum(
@@ -86,6 +90,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
         workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
+        window=window_bytes(job, process),
     )
 
 

@@ -7,6 +7,7 @@ from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.shards import held
+from widenet.plan.streaming import scratch_bytes
 from widenet.plan.work import work
 
 
@@ -39,6 +40,8 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
         "snapshot_bytes": snapshot_bytes(job),
+        "weights_in": job.weights_in,
+        "scratch_bytes": scratch_bytes(job, 0),
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
@@ -62,7 +65,7 @@ def _with_snapshots(job: Job, device_bytes: int) -> Job:
 
 def checkpoint_bytes(job: Job) -> int:
     """Return the bytes of a checkpoint on disk: weights and state of a single process."""
-    whole = memory(replace(job, num_processes=1))
+    whole = memory(replace(job, num_processes=1, weights_in="device"))
     return whole.weights + whole.state
 
 

@@ -9,6 +9,7 @@ from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.memory import examples_of_shards, keeps, waits
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
+from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.unfolding import shares
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, OutputLayer
@@ -24,10 +25,14 @@ class Work:
         sent_bytes: Bytes sent to the N - 1 others by the ring algorithm: 2 (N - 1) / N of sums, and N - 1
             times what is gathered. It receives as many. In a gather, all processes send as much as the one
             with the most shards.
+        read_bytes: Bytes that it reads from weights and state on a disk.
+        written_bytes: Bytes that it writes there.
     """
 
     operations: int
     sent_bytes: int
+    read_bytes: int = 0
+    written_bytes: int = 0
 
 
 def work(job: Job, process: int = 0) -> Work:
@@ -35,7 +40,7 @@ def work(job: Job, process: int = 0) -> Work:
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
     sent += _handed_out(job, process)
-    return Work(sum(_products(job, process)), round(sent))
+    return Work(sum(_products(job, process)), round(sent), *streamed_bytes(job, process))
 
 
 def _products(job: Job, process: int) -> Iterator[int]:

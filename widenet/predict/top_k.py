@@ -97,7 +97,12 @@ class Tiles:
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """The tiles of a shard, in order: start and stop within the shard."""
-        return searched_tiles(self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type)
+        with self.output.weight.parts[shard].sweep(updates=False) as sweep:
+            for start, stop in searched_tiles(
+                self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type
+            ):
+                sweep.at(start, stop)
+                yield start, stop
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Logits of a tile of one of this process's shards, float32 [E, T]."""

@@ -10,7 +10,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.group import by_all, by_leader
+from widenet.parallel.group import by_leader, of_all
 from widenet.runs.seen_before import held_of, seen_before
 from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
 from widenet.training.environment import changes
@@ -78,9 +78,7 @@ def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
 
 def agreed(network: Network, find: Callable[[], T]) -> T:
     """Call a function in every process; an error in one process is raised in all."""
-    results: list[T] = []
-    by_all(network.exchange, lambda: results.append(find()), "checkpoint")
-    return results[0]
+    return of_all(network.exchange, find, "checkpoint")
 
 
 def _report_seen_data(run: RunDirectory, dataset: Dataset, report: Report) -> None:

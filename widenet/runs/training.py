@@ -9,16 +9,26 @@ import torch
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
+from widenet.errors import OptionError
 from widenet.evaluate import evaluate
 from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
 from widenet.model.build import build
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader, device_for, exchange_for, fitted, join, num_processes
+from widenet.parallel.group import (
+    by_leader,
+    check_room_on_disk,
+    device_for,
+    exchange_for,
+    fitted,
+    join,
+    num_processes,
+    of_all,
+)
 from widenet.parallel.launcher import launch_id
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.job import Job
+from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
 from widenet.run_arguments import TrainArguments
@@ -26,6 +36,7 @@ from widenet.runs.arguments import dataset_of, documents, path_of
 from widenet.runs.model import Model
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.unread import unread
+from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -80,6 +91,11 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     out, start_from = path_of("out", arguments.out), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
+    if arguments.weights_in == "disk" and device.type != "cpu":
+        raise OptionError(
+            '`weights_in` must be "device" on CUDA; got "disk". Train with `device="cpu"`, or on more'
+            " devices."
+        )
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
@@ -87,7 +103,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)
-        job = fitted(job_of(layout, dataset, device), device, exchange)
+        job = fitted(job_of(layout, dataset, device, arguments.weights_in), device, exchange)
+        if job.weights_in == "disk":
+            _check_scratch(job, arguments, exchange)
         restarted = started_again(out, exchange)
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
@@ -95,9 +113,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = begun(out, layout, dataset, start_from, resume, exchange, stack)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
-        network = built(job, rule, dataset, exchange, device)
+        network = built(job, rule, dataset, exchange, device, _scratch(arguments, exchange))
         report = arguments.report if arguments.report is not None and exchange.leads else Silence()
-        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, device, job.in_background)]:
+        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, device, job)]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -145,17 +163,51 @@ def device_of(name: str | None, training: TrainingSpec) -> torch.device:
     return chosen
 
 
-def built(job: Job, rule: Optimizer, dataset: Dataset, exchange: Exchange, device: torch.device) -> Network:
+def _scratch_folder(arguments: TrainArguments) -> Path:
+    """The folder of the file for wide weights."""
+    if arguments.scratch is None:
+        return path_of("out", arguments.out)
+    return path_of("scratch", arguments.scratch)
+
+
+def _check_scratch(job: Job, arguments: TrainArguments, exchange: Exchange) -> None:
+    """Raise in every process unless the folder for wide weights has room and takes a file."""
+    folder = _scratch_folder(arguments)
+    if arguments.scratch is not None:
+        of_all(exchange, lambda: Scratch(folder), "scratch")
+    check_room_on_disk(job, folder, exchange)
+
+
+def _scratch(arguments: TrainArguments, exchange: Exchange) -> Scratch | None:
+    """The file for wide weights, made in every process; None if they lie in memory."""
+    if arguments.weights_in == "device":
+        return None
+    folder = _scratch_folder(arguments)
+    return of_all(exchange, lambda: Scratch(folder), "scratch")
+
+
+def built(
+    job: Job,
+    rule: Optimizer,
+    dataset: Dataset,
+    exchange: Exchange,
+    device: torch.device,
+    scratch: Scratch | None = None,
+) -> Network:
     """Build the network of a training, before its first step."""
     counts = {field: dataset.counts(field) for field in job.network.counted_fields}
-    network = build(job.layout, exchange, device, counts)
-    for output in network.outputs.values():
-        output.kept_bytes = job.kept_bytes
-    network.prepare_training(rule)
-    return network
+
+    def make() -> Network:
+        network = build(job.layout, exchange, device, counts, scratch)
+        for output in network.outputs.values():
+            output.kept_bytes = job.kept_bytes
+        network.prepare_training(rule)
+        return network
+
+    return make() if scratch is None else of_all(exchange, make, "scratch")
 
 
-def job_of(layout: Layout, dataset: Dataset, device: torch.device) -> Job:
+def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: WeightsIn = "device") -> Job:
     """The job of a training."""
     return Job.of(
         layout,
@@ -164,10 +216,11 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device) -> Job:
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
+        weights_in=weights_in,
     )
 
 
-def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> Iterator[str]:
+def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[str]:
     """A sentence for each reason why training is slower than it could be here."""
     if training.precision == "bfloat16" and device.type == "cpu":
         yield "A CPU multiplies bfloat16 operands in float32: training is no faster than with float32."
@@ -175,7 +228,9 @@ def _slow(training: TrainingSpec, device: torch.device, in_background: bool) -> 
         yield "A CPU has no TF32: it multiplies in float32, as with precision float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
-    if training.checkpoints.within_epochs and not in_background:
+    if training.checkpoints.within_epochs and job.weights_in == "disk":
+        yield "Weights on a disk have no second copy: training waits while a checkpoint is written."
+    elif training.checkpoints.within_epochs and not job.in_background:
         yield (
             "Memory has no room for a second copy of weights and optimizer state: training waits while a"
             " checkpoint is written."

@@ -14,6 +14,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
+from widenet.model.rows_in_files import fetch_rows, unmap_rows
 from widenet.model.rule import Rule, ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
@@ -70,6 +71,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     numbers = step.numbers
     with torch.no_grad():
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
+        fetch_rows(network.wide, touched)
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, random)
@@ -108,6 +110,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
         update.add_split(activity.split)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
+        unmap_rows(network.wide, touched)
     return launched
 
 

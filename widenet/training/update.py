@@ -17,6 +17,7 @@ from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.tiles import blocks
+from widenet.scratch import release
 from widenet.transfer import sent
 
 _BLOCK_ROWS = 16_384
@@ -140,7 +141,7 @@ class Update:
         def of_shard(shard: int) -> None:
             if name not in self.stepped:
                 weight.update_rows(shard, self.rows[name][shard], rule, scaled)
-            for start, stop, gradient, biases in self._tile_gradients(name, shard):
+            for start, stop, gradient, biases in self._tile_gradients(name, shard, updates=True):
                 weight.update_tile(shard, start, stop, gradient, rule, scaled)
                 for wide, bias in zip(self._biases(name), biases, strict=True):
                     wide.update_tile(shard, start, stop, bias, rule, numbers)
@@ -162,14 +163,21 @@ class Update:
         return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
 
     def _tile_gradients(
-        self, name: str, shard: int
+        self, name: str, shard: int, updates: bool = False
     ) -> Iterator[tuple[int, int, Tensor | RowGradient, list[Tensor]]]:
-        """Yield start, stop, gradient and bias gradients of every tile of a weight that outputs use."""
+        """Yield start, stop, gradient and bias gradients of every tile of a weight that outputs use.
+
+        Args:
+            name: The weight.
+            shard: The shard.
+            updates: Whether each tile is updated before the next one.
+        """
         users = self.stepped.get(name, [])
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
-        for index, (start, stop) in enumerate(users[0].tiles[shard]):
+        for _, index in users[0].places(shard, updates):
+            start, stop = users[0].tiles[shard][index]
             parts = [(user, *tile_gradient(user, shard, index)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
             biases = [bias for user, _, bias in parts if user.output.bias is not None]
@@ -212,6 +220,7 @@ def _column_squares(weight_RH: Tensor) -> Tensor:
     total_H = torch.zeros(weight_RH.shape[1], dtype=torch.float64, device=weight_RH.device)
     for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
         total_H += block_RH.double().square().sum(dim=0)
+        release(block_RH)
     return total_H
 
 
@@ -221,4 +230,11 @@ def _limit_columns(network: Network, weight: WideWeight, limit: float, where: st
     )
     factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
-        network.exchange.each(lambda shard: weight.parts[shard].weight.mul_(factor_H))
+        network.exchange.each(lambda shard: _multiply(weight.parts[shard].weight, factor_H))
+
+
+def _multiply(weight_RH: Tensor, factor_H: Tensor) -> None:
+    """Multiply every column by a number of its own, in place."""
+    for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
+        block_RH.mul_(factor_H)
+        release(block_RH)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, roomy
+from widenet.kernels import RowGradient, roomy_beside
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
 from widenet.kernels.rows import copied
 from widenet.kernels.table import runner, step_runner
@@ -94,7 +94,7 @@ class Optimizer:
 
     def state_for(self, weight: Tensor) -> dict[str, Tensor]:
         """Zeros for every state tensor."""
-        return {name: roomy(weight.shape, weight.dtype, weight.device) for name in self.state}
+        return {name: roomy_beside(weight) for name in self.state}
 
     def apply(self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], step: StepNumbers) -> None:
         """One step of a weight."""

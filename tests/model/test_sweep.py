@@ -1,0 +1,87 @@
+"""Passes over rows in files: of which memory holds only those at work, ahead and behind."""
+
+import pytest
+import torch
+
+from tests.test_scratch import resident
+from widenet.model import sweep
+from widenet.model.sweep import Sweep, groups
+from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND
+from widenet.scratch import MOST_RELEASING, Scratch, release, scratch_of
+
+ROWS, COLUMNS, CHUNK = 20_000, 64, 64 * 1024
+
+
+@pytest.fixture
+def tensors(tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "CHUNK_BYTES", CHUNK)
+    file = Scratch(tmp_path)
+    made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+    for number, tensor in enumerate(made):
+        tensor.copy_(torch.arange(ROWS)[:, None] + number)
+        release(tensor)
+    yield made
+    file.wait()
+
+
+def test_the_plan_counts_the_chunks_that_are_written_behind():
+    assert CHUNKS_BEHIND == MOST_RELEASING
+
+
+@pytest.mark.parametrize("tile", [30, 100, 1_000])
+@pytest.mark.parametrize("writes", [False, True])
+def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
+    window = (-(-tile * COLUMNS * 8 // CHUNK) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND + 1) * CHUNK
+    held = 0
+    with Sweep(tensors, writes) as rows:
+        for start in range(0, ROWS, tile):
+            stop = min(start + tile, ROWS)
+            rows.at(start, stop)
+            for tensor in tensors if writes else []:
+                tensor[start:stop] *= 2
+            if start % 3_000 < tile:
+                held = max(held, sum(map(resident, tensors)))
+    assert 0 < held <= window + 4 * 4096
+    expected = torch.arange(ROWS)[:, None] * (2 if writes else 1)
+    assert bool((tensors[0] == expected).all())
+    assert bool((tensors[1] == expected + (2 if writes else 1)).all())
+
+
+def test_nothing_of_a_pass_stays_in_memory(tensors):
+    with Sweep(tensors, writes=True) as rows:
+        rows.at(0, 10)
+    scratch_of(tensors[0]).wait()
+    assert sum(map(resident, tensors)) == 0
+
+
+def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch):
+    read, fetch = [], sweep.fetch
+
+    def noted(tensor, writes):
+        fetch(tensor, writes)
+        read.append(tensor.data_ptr())
+
+    monkeypatch.setattr(sweep, "fetch", noted)
+    with Sweep(tensors[:1]) as rows:
+        chunk = rows.chunk_rows
+        rows.at(0, 1)
+    assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + CHUNKS_AHEAD)]
+
+
+def test_tensors_in_memory_take_part_without_effect():
+    with Sweep([torch.zeros(3, 3)]) as rows:
+        rows.at(0, 3)
+        assert rows.chunk_rows is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (None, [(0, 4)]),
+        (10, [(0, 1), (1, 2), (2, 3), (3, 4)]),
+        (20, [(0, 2), (2, 4)]),
+        (34, [(0, 3), (3, 4)]),
+    ],
+)
+def test_tiles_are_grouped_by_their_rows(rows, expected):
+    assert [*groups([0, 10, 20, 30, 35], rows)] == expected

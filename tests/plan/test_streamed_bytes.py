@@ -1,0 +1,91 @@
+"""The bytes that a step moves: those that the sweeps of a training read and write."""
+
+import pytest
+
+from tests.test_scratch import MORE
+from tests.trainings import SETTINGS, books
+from widenet.data.dataset import Dataset
+from widenet.model import sweep
+from widenet.plan.binding import bind
+from widenet.plan.job import Job
+from widenet.plan.layout import Width
+from widenet.plan.streamed_bytes import streamed_bytes
+from widenet.runs import train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training import loop
+
+WIDTH, EXAMPLES = 3_000, 20
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data", num_examples=EXAMPLES, width=WIDTH, titles=None)
+
+
+@pytest.fixture
+def moved(monkeypatch):
+    """The bytes that the steps of trainings read and write by sweeps, and the number of steps."""
+    counts, step, inside = {"read": 0, "written": 0, "steps": 0}, loop.train_step, []
+    fetch, release_ = sweep.fetch, sweep.Sweep._release
+
+    def fetched(tensor, writes):
+        counts["read"] += tensor.numel() * 4 * len(inside)
+        fetch(tensor, writes)
+
+    def released(self, chunk):
+        rows = [tensor[chunk * self._rows : (chunk + 1) * self._rows] for tensor in self._tensors]
+        counts["written"] += self._writes * sum(tensor.numel() * 4 for tensor in rows)
+        release_(self, chunk)
+
+    def stepped(*arguments):
+        inside.append(True)
+        counts["steps"] += 1
+        try:
+            return step(*arguments)
+        finally:
+            inside.clear()
+
+    monkeypatch.setattr(sweep, "fetch", fetched)
+    monkeypatch.setattr(sweep.Sweep, "_release", released)
+    monkeypatch.setattr(loop, "train_step", stepped)
+    return counts
+
+
+CASES = {name: SETTINGS[name] for name in ("sgd, l2", "nesterov", "adam, tied")} | {
+    name: MORE[name] for name in ("adam, cosine", "adam, linear_max", "rmsprop, two outputs")
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_are_read_and_written_as_often_as_the_plan_says(name, data, moved, tmp_path):
+    network, training = CASES[name]
+    training = {**training, "epochs": 1, "evaluation": None, "keep": "last"}
+    train(network, training, data, tmp_path / "run", weights_in="disk")
+    dataset = Dataset.open(data.path)
+    spec, settings = NetworkSpec.of(network), TrainingSpec.of(training)
+    job = Job.of(bind(spec, settings, dataset.manifest.fields), {"items": 0.0}, EXAMPLES, weights_in="disk")
+    assert moved["steps"] == EXAMPLES // 5
+    read, written = streamed_bytes(job, 0)
+    assert (moved["read"], moved["written"]) == (read * moved["steps"], written * moved["steps"])
+    assert written > 0
+
+
+def test_rows_that_a_batch_touches_are_read_and_written_as_pages():
+    network = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": 128},
+            {"name": "out", "kind": "output", "field": "kinds"},
+        ]
+    }
+    layout = bind(
+        NetworkSpec.of(network),
+        TrainingSpec.of({"optimizer": "adam", "batch_size": 10}),
+        {"items": Width(10**6), "kinds": Width(500)},
+    )
+    more, less = (
+        streamed_bytes(Job.of(layout, {"items": entries, "kinds": 3.0}, weights_in="disk"), 0)
+        for entries in (30.0, 20.0)
+    )
+    assert [a - b for a, b in zip(more, less, strict=True)] == [10 * 10 * 4096 * 3] * 2

@@ -1,0 +1,100 @@
+"""Weights on a disk: the plan counts what the network puts there and what it keeps, to the byte."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
+from tests.plan.test_memory import Part, size
+from widenet.model.build import build
+from widenet.plan.binding import bind
+from widenet.plan.job import Job
+from widenet.plan.layout import Width
+from widenet.plan.memory import memory
+from widenet.plan.streaming import CHUNK_BYTES, scratch_bytes, window_bytes
+from widenet.scratch import Scratch, scratch_of
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+
+
+@pytest.mark.parametrize("num_processes", [1, 3])
+@pytest.mark.parametrize("case", EVERY_VALUE[::3], ids=str)
+def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_processes, tmp_path):
+    network, training = documents(case)
+    width = WIDTHS[case["data"]]
+    fields = {"items": Width(width), "wishes": Width(width), "age": Width(3, kind="dense"), "label": Width(2)}
+    layout = bind(network, training, fields)
+    job = Job.of(layout, num_processes=num_processes, weights_in="disk")
+    for process in range(num_processes):
+        counts = {field: np.ones(width) for field in network.counted_fields}
+        file = Scratch(tmp_path)
+        built = build(layout, Part(process, num_processes), "cpu", counts, file)
+        built.prepare_training(Optimizer(training.optimizer, training.l1, training.l2))
+        tensors = [
+            tensor
+            for weight in built.wide.values()
+            for part in weight.parts.values()
+            for tensor in part.tensors().values()
+        ]
+        in_file = [tensor for tensor in tensors if scratch_of(tensor) is file]
+        assert size(in_file) == scratch_bytes(job, process)
+        everything, kept = memory(replace(job, weights_in="device"), process), memory(job, process)
+        assert kept.weights + kept.state == everything.weights + everything.state - size(in_file)
+        assert (kept.window > 0) == (len(in_file) > 0)
+        assert kept.window <= size(in_file)
+
+
+def job_of(batch_size=64, units=128, width=10**7, optimizer="adam", num_threads=2, sample=None, entries=20.0):
+    network = NetworkSpec.of(
+        {
+            "layers": [
+                {"name": "in", "kind": "input", "field": "items"},
+                {"name": "mid", "units": units},
+                {"name": "out", "kind": "output", "field": "items", "sample": sample},
+            ]
+        }
+    )
+    training = TrainingSpec.of({"optimizer": optimizer, "batch_size": batch_size})
+    return Job.of(
+        bind(network, training, {"items": Width(width)}),
+        {"items": entries},
+        num_threads=num_threads,
+        weights_in="disk",
+    )
+
+
+def test_the_window_depends_on_a_tile_and_the_threads_but_not_on_the_width():
+    window = window_bytes(job_of(), 0)
+    assert window == window_bytes(job_of(width=10**8), 0)
+    a_thread = window_bytes(job_of(num_threads=3), 0) - window
+    assert a_thread == 4 * CHUNK_BYTES
+    tile, chunk_of_one = 2**17 * 4 * 128 * 3, 2**17 // 64 * 4 * 128 * 3
+    assert chunk_of_one < CHUNK_BYTES
+    per_thread = (window_bytes(job_of(1, num_threads=3), 0) - window_bytes(job_of(1), 0)) / CHUNK_BYTES
+    assert per_thread == -(-tile // CHUNK_BYTES) + 3
+
+
+def test_rows_that_a_batch_touches_count_as_pages():
+    more = window_bytes(job_of(entries=30.0), 0) - window_bytes(job_of(entries=20.0), 0)
+    assert more == 10 * 64 * 4096 * 3
+    sample = {"kind": "uniform", "units": 1000}
+    without = window_bytes(job_of(sample=sample, entries=10.0), 0)
+    assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3
+
+
+@pytest.mark.parametrize("threads", [1, 64])
+def test_memory_never_holds_more_than_there_is(threads):
+    small = job_of(width=1000, num_threads=threads)
+    assert window_bytes(small, 0) == scratch_bytes(small, 0) == 2 * 1000 * 128 * 4 * 3
+
+
+def test_there_is_no_second_copy_for_checkpoints():
+    training = {"checkpoints": {"every_steps": 5}}
+    job = job_of()
+    often = replace(
+        job, layout=bind(job.network, TrainingSpec.of(training), {"items": Width(10**7)}), weights_in="device"
+    )
+    assert memory(often).snapshot > 0
+    assert memory(replace(often, weights_in="disk")).snapshot == 0
