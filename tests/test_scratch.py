@@ -6,12 +6,16 @@ import gc
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.cgroups import capped, peak, run_in
 from tests.parallel.workers import Group
 from tests.scripts import Script
 from tests.test_runs import After, outcome
@@ -327,3 +331,47 @@ def test_a_folder_that_takes_no_file_is_refused_before_anything_is_written(make,
     ):
         train(*SETTINGS["momentum"], data, tmp_path / "run", weights_in="disk", scratch=tmp_path / "files")
     assert not (tmp_path / "run").exists()
+
+
+CAP, COLUMNS_OF_LARGE = 400 * 2**20, 256
+TRAINED = """
+import sys
+from widenet import train
+print(train(*sys.argv[1:5], weights_in=sys.argv[5], device="cpu").fingerprint())
+"""
+
+
+def test_four_times_the_memory_that_the_kernel_gives_train_to_the_bits_of_a_training_without_a_cap(tmp_path):
+    """Weights and state in a file; resident, the plan refuses them and names the option."""
+    width = 4 * CAP // (2 * 3 * 4 * COLUMNS_OF_LARGE) + 1
+    gaussian = {"initializer": "gaussian"}
+    network = {
+        "layers": [
+            {"name": "history", "kind": "input", "field": "items"},
+            {"name": "taste", "units": COLUMNS_OF_LARGE, "activation": "tanh", **gaussian},
+            {"name": "next", "kind": "output", "field": "items", **gaussian},
+        ]
+    }
+    for name, words in (
+        ("network", network),
+        ("training", {"epochs": 1, "batch_size": 64, "optimizer": "adam"}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(words))
+    books(tmp_path / "data", num_examples=128, width=width, titles=None)
+
+    def command(out, place):
+        return [sys.executable, "-c", TRAINED, "network.json", "training.json", "data", out, place]
+
+    with capped(CAP) as group:
+        large = run_in(
+            group, command("disk", "disk"), cwd=tmp_path, env=os.environ | {"WIDENET_THREADS": "2"}
+        )
+        assert large.returncode == 0, large.stderr
+        assert peak(group) <= CAP
+        refused = run_in(group, command("refused", "device"), cwd=tmp_path)
+    assert "keep the weights on a disk (`weights_in='disk'`)" in refused.stderr
+    free = subprocess.run(
+        command("memory", "device"), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert large.stdout == free.stdout
+    shutil.rmtree(tmp_path)

@@ -46,7 +46,7 @@ class Scratch:
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
         if not hasattr(_libc, "sync_file_range"):
-            raise OptionError('`weights_in="disk"` needs Linux. Train without it.')
+            raise OptionError("`weights_in='disk'` needs Linux. Train without it.")
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
                 self.descriptor = os.dup(file.fileno())

@@ -110,7 +110,7 @@ def test_the_message_of_one_machine_adds_its_processes_up():
         str(error.value)
         == "The plan needs 2 processes of 123 GB on this machine (optimizer state 80.4 GB, weights 40.2 GB);"
         ' it has 24.0 GB to give. Lower "units" or "batch_size", take an optimizer with less state ("sgd"'
-        ' has none), keep the weights on a disk (`weights_in="disk"`), or divide it among several machines:'
+        " has none), keep the weights on a disk (`weights_in='disk'`), or divide it among several machines:"
         " widenet plan tells how many of a size that `device_memory` names."
     )
 

@@ -84,7 +84,7 @@ def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
     moved = replace(job, weights_in="disk", kept_bytes=0)
     needed = memory(moved)
     fits = (needed.total - needed.program) * num_local <= available_bytes and needed.total < memory(job).total
-    return ' keep the weights on a disk (`weights_in="disk"`),' if fits else ""
+    return " keep the weights on a disk (`weights_in='disk'`)," if fits else ""
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:

@@ -93,8 +93,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     device = device_of(arguments.device, training_spec)
     if arguments.weights_in == "disk" and device.type != "cpu":
         raise OptionError(
-            '`weights_in` must be "device" on CUDA; got "disk". Train with `device="cpu"`, or on more'
-            " devices."
+            '`weights_in` must be "device" on CUDA; got "disk".'
+            " Train with `device='cpu'`, or on more devices."
         )
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
