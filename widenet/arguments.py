@@ -23,6 +23,7 @@ from typing import (
 )
 
 from widenet.errors import ArgumentError, OptionError, did_you_mean
+from widenet.stores.uri import check_local
 
 if TYPE_CHECKING:  # every start of the command line loads this module
     import numpy as np
@@ -51,6 +52,21 @@ _OTHER_FUNCTIONS = {
     ("split", "users_out"): "widenet.split_users(..., users_out=DIR)",
 }
 """Command-line options that are arguments of another function in Python, by function and option."""
+
+_IN_STORES = {
+    ("Dataset.open", "path"),
+    ("Model.load", "run"),
+    ("dataset_from_lists", "out"),
+    ("describe", "folder"),
+    ("ingest", "out"),
+    ("ingest", "vocabulary"),
+    ("split", "out"),
+    ("train", "out"),
+    ("train", "start_from"),
+    ("write_report", "runs"),
+}
+"""Arguments that may be URIs of object stores, by function; so may all datasets to read. Other paths must be
+local."""
 
 _LONGEST_SHOWN = 60
 
@@ -211,9 +227,25 @@ def typed(function: _Function) -> _Function:
                     f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}."
                     f" See `help(widenet.{name})`."
                 )
+            if _must_be_local(name, argument, annotation):
+                for path in [value] if isinstance(value, str | os.PathLike) else _listed(value):
+                    check_local(f"`{argument}`", path)
         return function(*args, **kwargs)
 
     return checked  # type: ignore[return-value]
+
+
+def _must_be_local(name: str, argument: str, annotation: Any) -> bool:
+    """Whether an argument is a path, and neither a dataset to read nor one of those in stores."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    kinds = tuple(each for kind in kinds for each in (get_args(kind) or (kind,)))
+    is_path = any(kind is Path or Path in get_args(kind) for kind in kinds)
+    is_dataset = any(getattr(kind, "__name__", "") == "Dataset" for kind in kinds)
+    return is_path and not is_dataset and (name, argument) not in _IN_STORES
+
+
+def _listed(value: Any) -> Iterable[Any]:
+    return value if isinstance(value, list | tuple) else []
 
 
 @cache

@@ -52,6 +52,10 @@ class DisagreementError(WidenetError):
     """The processes of a group differ in data, documents, software or weights; the message names ranks."""
 
 
+class StoreError(WidenetError):
+    """An object store refuses, cannot be reached, or holds something else than it must."""
+
+
 class GroupError(WidenetError):
     """Another process of the group was lost or did not answer in time."""
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError, WidenetError, did_you_mean
@@ -75,6 +76,7 @@ class _Late(typer.core.TyperCommand):
             app.command(self.name)(target)
             whole = typer.main.get_command(app)
         whole.name = self.name
+        refuse_uris(whole, self.name or "")
         return whole
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:

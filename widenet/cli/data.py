@@ -85,8 +85,10 @@ def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The datas
     """Read every file of a dataset, and check its checksum and content."""
     from widenet.data.contents import verify as read_and_check
     from widenet.data.manifest import Manifest
+    from widenet.stores.fetch import readable
 
-    manifest = Manifest.read(source)
-    read_and_check(source, manifest)
+    folder = readable(source, "dataset")
+    manifest = Manifest.read(folder)
+    read_and_check(folder, manifest)
     show(source, manifest, made=False)
     typer.echo("Every checksum and every rule holds.")

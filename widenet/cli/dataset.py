@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from widenet.stores.uri import shown
+
 if TYPE_CHECKING:
     from widenet.data.manifest import Manifest
 
 
 def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
     """Print the size of a dataset, and, if it was just made, the counts of its ingest."""
-    typer.echo(f"{path}: {manifest.num_examples:,} users")
+    typer.echo(f"{shown(path)}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
         what = f"{'number' if field.kind == 'dense' else 'feature'}{'s' * (field.width > 1)}"
@@ -24,7 +26,7 @@ def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
 def show_description(path: Path, described: dict[str, Any]) -> None:
     """Print the description of a dataset, by field and part."""
     weights = ", with weights" if described["has_weights"] else ""
-    typer.echo(f"{path}: {described['num_examples']:,} examples{weights}")
+    typer.echo(f"{shown(path)}: {described['num_examples']:,} examples{weights}")
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")

@@ -28,10 +28,12 @@ def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -
     from widenet.data.sources import matching_paths
     from widenet.extensions import dataset_formats
     from widenet.kernels.ahead import compile_usual
+    from widenet.stores.uri import is_uri
 
-    paths = [path for source in sources for path in matching_paths(Path(source))]
+    local = [source for source in sources if not is_uri(source)]
+    paths = [path for source in local for path in matching_paths(Path(source))]
     form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
-    if form is not None:
+    if form is not None and len(local) == len(sources):
         show(out, form.ingest(paths, out, words["name"], context))
         return
     compile_usual()

@@ -12,6 +12,7 @@ from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.wording import say
 from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments
 from widenet.spec.metric_names import DEFAULT_KS
+from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +115,7 @@ def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_us
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))
             total += len(block.items)
-    typer.echo(f"{out}: {total:,} recommendations for {num_users:,} users.")
+    typer.echo(f"{shown(out)}: {total:,} recommendations for {num_users:,} users.")
 
 
 def fingerprint(run: Run) -> None:
@@ -134,7 +135,8 @@ def fingerprint(run: Run) -> None:
     if is_leader():
         typer.echo(digest)
         typer.echo(
-            f"{run}: {model.run.training.shards} shards. Another number of shards gives other weights.",
+            f"{shown(run)}: {model.run.training.shards} shards."
+            " Another number of shards gives other weights.",
             err=True,
         )
 

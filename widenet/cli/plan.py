@@ -196,8 +196,9 @@ def _facts(
         )
     if data is not None:
         from widenet.data.manifest import Manifest
+        from widenet.stores.fetch import readable
 
-        manifest = Manifest.read(data)
+        manifest = Manifest.read(readable(data, "dataset"))
         return manifest.fields, manifest.entries_per_example, manifest.num_examples
     from widenet.plan.layout import Width
     from widenet.plan.positions import sequences_of

@@ -12,6 +12,7 @@ from widenet.cli.declared import with_flags_of
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.run_arguments import TrainArguments
+from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -35,15 +36,13 @@ def train(
     from widenet.data.dataset import Dataset
     from widenet.kernels.ahead import compile_ahead
     from widenet.plan.machine import seems_to_have_cuda
-    from widenet.runs.arguments import documents
+    from widenet.runs.arguments import documents, kept_of
     from widenet.training.check import check_training
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
     dataset = Dataset.open(words["data"])
-    layout = check_training(
-        *documents(network, training, dataset, out if arguments.resume else None), dataset
-    )
+    layout = check_training(*documents(network, training, dataset, kept_of(arguments)), dataset)
     on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
     if on_cpu and processes in (None, 1) and not is_one_of_several():
         compile_ahead(layout.network, layout.training)
@@ -55,8 +54,8 @@ def train(
     run_in_processes(context, processes, arguments.device)
     for note in layout.network.notes if is_leader() and not quiet else ():
         typer.echo(note, err=True)
-    if not (arguments.resume or quiet or out.exists()) and is_leader():
-        _print_default_documents(network, training, out)
+    if not (arguments.resume or quiet or (not is_uri(out) and out.exists())) and is_leader():
+        _print_default_documents(network, training, shown(out))
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
@@ -70,18 +69,20 @@ def train(
     finally:
         report.stop()
     written = leave_report(model, dataset, quiet or not is_leader())
+    if is_leader():
+        model.run.publish()
     if not quiet and is_leader():
-        typer.echo(f"{out}: trained. Fingerprint {digest}")
+        typer.echo(f"{shown(out)}: trained. Fingerprint {digest}")
         problem = diverged(model.run.training, model.run.records())
         _print_next_commands(
-            None if problem is None else f"{out}: {problem}",
+            None if problem is None else f"{shown(out)}: {problem}",
             written,
-            f"{out} --data {words['data']}",
+            f"{shown(out)} --data {shown(words['data'])}",
             includes_seen=evaluation is not None and evaluation.seen == "include",
         )
 
 
-def _print_default_documents(network: Path | None, training: Path | None, out: Path) -> None:
+def _print_default_documents(network: Path | None, training: Path | None, out: str) -> None:
     """Print which documents are missing, for which the run uses defaults."""
     missing = " and no ".join(
         name for name, path in (("network.json", network), ("training.json", training)) if path is None
@@ -106,7 +107,9 @@ def _print_next_commands(problem: str | None, written: Path | None, words: str, 
 
 def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
     """Print the command that resumes an interrupted training; write its report, without recommendations."""
-    out = Path(arguments.out)
+    from widenet.runs.arguments import run_of
+
+    out, mirror = run_of(arguments.out, resume=False)
     if not (out / "checkpoints" / "latest").exists():
         typer.echo(
             "Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.",
@@ -114,12 +117,17 @@ def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", process
         )
         return
     documents = [str(path) for path in (arguments.network, arguments.training) if path is not None]
-    again = ["widenet", "train", *documents, "--data", str(dataset.path), "--out", str(out)]
+    data = arguments.data if is_uri(arguments.data) else dataset.path
+    again = ["widenet", "train", *documents, "--data", shown(data), "--out", shown(arguments.out)]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if arguments.device is None else ["--device", arguments.device]
     again += [] if arguments.weights_in == "device" else ["--weights-in", arguments.weights_in]
     again += [] if arguments.scratch is None else ["--scratch", str(arguments.scratch)]
     typer.echo(
-        f"Stopped; {out} holds a checkpoint. Resume with:\n  {shlex.join([*again, '--resume'])}", err=True
+        f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:\n"
+        f"  {shlex.join([*again, '--resume'])}",
+        err=True,
     )
     leave_interim_report(out, dataset)
+    if mirror is not None:
+        mirror.publish()

@@ -18,6 +18,7 @@ from widenet.data.rules import check_indices
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean, nearest
 from widenet.pictures.html import tag
+from widenet.stores.fetch import readable
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from torch import Tensor
@@ -70,8 +71,14 @@ class Dataset:
     @classmethod
     @typed
     def open(cls, path: str | Path) -> "Dataset":
-        """Open a dataset directory; raises DataError if it is not one, or is damaged."""
-        return cls(Path(path), Manifest.read(Path(path)))
+        """Open a dataset directory, or a local copy of one in a store.
+
+        Raises:
+            DataError: It is not a dataset, or is damaged.
+            StoreError: The store refuses, or has no dataset there.
+        """
+        folder = readable(path, "dataset")
+        return cls(folder, Manifest.read(folder))
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{field.name} {field.width:,}" for field in self.fields.values())

@@ -14,6 +14,7 @@ from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.errors import OptionError
 from widenet.optional import optional
+from widenet.stores.fetch import readable
 
 QUANTILES = {"min": 0.0, "25%": 0.25, "median": 0.5, "75%": 0.75, "90%": 0.9, "99%": 0.99, "max": 1.0}
 PLOTS = (".png", ".svg")
@@ -113,7 +114,7 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
         DataError: The directory is not a dataset, or is damaged.
         OptionError: `plot` has another extension, or matplotlib is missing.
     """
-    folder, plot = Path(folder), None if plot is None else Path(plot)
+    folder, plot = readable(folder, "dataset"), None if plot is None else Path(plot)
     if plot is not None and plot.suffix not in PLOTS:
         raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
     manifest = Manifest.read(folder)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
@@ -18,6 +17,7 @@ from widenet.data.sources import Roles
 from widenet.data.titles import Titles
 from widenet.errors import OptionError
 from widenet.plan.machine import available_threads
+from widenet.stores.fetch import readable
 
 _DELIMITER_WORDS = {"tab": "\t", "\\t": "\t", "space": WHITE_SPACE}
 
@@ -105,7 +105,7 @@ class Options(IngestArguments):
     @cached_property
     def known(self) -> KnownFeatures:
         """The vocabularies to keep."""
-        return KnownFeatures(None if self.vocabulary is None else Path(self.vocabulary))
+        return KnownFeatures(None if self.vocabulary is None else readable(self.vocabulary))
 
     @property
     def has_values(self) -> bool:

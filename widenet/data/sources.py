@@ -17,6 +17,8 @@ from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
 from widenet.errors import DataError, OptionError
+from widenet.stores.fetch import fetched_sources
+from widenet.stores.uri import check_known_scheme, is_uri
 
 STANDARD_INPUT = "-"
 
@@ -300,6 +302,9 @@ def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
         raise OptionError(f"{option} must be {kinds}; got {type(source).__name__}.")
     if str(source) == STANDARD_INPUT:
         return [(_copy_standard_input(folder), "standard input")]
+    if is_uri(source):
+        return [(copy, str(uri)) for copy, uri in fetched_sources(source)]
+    check_known_scheme(option, source)
     return [(path, str(path)) for path in matching_paths(Path(source))]
 
 

@@ -19,6 +19,8 @@ from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError
+from widenet.stores.publish import dataset_out
+from widenet.stores.uri import is_uri
 
 ROWS_PER_BATCH = 16_384
 ENTRIES_PER_BATCH = 2**22
@@ -92,10 +94,17 @@ def vocabulary_file(name: str) -> str:
 def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Make a temporary folder that is renamed to `out` when the block ends, and removed if the block fails.
 
+    If `out` is a URI, the folder is published there.
+
     Raises:
         DataError: `out` exists and `overwrite` is false.
+        StoreError: The store refuses.
         OSError: Writing failed; the error names `out` if the disk is full.
     """
+    if is_uri(out):
+        with dataset_out(out) as place, publication(place) as folder:
+            yield folder
+        return
     if out.exists() and not overwrite:
         raise DataError(
             f"{out}: already exists, and a dataset is never overwritten. Choose another `out`, or remove it"

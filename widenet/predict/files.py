@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.stores.publish import file_out
+from widenet.stores.uri import is_uri
 
 SCHEMA = pa.schema(
     [("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())]
@@ -71,13 +73,18 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
     The bytes do not depend on the blocks. Memory is a few times one block.
 
     Args:
-        path: The file to write, which must not exist yet; its folders are created.
+        path: The file to write, which must not exist yet; its folders are created. It may be a URI.
         file_format: "parquet", "csv", "jsonl" or "dsstne"; None uses the extension of `path`.
 
     Raises:
         OptionError: The format or extension is unknown, or the path exists or cannot be written.
+        StoreError: `path` is a URI, and the store refuses.
     """
     open_sink = _FORMATS[_known_format(path, file_format)]
+    if is_uri(path):
+        with file_out(path) as place, open_results(place, file_format or _known_format(path, None)) as writer:
+            yield writer
+        return
     if path.exists():
         raise OptionError(f"{path} exists already. Choose another `out`, or remove it first.")
     with ExitStack() as stack:
@@ -100,7 +107,7 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
 
 
 def _known_format(path: Path, file_format: str | None) -> str:
-    if path.is_dir():
+    if not is_uri(path) and path.is_dir():
         raise OptionError(
             f"{path}: must be a file; got a directory."
             f" Name a file in it, such as {path / 'recommendations.parquet'}."

@@ -13,6 +13,8 @@ from widenet.report.page import page
 from widenet.report.sample import sampled
 from widenet.report.subject import Subject
 from widenet.runs import Model
+from widenet.stores.fetch import readable
+from widenet.stores.uri import is_uri, shown
 from widenet.training.run_directory import RunDirectory
 
 FILE_NAME = "report.html"
@@ -52,16 +54,19 @@ def write_report(
         paths = [Path(runs)] if isinstance(runs, str | os.PathLike) else [Path(path) for path in runs]
     if not paths:
         raise OptionError("a report needs a run; got none. Name a run directory.")
+    if out is None and any(is_uri(path) for path in paths):
+        raise OptionError("`out` must name a local file for the report of a run in a store. Name one.")
+    names = _names(paths)
+    if model is None:
+        paths = [readable(path, "run") for path in paths]
     if out is not None and _is_taken(Path(out), model):
         raise OptionError(f"{out} exists already. Choose another `out`, or remove it first.")
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
-        subjects = [_alone(paths[0], model, data, recommendations)]
+        subjects = [_alone(names[0], paths[0], model, data, recommendations)]
     else:
         target = Path(FILE_NAME if out is None else out)
-        subjects = [
-            Subject(name, RunDirectory.open(path)) for name, path in zip(_names(paths), paths, strict=True)
-        ]
+        subjects = [Subject(name, RunDirectory.open(path)) for name, path in zip(names, paths, strict=True)]
     if model is None or model.network.exchange.leads:
         _write(target, page(subjects))
     return target
@@ -73,10 +78,9 @@ def _is_taken(out: Path, model: Model | None) -> bool:
 
 
 def _alone(
-    path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool
+    name: str, path: Path, model: Model | None, data: Dataset | str | Path | None, recommendations: bool
 ) -> Subject:
     run = RunDirectory.open(path) if model is None else model.run
-    name = path.resolve().name
     dataset = _dataset(run, data)
     if dataset is None:
         return Subject(name, run)
@@ -104,7 +108,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
     """The names of the directories; whole paths for those that share a name."""
     names = [path.resolve().name for path in paths]
     times = Counter(names)
-    return [name if times[name] == 1 else str(path) for name, path in zip(names, paths, strict=True)]
+    return [name if times[name] == 1 else shown(path) for name, path in zip(names, paths, strict=True)]
 
 
 def _write(path: Path, text: str) -> None:

@@ -7,10 +7,13 @@ from typing import TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError, OptionError
+from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
+from widenet.stores.runs import RunMirror
+from widenet.stores.uri import Uri, is_uri
 
 _Document = TypeVar("_Document", bound=Document)
 
@@ -64,6 +67,31 @@ def _default_network(dataset: Dataset) -> NetworkSpec:
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
     return usual_network(field, dataset.field(field).kind == "sequence")
+
+
+def kept_of(arguments: TrainArguments) -> Path | None:
+    """Return the directory of the run that a training resumes, if any; raises as `run_of`."""
+    return run_of(arguments.out, resume=True)[0] if arguments.resume else None
+
+
+def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
+    """Return the directory in which a run is trained, and its mirror if `value` is a URI.
+
+    Args:
+        value: The argument `out`.
+        resume: Whether to bring the directory to the state of the store first.
+
+    Raises:
+        OptionError: It is neither a path nor a URI.
+        CheckpointError, StoreError: The run cannot be resumed from the store.
+    """
+    path = path_of("out", value)
+    if not is_uri(path):
+        return path, None
+    mirror = RunMirror(Uri.of(path))
+    if resume:
+        mirror.restore()
+    return mirror.path, mirror
 
 
 def path_of(name: str, value: object) -> Path:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -32,7 +33,7 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_threads
 from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import dataset_of, documents, path_of
+from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
 from widenet.runs.model import Model
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.unread import unread
@@ -40,6 +41,7 @@ from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.fetch import readable
 from widenet.training.begin import begun, started_again
 from widenet.training.check import check_training
 from widenet.training.environment import machine
@@ -73,10 +75,8 @@ def train(arguments: TrainArguments) -> Model:
             machine or an option does not allow the training.
         CheckpointError, NumericsError, DisagreementError, GroupError: The training could not continue.
     """
-    dataset, path = dataset_of(arguments.data), path_of("out", arguments.out)
-    network, training = documents(
-        arguments.network, arguments.training, dataset, path if arguments.resume else None
-    )
+    dataset, kept = dataset_of(arguments.data), kept_of(arguments)
+    network, training = documents(arguments.network, arguments.training, dataset, kept)
     return run_training(check_training(network, training, dataset), dataset, arguments)
 
 
@@ -88,7 +88,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         dataset: The opened dataset, which is not opened again.
         arguments: The other arguments.
     """
-    out, start_from = path_of("out", arguments.out), _start(arguments)
+    (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
     if arguments.weights_in == "disk" and device.type != "cpu":
@@ -110,7 +110,10 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
         )
+        if mirror is not None and not resume:
+            by_leader(exchange, mirror.begin, "run directory")
         run = begun(out, layout, dataset, start_from, resume, exchange, stack)
+        run = replace(run, mirror=None if mirror is None else mirror.publish)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         network = built(job, rule, dataset, exchange, device, _scratch(arguments, exchange))
@@ -145,7 +148,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
 
 def _start(arguments: TrainArguments) -> Path | None:
     """The run whose weights the training begins with; raises OptionError for something else than a path."""
-    return None if arguments.start_from is None else path_of("start_from", arguments.start_from)
+    if arguments.start_from is None:
+        return None
+    return readable(path_of("start_from", arguments.start_from), "run", whole=True)
 
 
 def _report_restart(state: LoopState, report: Report) -> None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from widenet.errors import CheckpointError
+from widenet.stores.fetch import readable
 
 
 def check_run(path: Path) -> None:
-    """Raise CheckpointError if a path is not the directory of a run."""
+    """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""
+    path = readable(path, "run")
     if not path.exists():
         raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
     if not (path / "network.json").is_file():

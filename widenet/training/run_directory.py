@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from widenet.data.ingest_arguments import options_for
 from widenet.data.known import RUN_FIELDS, run_vocabulary
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
-from widenet.durable import appearing, force_all_to_disk
+from widenet.durable import force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
@@ -29,6 +29,7 @@ from widenet.publication import publish
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.fetch import readable
 from widenet.training.existing_run import check_run
 from widenet.training.field_records import (
     FieldRecord,
@@ -37,6 +38,7 @@ from widenet.training.field_records import (
     record_of,
     write_records,
 )
+from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
     LAUNCH,
     START,
@@ -73,6 +75,7 @@ class RunDirectory:
         training: The training document.
         fields: Records of the dataset's fields, by name.
         digests: SHA-256 of `DOCUMENTS` when the run was opened.
+        mirror: Publishes the directory in a store; None for a run that is on the disk alone.
     """
 
     path: Path
@@ -80,6 +83,7 @@ class RunDirectory:
     training: TrainingSpec
     fields: dict[str, FieldRecord]
     digests: dict[str, str] = field(default_factory=dict)
+    mirror: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     _bound: Layout | None = field(default=None, repr=False, compare=False)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
 
@@ -140,7 +144,8 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """Open an existing run; raises CheckpointError if there is none."""
+        """Open an existing run, or a copy of one in a store; raises CheckpointError, StoreError."""
+        path = readable(path, "run")
         check_run(path)
         network, training = NetworkSpec.read(path / "network.json"), TrainingSpec.read(path / "training.json")
         fields = read_records(path / RUN_FIELDS)
@@ -213,6 +218,11 @@ class RunDirectory:
         by_leader(network.exchange, lambda: self.point_to(path.name), "checkpoint")
         return checkpoint
 
+    def publish(self) -> None:
+        """Publish the directory in its store, if it has one; raises StoreError."""
+        if self.mirror is not None:
+            self.mirror()
+
     def checkpoint_path(self, position: tuple[int, int]) -> Path:
         """Return the path for the checkpoint of (epoch, step)."""
         return self.path / "checkpoints" / f"epoch-{position[0]:05d}-step-{position[1]:09d}"
@@ -220,12 +230,13 @@ class RunDirectory:
     def point_to(self, name: str) -> None:
         """Make a checkpoint the newest, in the leader; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
-        _write_whole(folder / "latest", f"{name}\n".encode())
+        write_whole(folder / "latest", f"{name}\n".encode())
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in checkpoints:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
+        self.publish()
 
     def latest(self) -> Checkpoint | None:
         """Open the newest checkpoint; None if the run has none yet."""
@@ -273,8 +284,11 @@ class RunDirectory:
         return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
-        """Publish the weights alone, as "model" or "best"."""
-        return publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
+        """Publish the weights alone, as "model" or "best"; a store gets "best" with the next checkpoint."""
+        model = publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
+        if name == "model" and self.mirror is not None:
+            by_leader(network.exchange, self.publish, "checkpoint")
+        return model
 
     def best(self, state_epoch: int, best_epoch: int) -> Checkpoint:
         """Open the weights of the best evaluation.
@@ -325,7 +339,7 @@ class RunDirectory:
         Args:
             launch: Name of the launch, then a line for each agent and each process.
         """
-        _write_whole(self.path / LAUNCH, launch.encode())
+        write_whole(self.path / LAUNCH, launch.encode())
 
     @property
     def start(self) -> Path | None:
@@ -353,16 +367,16 @@ class RunDirectory:
 
     def records(self) -> list[dict[str, Any]]:
         """Return the lines of log.jsonl, one per epoch, without lines that a power cut has damaged."""
-        return [record for record in _values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
+        return [record for record in values(self.path / "log.jsonl") if isinstance(record.get("epoch"), int)]
 
     def note_machine(self, facts: Mapping[str, Any]) -> None:
         """Write machine.json: where the training, or its latest part, runs; see `environment.machine`."""
-        _write_whole(self.path / "machine.json", f"{json.dumps(facts)}\n".encode())
+        write_whole(self.path / "machine.json", f"{json.dumps(facts)}\n".encode())
 
     @property
     def machine(self) -> dict[str, Any]:
         """The contents of machine.json; empty if there is none."""
-        return next(_values(self.path / "machine.json"), {})
+        return next(values(self.path / "machine.json"), {})
 
     def dataset(self) -> Dataset | None:
         """Open the dataset of the latest training; None if it is missing or no longer fits this run."""
@@ -378,18 +392,4 @@ class RunDirectory:
         path = self.path / "log.jsonl"
         if path.exists():
             lines = path.read_bytes().splitlines(keepends=True)
-            _write_whole(path, b"".join(lines[:epochs]))
-
-
-def _values(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; skip lines that are not objects."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
-            value = json.loads(line)
-            if isinstance(value, dict):
-                yield value
-
-
-def _write_whole(path: Path, text: bytes) -> None:
-    with writing(path), appearing(path) as file:
-        file.write(text)
+            write_whole(path, b"".join(lines[:epochs]))

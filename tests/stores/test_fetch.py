@@ -1,0 +1,161 @@
+"""Copies of what is in a store: whole, checked, made once, and never something else than was asked for."""
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+import widenet
+from widenet.errors import DataError, StoreError
+from widenet.stores import cache
+from widenet.stores.bucket import Content
+from widenet.stores.fetch import readable
+from widenet.stores.manifest import StoreManifest
+
+ROWS = b"user,item\na,x\na,y\nb,x\n"
+
+
+@pytest.fixture
+def books(store, tmp_path):
+    (tmp_path / "r.csv").write_bytes(ROWS)
+    widenet.ingest(tmp_path / "r.csv", "s3://shelf/books")
+    for path in cache.folder("copies").iterdir():
+        if path.is_dir():
+            path.rename(tmp_path / f"away-{path.name}")
+    return store
+
+
+def downloads(store):
+    return [path for method, path in store.requests if method == "GET" and "/files/" in path]
+
+
+def test_a_copy_is_made_once(books):
+    books.count_from_here()
+    assert widenet.Dataset.open("s3://shelf/books").num_examples == 2
+    assert len(downloads(books)) == 3
+    assert widenet.Dataset.open("s3://shelf/books").num_examples == 2
+    assert len(downloads(books)) == 3
+
+
+def test_of_several_processes_one_copies(books):
+    code = "import widenet; print(widenet.Dataset.open('s3://shelf/books').num_examples)"
+    books.count_from_here()
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [process.communicate()[0] for process in processes] == ["2\n"] * 4
+    assert len(downloads(books)) == 3
+    assert len([path for path in cache.folder("copies").iterdir() if path.is_dir()]) == 1
+
+
+def test_an_object_with_another_content_is_refused_and_no_copy_stays(books):
+    key = next(key for key in books.objects("books/files/"))
+    books.put(key, bytes(len(books.read(key))))
+    with pytest.raises(StoreError, match=r"^s3://shelf/books: the object of .* is damaged: its SHA-256"):
+        widenet.Dataset.open("s3://shelf/books")
+    assert [
+        path.name for path in cache.folder("copies").iterdir() if path.is_dir() and path.name[0] != "."
+    ] == []
+
+
+def test_a_missing_object_is_one_sentence(books):
+    books.client.delete_object(Bucket="shelf", Key=next(key for key in books.objects("books/files/")))
+    with pytest.raises(StoreError, match=r"^s3://shelf/books is damaged: an object is missing"):
+        widenet.Dataset.open("s3://shelf/books")
+
+
+def test_a_download_that_was_broken_off_goes_on_with_the_files_that_are_whole(books):
+    books.count_from_here(lambda method, number: "403 x" if (method, number) == ("GET", 4) else None)
+    with pytest.raises(StoreError, match="refuses access"):
+        widenet.Dataset.open("s3://shelf/books")
+    done = len(downloads(books)) - 1
+    books.count_from_here()
+    widenet.Dataset.open("s3://shelf/books")
+    assert (done, len(downloads(books))) == (2, 1)
+
+
+def test_a_run_that_is_published_anew_meanwhile_is_copied_as_it_is_then(store):
+    def manifest(text):
+        digest = hashlib.sha256(text).hexdigest()
+        return digest, StoreManifest("run", {"a": Content(len(text), digest)}).to_json()
+
+    (first, old), (second, new) = manifest(b"first"), manifest(b"second")
+    store.put("run/widenet.json", old)
+
+    def replace(method, number):
+        if (method, number) == ("HEAD", 2):  # the first object, which is gone
+            store.at = None
+            store.put(f"run/files/{second}", b"second")
+            store.put("run/widenet.json", new)
+
+    store.count_from_here(replace)
+    assert (readable("s3://shelf/run", "run") / "a").read_bytes() == b"second"
+    assert f"/shelf/run/files/{first}" in {path for _, path in store.requests}
+
+
+def test_a_manifest_that_leads_out_of_the_folder_is_refused(books, tmp_path):
+    document = json.loads(books.read("books/widenet.json"))
+    entry = next(iter(document["files"].values()))
+    document |= {"files": {"../../stolen": entry}}
+    document.pop("sha256")
+    document["sha256"] = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    books.put("books/widenet.json", json.dumps(document).encode())
+    with pytest.raises(StoreError, match=r"widenet\.json is damaged: it names a file outside its folder"):
+        widenet.Dataset.open("s3://shelf/books")
+    assert list(tmp_path.rglob("stolen")) == []
+
+
+@pytest.mark.parametrize("uri", ["s3://shelf/nothing", "s3://shelf/raw"])
+def test_what_is_no_dataset_is_refused(store, uri):
+    store.put("raw/r.csv", ROWS)
+    with pytest.raises(StoreError, match=r"is not a dataset in a store: it has no widenet\.json"):
+        widenet.Dataset.open(uri)
+    assert [path for path in cache.folder("copies").iterdir() if path.is_dir()] == []
+
+
+def test_sources_in_a_store_make_the_dataset_of_local_ones(store, tmp_path):
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    for number, suffix in enumerate((".csv", ".parquet")):
+        local = tmp_path / f"r-{number}{suffix}"
+        local.write_bytes(ROWS.replace(b"a,", b"c,") if number else ROWS)
+        if number:
+            pyarrow.parquet.write_table(pyarrow.csv.read_csv(local), local)
+        store.put(f"raw/{local.name}", local.read_bytes())
+    expected = widenet.ingest(str(tmp_path / "r-*"), tmp_path / "local")
+    for sources in ("s3://shelf/raw/*", ["s3://shelf/raw/r-0.csv", "s3://shelf/raw/r-1.parquet"]):
+        out = tmp_path / f"of {len(sources)}"
+        assert widenet.ingest(sources, out).manifest == expected.manifest
+
+
+def test_a_mistake_in_a_source_names_its_uri(store, tmp_path):
+    store.put("raw/r.csv", ROWS + b"only-one-field\n")
+    with pytest.raises(DataError, match=r"^s3://shelf/raw/r\.csv: line 5: "):
+        widenet.ingest("s3://shelf/raw/r.csv", tmp_path / "d")
+
+
+def test_a_source_that_has_changed_is_read_anew(store, tmp_path):
+    store.put("r.csv", ROWS)
+    assert widenet.ingest("s3://shelf/r.csv", tmp_path / "a").num_examples == 2
+    store.put("r.csv", ROWS.replace(b"b,", b"a,"))
+    assert widenet.ingest("s3://shelf/r.csv", tmp_path / "b").num_examples == 1
+
+
+def test_a_damaged_copy_of_a_source_is_not_read(store, tmp_path):
+    store.put("r.csv", ROWS)
+    widenet.ingest("s3://shelf/r.csv", tmp_path / "a")
+    (copy,) = cache.folder("copies").glob("*/r.csv")
+    copy.write_bytes(copy.read_bytes().replace(b"x", b"z"))
+    with pytest.raises(StoreError, match=r"this copy of s3://shelf/r\.csv is damaged\. Remove the folder"):
+        widenet.ingest("s3://shelf/r.csv", tmp_path / "b")
+
+
+@pytest.mark.parametrize("uri", ["s3://shelf/none.csv", "s3://shelf/raw", "s3://shelf/none/*"])
+def test_a_source_that_does_not_exist_is_named(store, tmp_path, uri):
+    store.put("raw/r.csv", ROWS)
+    with pytest.raises(DataError, match=r"^s3://shelf/.*: (there is no such object|no object matches)"):
+        widenet.ingest(uri, tmp_path / "a")
+    assert not (tmp_path / "a").exists()

@@ -1,0 +1,73 @@
+"""The manifest in a store is anybody's: what does not belong to it is refused."""
+
+import hashlib
+import json
+
+import pytest
+
+from widenet.errors import StoreError
+from widenet.stores.bucket import Content
+from widenet.stores.manifest import StoreManifest, digest_of
+
+GOOD = StoreManifest("dataset", {"a/b.arrow": Content(3, "0" * 64)}, frozenset({"1" * 64}))
+
+
+def signed(**changes):
+    """A manifest with changes and the right checksum, written with nothing of widenet's."""
+    document = json.loads(GOOD.to_json()) | changes
+    document.pop("sha256")
+    document["sha256"] = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+    return json.dumps(document).encode()
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    assert StoreManifest.of(GOOD.to_json(), "x") == GOOD
+    assert StoreManifest.of(signed(), "x") == GOOD
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "/etc/passwd", "a/../../b", "", "a//b", "./a", "a/", "..", "a\\b", "a\nb", "a\0b"]
+)
+def test_a_file_outside_its_folder_is_refused(name):
+    entry = {"bytes": 3, "sha256": "0" * 64}
+    with pytest.raises(StoreError, match=r"^x is damaged: it names a file outside its folder"):
+        StoreManifest.of(signed(files={name: entry}), "x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"files": {"a": {"bytes": -1, "sha256": "0" * 64}}},
+        {"files": {"a": {"bytes": True, "sha256": "0" * 64}}},
+        {"files": {"a": {"bytes": 1, "sha256": "../x"}}},
+        {"files": {"a": {"bytes": 1, "sha256": 7}}},
+        {"files": {"a": {"bytes": 1}}},
+        {"files": [1]},
+        {"files": None},
+        {"replaced": ["../other"]},
+        {"replaced": [["x"]]},
+        {"replaced": 1},
+        {"kind": "model"},
+        {"kind": []},
+        {"format_version": 2},
+    ],
+)
+def test_another_mistake_is_refused(changes):
+    with pytest.raises(StoreError, match=r"^x(:| is damaged:) .*\."):
+        StoreManifest.of(signed(**changes), "x")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"3", b"\xff", b"[" * 100_000, GOOD.to_json()[:-9]])
+def test_what_is_no_manifest_is_refused(text):
+    with pytest.raises(StoreError, match=r"^x is damaged:"):
+        StoreManifest.of(text, "x")
+
+
+def test_a_changed_manifest_is_refused():
+    with pytest.raises(StoreError, match="its sha256 is not that of its contents"):
+        StoreManifest.of(GOOD.to_json().replace(b"b.arrow", b"c.arrow"), "x")
+
+
+def test_only_objects_of_widenet_have_a_digest():
+    assert digest_of("files/" + "a" * 64) == "a" * 64
+    assert [digest_of(name) for name in ("files/mine.txt", "a" * 64, f"x/files/{'a' * 64}")] == [None] * 3

@@ -1,0 +1,223 @@
+"""Publishing in a store: whole or invisible, never over what somebody else has put there."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import widenet
+from widenet.errors import DataError, OptionError, StoreError
+from widenet.predict.files import open_results
+from widenet.stores.bucket import _PIECE_BYTES, Bucket
+from widenet.stores.publish import file_out
+from widenet.stores.uri import Uri
+
+ROWS = "user,item\n" + "".join(
+    f"u{user},i{(user * 7 + n * n) % 40}\n" for user in range(60) for n in range(5)
+)
+
+
+def unsent():
+    from widenet.stores import cache
+
+    return [path for path in cache.folder("unsent").iterdir() if not path.name.startswith(".")]
+
+
+@pytest.fixture
+def csv(store, tmp_path):
+    del store
+    path = tmp_path / "r.csv"
+    path.write_text(ROWS)
+    return path
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def test_a_dataset_in_a_store_has_the_bytes_of_a_local_one(store, csv, tmp_path):
+    local = widenet.ingest(csv, tmp_path / "books")
+    widenet.ingest(csv, "s3://shelf/books")
+    assert store.published("books") == files_of(local.path)
+    there = store.objects("books/")
+    assert len(there) == len(files_of(local.path)) + 1
+    assert unsent() == []
+
+
+def test_a_dataset_that_was_just_published_is_not_downloaded(store, csv):
+    store.count_from_here()
+    widenet.ingest(csv, "s3://shelf/books")
+    assert [path for method, path in store.requests if method == "GET" and "/files/" in path] == []
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "files/notes.txt", "sub/widenet.json"])
+def test_a_prefix_with_other_objects_is_refused_before_any_work(store, csv, name):
+    store.put(f"books/{name}", b"mine")
+    with pytest.raises(DataError, match=r"^s3://shelf/books holds other objects, and no widenet.json"):
+        widenet.ingest(csv, "s3://shelf/books")
+    assert store.objects() == {f"books/{name}": b"mine"}
+
+
+def test_an_object_of_that_name_is_refused(store, csv):
+    store.put("books", b"mine")
+    with pytest.raises(DataError, match="holds other objects"):
+        widenet.ingest(csv, "s3://shelf/books")
+    assert store.objects() == {"books": b"mine"}
+
+
+def test_a_dataset_is_never_overwritten(store, csv):
+    widenet.ingest(csv, "s3://shelf/books")
+    before = store.objects()
+    with pytest.raises(DataError, match=r"^s3://shelf/books: already exists"):
+        widenet.ingest(csv, "s3://shelf/books", min_user_items=2)
+    assert store.objects() == before
+
+
+def test_a_dataset_that_somebody_else_publishes_meanwhile_stays(store, csv):
+    widenet.ingest(csv, "s3://shelf/other", min_user_items=2)
+    other = {key.replace("other", "books", 1): data for key, data in store.objects().items()}
+
+    def publish_the_other(*put):
+        if put == ("PUT", 2):
+            store.at = None
+            for key, data in other.items():
+                store.put(key, data)
+
+    store.count_from_here(publish_the_other)
+    with pytest.raises(StoreError, match="was published by somebody else meanwhile"):
+        widenet.ingest(csv, "s3://shelf/books")
+    assert store.objects("books/widenet.json") == {"books/widenet.json": other["books/widenet.json"]}
+    assert store.published("books") is not None
+
+
+def test_a_failed_upload_keeps_the_finished_dataset_and_is_repeated_from_what_is_there(store, csv):
+    store.refuse_put(3)
+    with pytest.raises(StoreError, match=r"refuses access .* The finished dataset is in (.*)\. The same"):
+        widenet.ingest(csv, "s3://shelf/books")
+    assert store.published("books") is None
+    (kept,) = unsent()
+    assert widenet.Dataset.open(kept).num_examples == 60
+    assert len(store.objects()) == 2
+    store.count_from_here()
+    widenet.ingest(csv, "s3://shelf/books")
+    assert len([method for method, _ in store.requests if method == "PUT"]) == 2
+    assert store.published("books") == files_of(widenet.Dataset.open("s3://shelf/books").path)
+
+
+def test_a_torn_object_of_an_earlier_upload_is_sent_again(store, csv):
+    widenet.ingest(csv, "s3://shelf/books")
+    whole = store.objects()
+    store.client.delete_object(Bucket="shelf", Key="books/widenet.json")
+    key = next(key for key in whole if "/files/" in key)
+    store.put(key, whole[key][:-1])
+    widenet.ingest(csv, "s3://shelf/books")
+    assert store.objects() == whole
+
+
+def test_predictions_appear_under_their_name(store, tmp_path):
+    for place in (tmp_path / "a.csv", "s3://shelf/out/a.csv"):
+        with open_results(Path(place)) as results:
+            results.write(["u"], np.array([1]), ["i"], np.array([0.5], np.float32))
+    assert store.read("out/a.csv") == (tmp_path / "a.csv").read_bytes()
+    with (
+        pytest.raises(OptionError, match=r"^s3://shelf/out/a.csv exists already"),
+        open_results(Path("s3://shelf/out/a.csv")),
+    ):
+        pass
+    assert unsent() == []
+
+
+def test_predictions_that_fail_leave_nothing(store):
+    with pytest.raises(ZeroDivisionError), open_results(Path("s3://shelf/a.csv")):
+        raise ZeroDivisionError
+    assert store.objects() == {}
+
+
+def test_predictions_of_somebody_else_are_not_overwritten(store):
+    def write():
+        with file_out("s3://shelf/a.csv") as file:
+            file.write_bytes(b"ours")
+            store.put("a.csv", b"theirs")
+
+    with pytest.raises(OptionError, match=r"exists already.* The finished file is"):
+        write()
+    assert store.objects() == {"a.csv": b"theirs"}
+    assert [path.read_bytes() for folder in unsent() for path in folder.iterdir()] == [b"ours"]
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_a_large_file_of_which_a_part_fails_is_invisible(store, tmp_path, part):
+    (tmp_path / "large").write_bytes(bytes(25 * 2**20))
+    store.refuse_put(part)
+    bucket = Bucket(Uri.of("s3://shelf/large"))
+    with pytest.raises(StoreError, match="refuses access"):
+        bucket.upload("", tmp_path / "large")
+    store.count_from_here()
+    del bucket
+    assert store.objects() == {}
+
+
+def test_a_large_file_that_is_interrupted_is_invisible(store, tmp_path, monkeypatch):
+    def pieces(_):
+        yield bytes(12 * 2**20)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("widenet.stores.bucket._pieces", pieces)
+    with pytest.raises(KeyboardInterrupt):
+        Bucket(Uri.of("s3://shelf/large")).upload("", tmp_path)
+    assert store.objects() == {}
+
+
+@pytest.mark.parametrize("size", [0, 1, _PIECE_BYTES, _PIECE_BYTES + 11 * 2**20])
+def test_a_file_of_any_size_arrives(store, tmp_path, size):
+    data = (b"0123456789abcde" * (size // 15 + 1))[:size]
+    (tmp_path / "file").write_bytes(data)
+    Bucket(Uri.of("s3://shelf/folder")).upload("file", tmp_path / "file")
+    assert store.read("folder/file") == data
+
+
+def killed_at(store, method, number, running):
+    """Let the server kill a process group when a request arrives; it is answered after that."""
+
+    def kill(*request):
+        if request == (method, number):
+            store.at = None
+            os.killpg(running[-1].pid, signal.SIGKILL)
+
+    store.count_from_here(kill)
+
+
+def test_ten_kills_while_a_dataset_is_sent_leave_no_partial_dataset(store, csv, tmp_path, widenet_command):
+    expected, running, outcomes = files_of(widenet.ingest(csv, tmp_path / "local").path), [], []
+    words = ["data", "ingest", csv, "--out", "s3://shelf/books"]
+    requests = [("PUT", 1), ("PUT", 2), ("PUT", 3), ("PUT", 4), ("PUT", 1), ("PUT", 1), ("PUT", 1)]
+    for place, request in enumerate([*requests, ("HEAD", 1), ("HEAD", 3), ("GET", 3)]):
+        killed_at(store, *request, running)
+        status, text = widenet_command(*words, started=running.append)
+        store.count_from_here()
+        assert status == -signal.SIGKILL, (request, text)
+        outcomes.append(store.published("books"))
+        if place < 4 or outcomes[-1] is not None:  # later kills find what earlier ones have left
+            store.empty()
+    assert [files for files in outcomes if files not in (None, expected)] == []
+    assert None in outcomes
+    status, text = widenet_command(*words)
+    assert (status, store.published("books")) == (0, expected), text
+
+
+def test_a_kill_between_the_parts_of_a_large_file_leaves_nothing_to_see(store, tmp_path):
+    (tmp_path / "large").write_bytes(bytes(25 * 2**20))
+    code = (
+        "import pathlib; from widenet.stores.bucket import Bucket; from widenet.stores.uri import Uri;"
+        " Bucket(Uri.of('s3://shelf/large')).upload('', pathlib.Path('large'))"
+    )
+    running = []
+    killed_at(store, "PUT", 2, running)
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, start_new_session=True) as process:
+        running.append(process)
+    assert process.returncode == -signal.SIGKILL
+    assert store.objects() == {}

@@ -1,0 +1,285 @@
+"""Runs in a store: the main job, kills while a checkpoint is sent, and several trainings of one run."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+
+import widenet
+from widenet.errors import CheckpointError, OptionError, StoreError
+from widenet.stores import cache
+from widenet.stores.fetch import readable
+from widenet.stores.runs import RunMirror
+from widenet.stores.uri import Uri
+
+PAIRS = [(user, (user * 7 + n * n) % 40) for user in range(60) for n in range(5)]
+ROWS = "user,item\n" + "".join(f"u{user},i{item}\n" for user, item in PAIRS)
+NETWORK = {
+    "name": "n",
+    "layers": [
+        {"name": "history", "kind": "input", "field": "items"},
+        {"name": "taste", "units": 4, "activation": "tanh"},
+        {"name": "next", "kind": "output", "field": "items"},
+    ],
+}  # fmt: skip
+TRAINING = {
+    "epochs": 4, "batch_size": 16, "shards": 2, "optimizer": {"kind": "adam", "learning_rate": 0.01},
+    "checkpoints": {"every_epochs": 1, "keep_last": 1},
+}  # fmt: skip
+URI = "s3://shelf/run"
+
+
+@pytest.fixture
+def data(store, tmp_path):
+    del store
+    (tmp_path / "r.csv").write_text(ROWS)
+    return widenet.ingest(tmp_path / "r.csv", tmp_path / "books")
+
+
+def stop_after(epochs):
+    """A function that interrupts a training once so many epochs have ended; and what counts them."""
+    done = []
+    return {
+        "after_epoch": lambda _network, epoch: done.append(epoch),
+        "interrupted": lambda: len(done) >= epochs,
+    }
+
+
+def train(data, out, training=TRAINING, **options):
+    return widenet.train(NETWORK, training, data, out, device="cpu", **options)
+
+
+def interrupt(data, out, epochs, **options):
+    with pytest.raises(KeyboardInterrupt):
+        train(data, out, **stop_after(epochs), **options)
+
+
+def newest(store):
+    return store.published("run")["checkpoints/latest"]
+
+
+def other_machine(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / name))
+
+
+def test_the_main_job_works_with_everything_in_a_store(store, tmp_path, widenet_command):
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
+    (tmp_path / "r.csv").write_text(ROWS)
+    store.put("raw/r.csv", ROWS.encode())
+    outcomes = {}
+    for place, source in {"s3://shelf": "s3://shelf/raw/*.csv", "local": "r.csv"}.items():
+        jobs = [
+            f"data ingest {source} --out {place}/books",
+            f"data split {place}/books --heldout 0.2 --out {place}/split",
+            f"train network.json training.json --data {place}/split --out {place}/run --processes 2",
+            f"evaluate {place}/run --data {place}/split",
+            f"predict {place}/run --data {place}/split --out {place}/p.parquet",
+            f"recommend {place}/run --items i1 -k 5",
+            f"fingerprint {place}/run",
+        ]
+        said = [widenet_command(*words.split()) for words in jobs]
+        assert [status for status, _ in said] == [0] * len(jobs), said
+        outcomes[place] = [text.replace(place, "PLACE") for _, text in said[3:]]
+    assert outcomes["s3://shelf"] == outcomes["local"]
+    local = tmp_path / "local"
+    assert store.read("p.parquet") == (local / "p.parquet").read_bytes()
+    assert store.published("split") == {path.name: path.read_bytes() for path in (local / "split").iterdir()}
+    there, local = store.published("run"), local / "run"
+    assert {name for name in there if "events" not in name} == {
+        path.relative_to(local).as_posix()
+        for path in local.rglob("*")
+        if path.is_file() and not path.name.startswith((".", "events"))
+    }
+    for name in ("model/manifest.json", "network.json", "vocabulary/items.arrow"):
+        assert there[name] == (local / name).read_bytes()
+    everything = b"".join(store.objects().values()) + b"".join(
+        path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()
+    )
+    assert b"never/show" not in everything
+    assert b"NEVERSHOW" not in everything
+    assert sorted(path.name for path in tmp_path.iterdir() if "s3" in path.name) == []
+
+
+def test_ten_kills_while_checkpoints_are_sent_leave_no_broken_run(store, data, tmp_path, widenet_command):
+    long = {**TRAINING, "epochs": 16}
+    undisturbed = train(data, tmp_path / "undisturbed", long).fingerprint()
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(long))
+    words = f"train network.json training.json --data {data.path} --out {URI} --device cpu".split()
+    seen, running = [], []
+
+    def kill_at(which):
+        def kill(method, number):
+            if (method, number) == which:
+                store.at = None
+                os.killpg(running[-1].pid, signal.SIGKILL)
+
+        return kill
+
+    # Objects of the first checkpoint, its manifest, objects and manifests of later ones, removals and reads.
+    uploads = [("PUT", number) for number in (1, 9, 17, 18, 3, 12, 5)]
+    for which in [*uploads, ("DELETE", 1), ("DELETE", 3), ("GET", 5)]:
+        started = bool(seen) and (store.published("run") is not None or has_work())
+        store.count_from_here(kill_at(which))
+        status, text = widenet_command(*words, *["--resume"] * started, started=running.append)
+        store.count_from_here()
+        seen.append((which, status, store.published("run") is not None))
+        assert status == -signal.SIGKILL, (which, text, seen)
+        if seen[-1][2]:
+            other = readable(URI, "run", whole=True)
+            assert widenet.Model.load(other, "cpu").fingerprint()
+    assert {is_published for _, _, is_published in seen} == {False, True}
+    status, text = widenet_command(*words, "--resume")
+    assert status == 0, text
+    assert undisturbed in text
+    assert widenet.Model.load(URI, "cpu").fingerprint() == undisturbed
+    listed = json.loads(store.read("run/widenet.json"))["files"].values()
+    objects = {key for key in store.objects("run/files/") if not key.endswith("/")}
+    assert objects == {f"run/files/{entry['sha256']}" for entry in listed}
+
+
+def has_work():
+    mirror = RunMirror(Uri.of(URI))
+    return any((mirror.path / "checkpoints").glob("epoch-*"))
+
+
+def test_a_run_continues_on_another_machine_and_on_the_first_one_again(store, data, tmp_path, monkeypatch):
+    expected = train(data, tmp_path / "undisturbed").fingerprint()
+    interrupt(data, URI, 1)
+    assert newest(store) == b"epoch-00001-step-000000001\n"
+    other_machine(monkeypatch, tmp_path, "second")
+    interrupt(data, URI, 1, resume=True)
+    other_machine(monkeypatch, tmp_path, "cache")
+    assert train(data, URI, resume=True).fingerprint() == expected
+    assert "model/manifest.json" in store.published("run")
+
+
+def test_work_that_the_store_lacks_is_not_overwritten(store, data, tmp_path, monkeypatch):
+    interrupt(data, URI, 1)
+    store.refuse_put(2)
+    with pytest.raises(StoreError, match="refuses access"):
+        train(data, URI, resume=True)
+    store.count_from_here()
+    own = RunMirror(Uri.of(URI)).path
+    kept = sorted(path.name for path in (own / "checkpoints").iterdir())
+    other_machine(monkeypatch, tmp_path, "second")
+    interrupt(data, URI, 2, resume=True)
+    other_machine(monkeypatch, tmp_path, "cache")
+    with pytest.raises(CheckpointError, match=r"published by another training since, .* Remove that folder"):
+        train(data, URI, resume=True)
+    assert sorted(path.name for path in (own / "checkpoints").iterdir()) == kept
+    shutil.rmtree(own)
+    assert train(data, URI, resume=True).fingerprint()
+
+
+def test_another_training_that_publishes_meanwhile_is_not_overwritten(store, data, tmp_path, monkeypatch):
+    interrupt(data, URI, 1)
+    theirs = []
+
+    def publish_theirs(*_):
+        if not theirs:
+            with monkeypatch.context() as patch:
+                patch.setenv("WIDENET_CACHE", str(tmp_path / "second"))
+                interrupt(data, URI, 1, resume=True)
+            theirs.append(store.read("run/widenet.json"))
+
+    with pytest.raises(StoreError, match="was published by somebody else meanwhile") as refusal:
+        train(data, URI, resume=True, after_epoch=publish_theirs)
+    assert "`resume=True` continues it" in str(refusal.value)
+    assert store.read("run/widenet.json") == theirs[0]
+    assert store.published("run")
+
+
+def test_a_failed_upload_keeps_the_run_and_is_repeated(store, data, tmp_path):
+    expected = train(data, tmp_path / "undisturbed").fingerprint()
+    store.refuse_put(3)
+    with pytest.raises(StoreError, match=r"refuses access.*`resume=True` continues it and sends"):
+        train(data, URI)
+    store.count_from_here()
+    assert store.published("run") is None
+    assert any((RunMirror(Uri.of(URI)).path / "checkpoints").glob("epoch-*"))
+    assert train(data, URI, resume=True).fingerprint() == expected
+    assert store.published("run")
+
+
+def test_a_finished_upload_is_not_repeated(store, data):
+    train(data, URI)
+    mirror = RunMirror(Uri.of(URI))
+    store.count_from_here()
+    mirror.publish()
+    mirror.restore()
+    assert {method for method, _ in store.requests} == {"HEAD", "GET"}
+
+
+def test_objects_of_a_user_below_a_run_stay(store, data):
+    interrupt(data, URI, 1)
+    mine = {f"run/files/{'0' * 64}": b"1", "run/files/notes.txt": b"2", "run/notes.txt": b"3"}
+    for key, text in mine.items():
+        store.put(key, text)
+    train(data, URI, resume=True)
+    there = store.objects("run/")
+    assert mine.items() <= there.items()
+    files = json.loads(there["run/widenet.json"])["files"]
+    listed = {f"run/files/{entry['sha256']}" for entry in files.values()}
+    left = {key for key in there if not key.endswith("/")} - listed - mine.keys()
+    assert left == {"run/widenet.json"}
+
+
+@pytest.mark.parametrize("name", ["run/notes.txt", "run", "run/network.json"])
+def test_a_taken_prefix_is_refused_before_any_step(store, data, name):
+    store.put(name, b"mine")
+    with pytest.raises(CheckpointError, match=r"^s3://shelf/run holds other objects"):
+        train(data, URI, after_epoch=pytest.fail)
+    assert store.objects() == {name: b"mine"}
+
+
+def test_a_run_in_the_store_is_not_overwritten(store, data, tmp_path, monkeypatch):
+    train(data, URI)
+    before = store.objects()
+    for machine in ("cache", "second"):
+        other_machine(monkeypatch, tmp_path, machine)
+        with pytest.raises(CheckpointError, match=r"^s3://shelf/run exists already\. Resume it"):
+            train(data, URI)
+    assert store.objects() == before
+
+
+def test_a_run_that_was_removed_from_the_store_can_be_trained_again(store, data):
+    first = train(data, URI).fingerprint()
+    store.empty()
+    assert train(data, URI).fingerprint() == first
+
+
+def test_a_run_can_begin_with_the_weights_of_one_in_a_store(store, data, tmp_path):
+    train(data, URI)
+    train(data, tmp_path / "local")
+    ours = [train(data, tmp_path / name, start_from=start).fingerprint()
+            for name, start in {"a": URI, "b": tmp_path / "local"}.items()]  # fmt: skip
+    assert ours[0] == ours[1]
+    del store
+
+
+def test_a_finished_model_is_copied_without_its_checkpoints(store, data, tmp_path, monkeypatch):
+    expected = train(data, URI).fingerprint()
+    other_machine(monkeypatch, tmp_path, "second")
+    model = widenet.Model.load(URI, "cpu")
+    assert model.fingerprint() == expected
+    assert not (model.run.path / "checkpoints").exists()
+    assert [path.name for path in cache.folder("copies").glob("[!.]*")] == [model.run.path.name]
+    del store
+
+
+def test_a_report_of_a_run_downloads_no_dataset_and_changes_no_copy(store, data, tmp_path, monkeypatch):
+    widenet.ingest(tmp_path / "r.csv", "s3://shelf/books")
+    train("s3://shelf/books", URI)
+    other_machine(monkeypatch, tmp_path, "second")
+    store.count_from_here()
+    widenet.write_report([URI], tmp_path / "report.html")
+    assert [path for _, path in store.requests if "books" in path] == []
+    assert (tmp_path / "report.html").stat().st_size > 1000
+    with pytest.raises(OptionError, match="`out` must name a local file"):
+        widenet.write_report([URI])
+    assert list(cache.folder("copies").rglob("report.html")) == []
+    del data

@@ -1,0 +1,92 @@
+"""Which texts are URIs, which are refused, and that a refused one is never repeated."""
+
+from pathlib import Path
+
+import pytest
+
+import widenet
+from widenet.errors import OptionError
+from widenet.stores.uri import Uri, check_known_scheme, check_local, is_uri, shown
+
+SECRET = "AKIASECRET"
+
+
+@pytest.mark.parametrize("text", ["s3://b/k", "gs://b/k", "S3://b/k", "s3:/b/k"])
+def test_a_text_with_a_scheme_of_a_store_is_a_uri_as_text_and_as_path(text):
+    assert is_uri(text)
+    assert is_uri(Path(text))
+
+
+@pytest.mark.parametrize("value", ["s3", "s3:", "s3b/k", "./s3:/b", "/s3:/b", "data/s3://b", "c:/x", None, 3])
+def test_everything_else_is_none(value):
+    assert not is_uri(value)
+
+
+def test_a_local_folder_of_that_name_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:" / "b").mkdir(parents=True)
+    assert is_uri("s3://b/k")
+    assert not is_uri(tmp_path / "s3:" / "b")
+
+
+@pytest.mark.parametrize("form", [str, Path])
+@pytest.mark.parametrize("text", ["s3://b/k/l", "s3://b/k/l/", "s3://b//k/./l", "s3:/b/k/l"])
+def test_a_uri_is_the_same_as_text_and_as_path(form, text):
+    assert Uri.of(form(text)) == Uri("s3", "b", "k/l")
+    assert shown(form(text)) == "s3://b/k/l"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"s3://bucket/key?X-Amz-Credential={SECRET}",
+        f"s3://bucket/key#{SECRET}",
+        f"s3://user:{SECRET}@bucket/key",
+        f"s3://{SECRET}@bucket/key",
+        f"s3://user:with/{SECRET}@bucket/key",
+        f"s3://{SECRET}",
+        f"s3://{SECRET}/",
+        f"s3:///{SECRET} /key",
+        f"s3://-{SECRET}/key",
+        f"s3://bucket/../{SECRET}",
+        f"s3://bucket/a\n{SECRET}",
+        f"s3://bucket/a\\{SECRET}",
+        f"s3://bucket/{SECRET * 100}",
+    ],
+)
+def test_a_uri_that_may_hold_a_secret_or_leads_elsewhere_is_refused_and_not_repeated(text):
+    with pytest.raises(OptionError, match=r"a URI must be s3://BUCKET/KEY or gs://BUCKET/KEY") as refusal:
+        Uri.of(text)
+    assert SECRET not in str(refusal.value)
+    assert "key" not in str(refusal.value).replace("a key", "")
+
+
+@pytest.mark.parametrize("uri", [f"s3://b/{SECRET}", f"https://{SECRET}/x", f"abfs://{SECRET}/x"])
+def test_an_argument_that_must_be_local_refuses_uris_without_repeating_them(uri):
+    for value in (uri, Path(uri)):
+        with pytest.raises(OptionError, match=r"^`out` must be a local path; got a URI\. ") as refusal:
+            check_local("`out`", value)
+        assert SECRET not in str(refusal.value)
+    check_local("`out`", "runs/s3/x")
+    check_local("`out`", None)
+
+
+def test_other_schemes_are_refused_where_uris_may_stand():
+    with pytest.raises(OptionError, match=r"`out` must be .*; got a URI of abfss\."):
+        check_known_scheme("`out`", "abfss://a/b")
+    check_known_scheme("`out`", "s3://a/b")
+
+
+def test_functions_refuse_uris_for_all_paths_that_must_be_local(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = [
+        lambda: widenet.write_report("run", out="s3://b/r.html"),
+        lambda: widenet.split_users("d", "s3://b/x", "users", users=0.1),
+        lambda: widenet.split_users("d", "x", Path("gs://b/x"), users=0.1),
+        lambda: widenet.describe("d", "s3://b/x.png"),
+        lambda: widenet.train("s3://b/network.json", None, "d", "run"),
+    ]
+    for call in calls:
+        with pytest.raises(OptionError, match="must be a local path; got a URI"):
+            call()
+    assert list(tmp_path.iterdir()) == []

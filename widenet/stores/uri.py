@@ -1,0 +1,109 @@
+"""URIs of object stores: which texts are URIs, and which URIs are accepted; loads no library."""
+
+import os
+import re
+from dataclasses import dataclass
+
+from widenet.errors import OptionError
+
+_URI = re.compile(r"(s3|gs):/", re.IGNORECASE)
+_OTHER = re.compile(
+    r"(s3a|s3n|gcs|abfss?|az|adl|wasbs?|hdfs|https?|ftp|file):/", re.IGNORECASE
+)  # a folder of such a name would be made otherwise
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LONGEST_KEY_BYTES = 900
+"""Stores allow 1,024 bytes; the names of the objects below the key take the rest."""
+
+
+@dataclass(frozen=True)
+class Uri:
+    """The place of an object, or of all objects below a prefix.
+
+    Attributes:
+        scheme: "s3" or "gs".
+        bucket: Name of the bucket.
+        key: Key or prefix without slashes at its ends.
+    """
+
+    scheme: str
+    bucket: str
+    key: str
+
+    @classmethod
+    def of(cls, value: str | os.PathLike[str]) -> "Uri":
+        """Read a URI, or the path that `Path` makes of one ("s3:/bucket/key").
+
+        Raises:
+            OptionError: It is not of the form s3://BUCKET/KEY. The message does not repeat it, because it may
+                hold a secret.
+        """
+        scheme, _, rest = os.fspath(value).partition(":")
+        bucket, _, key = rest.lstrip("/").partition("/")
+        parts = [part for part in key.split("/") if part not in ("", ".")]
+        problem = None
+        if set(rest) & set("?#"):
+            problem = "has a query or a fragment"
+        elif not _BUCKET.fullmatch(bucket):
+            problem = "names no bucket, or holds a user or a password"
+        elif not parts:
+            problem = "names a bucket alone"
+        elif ".." in parts or not key.isprintable() or "\\" in key:
+            problem = 'has ".." or a letter that a key must not have'
+        elif len(key.encode()) > _LONGEST_KEY_BYTES:
+            problem = f"has a key of more than {_LONGEST_KEY_BYTES} bytes"
+        if problem is not None:
+            raise OptionError(
+                f"a URI must be s3://BUCKET/KEY or gs://BUCKET/KEY; one {problem}. It is not repeated here,"
+                " as it may hold a secret: credentials come from the environment alone."
+            )
+        return cls(scheme.lower(), bucket, "/".join(parts))
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}/{self.key}"
+
+    def __truediv__(self, name: str) -> "Uri":
+        return Uri(self.scheme, self.bucket, f"{self.key}/{name}")
+
+    @property
+    def place(self) -> str:
+        """Bucket and key, as Arrow's file systems name objects."""
+        return f"{self.bucket}/{self.key}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+
+def is_uri(value: object) -> bool:
+    """Return whether a text or a path is a URI of an object store, whatever the local disk holds."""
+    return isinstance(value, str | os.PathLike) and _URI.match(_text(value)) is not None
+
+
+def shown(value: str | os.PathLike[str]) -> str:
+    """Return a path or a URI for a message: "s3://bucket/key" also for the path that `Path` makes of it."""
+    return str(Uri.of(value)) if is_uri(value) else str(value)
+
+
+def check_local(name: str, value: object) -> None:
+    """Raise OptionError if an argument that must be a local path is a URI.
+
+    Args:
+        name: The argument in a message, such as "`out`".
+        value: Its value; whatever is neither a text nor a path passes.
+    """
+    if isinstance(value, str | os.PathLike) and (is_uri(value) or _OTHER.match(_text(value))):
+        raise OptionError(f"{name} must be a local path; got a URI. Name a local file or folder.")
+
+
+def check_known_scheme(name: str, value: object) -> None:
+    """Raise OptionError if an argument that may be a URI has a scheme other than s3 and gs."""
+    if isinstance(value, str | os.PathLike) and (other := _OTHER.match(_text(value))):
+        raise OptionError(
+            f"{name} must be a local path, s3://BUCKET/KEY or gs://BUCKET/KEY; got a URI of"
+            f" {other[1].lower()}. Copy its content to one of these."
+        )
+
+
+def _text(value: str | os.PathLike[str]) -> str:
+    return os.fsdecode(value)

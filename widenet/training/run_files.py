@@ -1,0 +1,25 @@
+"""Small files of a run: written whole, and read without lines that a power cut has damaged."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from widenet.checkpoint import writing
+from widenet.durable import appearing
+
+
+def values(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines; skip lines that are not objects."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+        with suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value
+
+
+def write_whole(path: Path, text: bytes) -> None:
+    """Replace a file; raises CheckpointError."""
+    with writing(path), appearing(path) as file:
+        file.write(text)
