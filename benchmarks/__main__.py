@@ -7,6 +7,7 @@ from types import ModuleType
 from benchmarks import (
     catalogue,
     checkpoints,
+    divided,
     exact,
     faults,
     first,
@@ -52,6 +53,7 @@ _ALONE: dict[str, ModuleType] = {
     "hours": hours,
     "first": first,
     "catalogue": catalogue,
+    "divided": divided,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

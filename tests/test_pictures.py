@@ -15,6 +15,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.model.build import build
+from widenet.model.by_examples import own_examples
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
@@ -122,7 +123,10 @@ def steps_of_alexnet(folder, exchanged):
         Optimizer(training.optimizer),
     )
     built.prepare_training(rule)
-    stream, losses = Stream(data, network.fields, 8, training.seed), []
+    stream, losses = (
+        Stream(data, network.fields, 8, training.seed, own=own_examples(built.layout, exchanged)),
+        [],
+    )
     for batch in stream.batches(0):
         random, numbers = StepRandom(0, 0, batch.step), StepNumbers(batch.step + 1, rates(training, 2))
         losses.append(train_step(built, rule, Step(built.prepare(batch.fields, random), random, numbers)))

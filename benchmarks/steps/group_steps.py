@@ -18,6 +18,7 @@ from widenet.model.exchange import Pending
 from widenet.parallel.local import Here, LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _EPOCHS = 10_000
@@ -68,6 +69,22 @@ def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None
     return Here(lambda: result)
 
 
+def documents(
+    folder: str, network: dict[str, Any], training: dict[str, Any], processes: int, threads: int
+) -> Callable[[int], dict[str, Any]]:
+    """Return the steps of any two documents, divided among processes.
+
+    Args:
+        folder: Folder of the data.
+        network: The network document.
+        training: The training document.
+        processes: Number of processes.
+        threads: Threads of each process.
+    """
+    job = {"folder": folder, "documents": [network, training], "threads": threads}
+    return _divided(processes, {**job, "plain": False, "device": "cpu"})
+
+
 def train(
     folder: str,
     hidden: Sequence[int],
@@ -105,8 +122,12 @@ def train(
         "precision": precision,
         "device": device,
     }
+    return _divided(processes, job)
+
+
+def _divided(processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
     if processes == 1:
-        return _own(_PlainLocal(1) if plain else LocalExchange(8, threads), 1, job)
+        return _own(_PlainLocal(1) if job["plain"] else LocalExchange(8, job["threads"]), 1, job)
     store, peers = str(Path(mkdtemp()) / "store"), []
     for rank in range(1, processes):
         here, there = _CONTEXT.Pipe()
@@ -137,6 +158,12 @@ def _own(
     exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]
 ) -> Callable[[int], dict[str, Any]]:
     shards = processes if job["plain"] else 8
+    torch.set_num_threads(job["threads"])
+    threading = nullcontext if job["plain"] else one_thread_an_operation
+    if "documents" in job:
+        network, settings = job["documents"]
+        training = TrainingSpec.of({**settings, "epochs": _EPOCHS})
+        return steps_of(job["folder"], NetworkSpec.of(network), training, exchange, threading)
     training = TrainingSpec.of(
         {
             "epochs": _EPOCHS,
@@ -146,8 +173,6 @@ def _own(
             "shards": shards,
         }
     )
-    torch.set_num_threads(job["threads"])
-    threading = nullcontext if job["plain"] else one_thread_an_operation
     spec = document(job["hidden"], job["softmax"])
     return steps_of(job["folder"], spec, training, exchange, threading, job["device"])
 

@@ -12,6 +12,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
+from widenet.model.by_examples import own_examples
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.model.preparation import Prepared
@@ -88,7 +89,8 @@ def steps_of(
         network = build(bind(spec, training, dataset.fields), exchange, device, counts=counts)
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
-    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed)
+    own = own_examples(network.layout, exchange)
+    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, own=own)
     table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
     done = 0
 

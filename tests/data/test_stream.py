@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+import torch
 
 from widenet.data import stream
 from widenet.data.dataset import Dataset
@@ -42,6 +43,19 @@ def test_a_batch_carries_the_fields_and_weights_of_its_rows(dataset):
         assert batch.fields["items"].indices.equal(dataset.sparse("items", batch.rows).indices)
         assert batch.fields["age"][:, 0].tolist() == batch.rows.tolist()
         assert batch.weights.tolist() == (batch.rows / 2).tolist()
+
+
+def test_of_a_field_that_is_divided_only_some_examples_are_read(dataset):
+    own = {"age": lambda count: slice(count // 2, count - 1)}
+    whole = list(Stream(dataset, ["items", "age"], 5, seed=3).batches(0))
+    for batch, some in zip(
+        whole, Stream(dataset, ["items", "age"], 5, seed=3, own=own).batches(0), strict=True
+    ):
+        half, last = batch.num_examples // 2, batch.num_examples - 1
+        expected = batch.fields["age"].clone()
+        expected[:half] = expected[last:] = 0
+        assert torch.equal(some.fields["age"], expected)
+        assert torch.equal(some.fields["items"].indices, batch.fields["items"].indices)
 
 
 def test_epochs_and_seeds_have_orders_of_their_own(dataset):

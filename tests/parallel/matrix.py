@@ -12,6 +12,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.evaluate import evaluate
 from widenet.model.build import build
+from widenet.model.by_examples import own_examples
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.plan.binding import bind
@@ -367,7 +368,14 @@ def outcome_in(spec, training, data, exchange):
     network = build(bind(spec, training, data.fields), exchange, counts=counts)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
-    stream = Stream(data, spec.fields, training.batch_size, training.seed, training.shuffle)
+    stream = Stream(
+        data,
+        spec.fields,
+        training.batch_size,
+        training.seed,
+        training.shuffle,
+        own=own_examples(network.layout, exchange),
+    )
     steps, losses = rates(training, stream.steps_per_epoch), []
     for batch in stream.batches(0):
         random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)

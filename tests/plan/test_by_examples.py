@@ -6,7 +6,7 @@ import pytest
 
 from widenet.errors import FitError
 from widenet.plan.binding import bind
-from widenet.plan.by_examples import ends_of, long_rows, most_examples
+from widenet.plan.by_examples import ends_of, fields_by_examples, long_rows, most_examples
 from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -64,6 +64,15 @@ def test_a_layer_that_takes_its_batch_together_ends_them_and_must_not_be_split(s
     assert bound(10**5, second=settings).by_examples == ("first", "even")
     with pytest.raises(FitError, match=r"layers\[3\]\.split .* must not be true here: from the input"):
         bound(second={**settings, "split": True})
+
+
+def test_a_field_that_others_read_too_is_read_whole():
+    layout = bound(2, first={"split": True})
+    assert fields_by_examples(layout) == ["pixels"]
+    layers = [layer.model_dump(exclude_unset=True) for layer in layout.network.layers]
+    layers[-2]["source"] = ["best", "picture"]
+    wider = bind(NetworkSpec.of({"layers": layers}), layout.training, FIELDS)
+    assert (wider.by_examples, fields_by_examples(wider)) == (("first", "even", "second", "best"), [])
 
 
 def test_the_process_with_the_most_shards_has_the_most_examples():

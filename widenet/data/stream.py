@@ -1,12 +1,13 @@
 """Batches of a dataset in a reproducible order, prepared ahead of use in a thread."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from widenet import randomness
@@ -56,6 +57,8 @@ class Stream:
         part: The part of the sparse fields to read.
         skip_empty: Leave out examples without entries of this field in `part`; if there are any, this takes 4
             bytes for each of the others.
+        own: By dense field, the examples of a batch of so many that are read; the others are zeros. A field
+            that is not named is read whole.
 
     Raises:
         DataError: No example is left, or a field is unknown.
@@ -72,6 +75,7 @@ class Stream:
         shuffle: bool = True,
         part: Part = "train",
         skip_empty: str | None = None,
+        own: Mapping[str, Callable[[int], slice]] | None = None,
     ) -> None:
         if batch_size < 1:
             raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
@@ -81,6 +85,7 @@ class Stream:
         self.seed = seed
         self.shuffle = shuffle
         self.part: Part = part
+        self._own = own or {}
         self._eligible = None if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
         self.num_examples = dataset.num_examples if self._eligible is None else len(self._eligible)
         if not self.num_examples:
@@ -115,7 +120,14 @@ class Stream:
         return Batch(epoch, step, rows, fields, self.dataset.weights(rows))
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
-        if self.dataset.field(name).kind == "dense":
+        known = self.dataset.field(name)
+        if name in self._own:
+            own = self._own[name](len(rows))
+            # NumPy's zeros take no memory where nobody writes or reads.
+            numbers = np.zeros((len(rows), known.width), dtype=np.float32)
+            numbers[own] = self.dataset.dense(name, rows[own]).numpy()
+            return torch.from_numpy(numbers)
+        if known.kind == "dense":
             return self.dataset.dense(name, rows)
         return self.dataset.sparse(name, rows, self.part)
 

@@ -9,10 +9,23 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.model.exchange import Exchange
+from widenet.plan.by_examples import fields_by_examples
+from widenet.plan.layout import Layout
 from widenet.plan.narrow import edges
 
 Compute = Callable[[int, int, Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Computes the layers of the examples from start to stop - 1 with the given weights."""
+
+
+def own_examples(layout: Layout, exchange: Exchange) -> dict[str, Callable[[int], slice]]:
+    """Return, by field, which examples of a batch a step reads here; it reads other fields whole."""
+    held = exchange.each(lambda shard: shard)
+
+    def own(num_examples: int) -> slice:
+        starts = edges(num_examples, layout.num_shards)
+        return slice(starts[held[0]], starts[held[-1] + 1])
+
+    return dict.fromkeys(fields_by_examples(layout), own)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,21 @@ def weights_by_examples(layout: Layout) -> list[str]:
     return [name for name, weight in layout.weights.items() if weight.layer in layout.by_examples]
 
 
+def fields_by_examples(layout: Layout) -> list[str]:
+    """Return the fields that only layers divided by examples read, each process some examples."""
+    network, inputs = layout.network, {layer.name: layer.field for layer in layout.network.inputs}
+    others = [layer for layer in network.layers if layer.name not in layout.by_examples]
+    needed = {inputs.get(source) for layer in others for source in _sources(layout, layer)}
+    needed |= {output.field for output in network.outputs}
+    read = {
+        inputs[source]
+        for name in layout.by_examples
+        for source in _sources(layout, network.layer(name))
+        if source in inputs
+    }
+    return sorted(read - needed)
+
+
 def most_examples(num_examples: int, num_shards: int, num_processes: int) -> int:
     """Return the largest number of examples of the shards of a process."""
     starts = edges(num_examples, num_shards)

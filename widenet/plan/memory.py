@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from widenet.plan.by_examples import ends_of, most_examples, weights_by_examples
+from widenet.plan.by_examples import ends_of, fields_by_examples, most_examples, weights_by_examples
 from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
@@ -142,7 +142,12 @@ def _activations(job: Job, process: int) -> int:
         8 * job.training.shards * (batches + 1) for layer in job.network.inputs if layer.field in job.entries
     )
     widths = {field: job.layout.units[name] for field, name in ends}
-    dense = sum(4 * batches * width for field, width in widths.items() if field not in job.entries)
+    own = {field: examples_of_shards(job) / max(num, 1) for field in fields_by_examples(job.layout)}
+    dense = sum(
+        round(4 * batches * width * own.get(field, 1.0))
+        for field, width in widths.items()
+        if field not in job.entries
+    )
     share = examples_of_shards(job) / max(num, 1)
     hidden = sum(
         round(

@@ -11,6 +11,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
 from widenet.evaluate import evaluate, output_name
 from widenet.kernels.ahead import compile_ahead
+from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -78,7 +79,14 @@ def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = N
 def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterator[float]:
     """Train for some steps; yield the seconds of each."""
     training, beside = network.layout.training, Ahead(network.device)
-    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, training.shuffle)
+    stream = Stream(
+        dataset,
+        network.spec.fields,
+        training.batch_size,
+        training.seed,
+        training.shuffle,
+        own=own_examples(network.layout, network.exchange),
+    )
     schedule = rates(training, stream.steps_per_epoch)
 
     def made(number: int) -> Step:

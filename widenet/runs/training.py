@@ -15,6 +15,7 @@ from widenet.evaluate import evaluate
 from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
 from widenet.model.build import build
+from widenet.model.by_examples import own_examples
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import (
@@ -134,6 +135,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
                     training_spec.batch_size,
                     training_spec.seed,
                     training_spec.shuffle,
+                    own=own_examples(layout, exchange),
                 ),
                 _evaluation(training_spec, dataset),
                 report,
