@@ -311,7 +311,10 @@ def resumed(name, data, out):
     return trained(name, data, out, resume=True, every_steps=2)
 
 
-@pytest.mark.parametrize(("size", "name"), [(1, "momentum"), (2, "adam, tied"), (2, "sgd, drifting")])
+CUT_SHORT = [(1, "momentum"), (1, "adam, split"), (2, "adam, tied"), (2, "sgd, drifting")]
+
+
+@pytest.mark.parametrize(("size", "name"), CUT_SHORT)
 def test_processes_of_which_one_is_killed_within_an_epoch_go_on_there(size, name, data, pair, tmp_path):
     out = tmp_path / "run"
     expected = train(*documents_of(name), data, tmp_path / "undisturbed").fingerprint()
