@@ -56,7 +56,7 @@ _OTHER_FUNCTIONS = {
 _IN_STORES = {
     ("Dataset.open", "path"),
     ("Model.load", "run"),
-    ("dataset_from_lists", "out"),
+    ("dataset_from_lists", "path"),
     ("describe", "folder"),
     ("ingest", "out"),
     ("ingest", "vocabulary"),

@@ -205,7 +205,7 @@ def test_wrong_options_are_refused(spark, tmp_path):
     (tmp_path / "ds" / "notes").write_text("mine")
     with pytest.raises(DataError, match="already exists, and a dataset is never overwritten"):
         write_dataset(rows, tmp_path / "ds", user="user", item="item")
-    with pytest.raises(OptionError, match="mounted on the driver and all executors; got s3a://"):
+    with pytest.raises(OptionError, match="mounted on the driver and all executors; got a URL"):
         write_dataset(rows, "s3a://bucket/ds", user="user", item="item")
     for name in ("my books", "büch", "a{b}"):
         with pytest.raises(OptionError, match="because Spark reads other characters in another way"):

@@ -34,12 +34,14 @@ class Store:
 
         moto = DomainDispatcherApplication(create_backend_app)
         self.at, self.lock, self.requests = None, threading.Lock(), []
+        self.hold = lambda _: None  # called with the path of each request, before its answer
 
         def application(environ, answer):
             with self.lock:
                 self.requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
                 method = environ["REQUEST_METHOD"]
                 number = sum(each == method for each, _ in self.requests)
+            self.hold(environ["PATH_INFO"])
             status = None if self.at is None else self.at(method, number)
             if status is None:
                 return moto(environ, answer)
@@ -113,6 +115,7 @@ def server():
 def store(server, tmp_path, monkeypatch):
     """The server with an empty bucket, an empty cache, and their variables."""
     server.count_from_here()
+    monkeypatch.setattr(server, "hold", lambda _: None)
     server.empty()
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)

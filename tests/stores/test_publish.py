@@ -54,6 +54,11 @@ def test_a_dataset_that_was_just_published_is_not_downloaded(store, csv):
     assert [path for method, path in store.requests if method == "GET" and "/files/" in path] == []
 
 
+def test_lists_make_a_dataset_in_a_store_too(store):
+    assert widenet.dataset_from_lists("s3://shelf/lists", [[1, 2], [3]]).num_examples == 2
+    assert "dataset.json" in store.published("lists")
+
+
 @pytest.mark.parametrize("name", ["notes.txt", "files/notes.txt", "sub/widenet.json"])
 def test_a_prefix_with_other_objects_is_refused_before_any_work(store, csv, name):
     store.put(f"books/{name}", b"mine")
@@ -103,6 +108,9 @@ def test_a_failed_upload_keeps_the_finished_dataset_and_is_repeated_from_what_is
     assert widenet.Dataset.open(kept).num_examples == 60
     assert len(store.objects()) == 2
     store.count_from_here()
+    with pytest.raises(DataError):
+        widenet.ingest(csv, "s3://shelf/books", user="no such column")
+    assert unsent() == [kept]
     widenet.ingest(csv, "s3://shelf/books")
     assert len([method for method, _ in store.requests if method == "PUT"]) == 2
     assert store.published("books") == files_of(widenet.Dataset.open("s3://shelf/books").path)

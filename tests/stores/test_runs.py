@@ -283,3 +283,15 @@ def test_a_report_of_a_run_downloads_no_dataset_and_changes_no_copy(store, data,
         widenet.write_report([URI])
     assert list(cache.folder("copies").rglob("report.html")) == []
     del data
+
+
+def test_several_processes_resume_from_one_copy(store, data, tmp_path, monkeypatch, widenet_command):
+    expected = train(data, tmp_path / "undisturbed").fingerprint()
+    interrupt(data, URI, 1)
+    other_machine(monkeypatch, tmp_path, "second")
+    store.count_from_here()
+    words = f"train --data {data.path} --out {URI} --device cpu --processes 2 --resume".split()
+    status, text = widenet_command(*words)
+    assert (status, expected in text) == (0, True), text
+    copied = [path for method, path in store.requests if method == "GET" and "/run/files/" in path]
+    assert len(copied) == len(set(copied)) > 5

@@ -7,6 +7,7 @@ from widenet.data.silence import ignore_message
 from widenet.errors import DataError, OptionError
 from widenet.interop.formats import ImportOptions, format_of
 from widenet.runs import Model
+from widenet.stores.uri import check_local
 
 
 def import_network(
@@ -38,6 +39,8 @@ def import_network(
         DataError: The file is damaged, or has layers without a counterpart, which are named.
         OptionError, FitError, CheckpointError: The options do not fit the file.
     """
+    for name, place in (("path", path), ("out", out), ("weights", weights)):
+        check_local(f"`{name}`", place)
     path, out = Path(path), Path(out)
     if not path.is_file():
         raise DataError(f"{path}: no such file. Check the path.")

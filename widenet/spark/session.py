@@ -34,8 +34,8 @@ def shared_path(name: str, path: str | Path) -> Path:
     """The absolute path of a folder that driver and executors share; raises OptionError for a URL."""
     if "://" in str(path):
         raise OptionError(
-            f"`{name}` must be a path on a file system that is mounted on the driver and all executors; got"
-            f" {path}. Mount it, or choose a folder on such a file system."
+            f"`{name}` must be a path on a file system that is mounted on the driver and all executors; got a"
+            " URL. Mount it, or choose a folder on such a file system."
         )
     return Path(path).absolute()
 

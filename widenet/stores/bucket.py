@@ -184,7 +184,7 @@ def _file_system(scheme: str) -> Any:
         request_timeout=_SILENT_SECONDS,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
         allow_delayed_open=True,  # a small object is one request
-        background_writes=True,  # without it, Arrow completes the upload of which a part has failed
+        background_writes=True,  # several parts at a time
     )
 
 
@@ -234,10 +234,15 @@ def _problem(uri: Uri, words: str) -> StoreError:
             f"{uri}: the store refuses access ({code}). Check that the credentials in the environment may use"
             " this bucket."
         )
-    if code in _UNREACHABLE:
+    if "OAuth2 access token" in words:
         return StoreError(
-            f"{uri}: the store cannot be reached, or does not answer. Check the network, and AWS_ENDPOINT_URL"
-            " if it is set."
+            f"{uri}: Google's library finds no credentials in the environment. Set"
+            " GOOGLE_APPLICATION_CREDENTIALS."
+        )
+    if code in _UNREACHABLE:
+        endpoint = ", and AWS_ENDPOINT_URL if it is set" if uri.scheme == "s3" else ""
+        return StoreError(
+            f"{uri}: the store cannot be reached, or does not answer. Check the network{endpoint}."
         )
     reason = f"{code}, HTTP status {status}" if status else code
     return StoreError(f"{uri}: the store reports an error ({reason}). Try again.")

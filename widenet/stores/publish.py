@@ -28,8 +28,9 @@ def dataset_out(out: str | Path) -> Iterator[Path]:
     check_vacant(bucket)
     place = cache.folder("unsent") / cache.entry_name(bucket.uri)
     with cache.locked(place):
-        shutil.rmtree(place, ignore_errors=True)
-        yield place
+        making = _emptied(cache.partial(place))
+        yield making
+        making.rename(_emptied(place))  # what an earlier command could not send stays until here
         try:
             manifest = _publish_dataset(bucket, place)
         except StoreError as error:
@@ -59,16 +60,23 @@ def file_out(out: str | Path) -> Iterator[Path]:
     _check_absent(bucket)
     folder = cache.folder("unsent") / cache.entry_name(bucket.uri)
     with cache.locked(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        making = _emptied(cache.partial(folder))
+        making.mkdir()
         place = folder / bucket.uri.name[-100:]
-        yield place
+        yield making / place.name
+        making.rename(_emptied(folder))
         try:
             _check_absent(bucket)
             bucket.upload("", place)
         except (StoreError, OptionError) as error:
             raise type(error)(f"{error} The finished file is {place}.") from None
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _emptied(folder: Path) -> Path:
+    """A folder after it was removed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def _check_absent(bucket: Bucket) -> None:
