@@ -49,6 +49,18 @@ def test_a_step_is_that_of_the_dense_twin(num_examples, training):
     assert real.network.layout.by_examples == ("edges", "even", "best", "parts")
 
 
+def test_a_pooled_input_beside_a_divided_convolution_needs_no_gradient():
+    layers = [
+        LAYERS[1],
+        {"name": "small", "kind": "pooling", "function": "max", "kernel": 2},
+        {"name": "edges", "kind": "convolution", "filters": 4, "kernel": 3, "split": True},
+        {"name": "h", "units": 7, "source": ["small", "edges"], "activation": "tanh"},
+        LAYERS[-1],
+    ]
+    real, _ = assert_step_matches_twin({"layers": layers}, FACTS, batch(9), {})
+    assert real.network.layout.by_examples == ("small", "edges")
+
+
 def test_the_number_of_threads_does_not_move_a_bit():
     found = []
     for num_threads in (1, 2):

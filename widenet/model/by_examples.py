@@ -102,7 +102,9 @@ class _Divided(torch.autograd.Function):
         def of_shard(shard: int) -> Tensor:
             leaves, ends = graphs.pop(shard)
             start, stop = spans[shard]
-            torch.autograd.backward(ends, [gradient[start:stop] for gradient in gradients])
+            # An end without weights before it, such as a pooled input, has no graph.
+            roots = [(end, whole) for end, whole in zip(ends, gradients, strict=True) if end.requires_grad]
+            torch.autograd.backward([end for end, _ in roots], [whole[start:stop] for _, whole in roots])
             return torch.cat(
                 [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
             )
