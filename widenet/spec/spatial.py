@@ -110,12 +110,13 @@ class ConvolutionLayer(Spec, OfLayers):
     skip: Sources | None = None
     """Layers of as many units that are added to the sums, before a normalization and the activation."""
     split: bool | None = None
-    """Divide the examples of this and the layers before it among the shards in a training step, so that each
+    """Divide the examples of the network's first layers among the shards in a training step, so that each
     process computes and keeps its own; their gradients are added exactly.
 
-    The layers from the input on must be convolutions without dropout, normalization, sparseness, delta_norm
-    and shared weights, or pooling layers. Unset: divide them if their units in a batch take 64 MiB or more,
-    and 8 bytes or more for each weight.
+    These are all convolutions and pooling layers from the dense inputs on, up to a convolution with dropout,
+    normalization, sparseness, delta_norm, shared weights or false here. True needs this layer among them, and
+    divides them all. Unset: divide them if their units in a batch take 64 MiB or more, and 8 bytes or more
+    for each weight.
     """
 
     def check(self, place: str, num_sources: int) -> None:
