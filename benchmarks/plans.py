@@ -89,7 +89,7 @@ def _bounds() -> Table:
             )
     table.notes.append(
         f"Nothing here is measured: all are lower bounds, by {DEVICES_BY_NAME['h200'].source}. Every user"
-        " has 100 items."
+        " has 100 items. Recommending multiplies in float32 after every training."
     )
     return table
 

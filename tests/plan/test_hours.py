@@ -81,6 +81,7 @@ def test_operations_bound_a_step_and_a_ranking():
     assert found.at_least
     halved = published_rates(job(precision="bfloat16"), SLOW)
     assert halved.step_seconds == pytest.approx(products / 1e7)
+    assert halved.ranking_seconds == found.ranking_seconds
 
 
 def test_memory_bounds_a_step_and_a_ranking():

@@ -89,13 +89,13 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
     """Return lower bounds of a job's times on devices at their published rates.
 
     A step takes at least as long as its operations, as the bytes of weights and state that it moves, and as
-    the bytes that it sends; ranking as the products with the output's weights, or as reading them once for
-    `RANKED_TOGETHER` examples.
+    the bytes that it sends; ranking as the products with the output's weights, which are float32 whatever
+    the training's precision, or as reading them once for `RANKED_TOGETHER` examples.
     """
     needed = work(job)
     rate = device.operations[job.training.precision]
     step = max(needed.operations / rate, moved_bytes(job) / device.memory_rate)
-    ranking = max(_ranking(job, output, rate, device.memory_rate) for output in job.network.outputs)
+    ranking = max(_ranking(job, output, device) for output in job.network.outputs)
     return Rates(
         step_seconds=max(step, needed.sent_bytes / device.link_rate),
         ranking_seconds=ranking,
@@ -105,10 +105,10 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
     )
 
 
-def _ranking(job: Job, output: OutputLayer, rate: float, memory_rate: float) -> float:
+def _ranking(job: Job, output: OutputLayer, device: NamedDevice) -> float:
     weight = job.layout.of_output(output.name)
     numbers = job.rows(weight, 0) * weight.row_length
-    return max(2 * numbers / rate, 4 * numbers / memory_rate / RANKED_TOGETHER)
+    return max(2 * numbers / device.operations["float32"], 4 * numbers / device.memory_rate / RANKED_TOGETHER)
 
 
 def moved_bytes(job: Job) -> int:
