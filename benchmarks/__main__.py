@@ -7,6 +7,7 @@ from types import ModuleType
 from benchmarks import (
     catalogue,
     checkpoints,
+    disk,
     divided,
     exact,
     faults,
@@ -66,6 +67,7 @@ _OTHERS: dict[str, ModuleType] = {
     "reading": reading,
     "guesses": guesses,
     "checkpoints": checkpoints,
+    "disk": disk,
 }
 
 

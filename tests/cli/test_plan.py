@@ -264,3 +264,25 @@ def test_a_measured_plan_tells_what_training_takes_and_leaves_nothing(widenet, i
     found = json.loads(widenet("plan", *words, "--json").out)["hours"]
     assert 0 < found["step_seconds"] <= found["epoch_seconds"] <= found["training_seconds"]
     assert sorted(inside.rglob("*")) == before
+
+
+def test_it_tells_what_memory_holds_of_weights_on_a_disk_and_what_a_step_moves(plan):
+    words = ["--width", "items=100_000_000", "--weights-in", "disk"]
+    ended = plan(*words, "--disk-bandwidth", "2GB", "--json")
+    assert (ended.status, ended.err) == (0, "")
+    found = json.loads(ended.out)
+    held = found["memory_bytes"]["window"]
+    assert found["scratch_bytes"] == 2 * 3 * 4 * 4 * 100_000_000
+    assert found["memory_bytes"]["total"] < 2_000_000_000
+    assert 0 < held < 500_000_000
+    work = found["work"]
+    assert found["disk_seconds"] == max(work["read_bytes"], work["written_bytes"]) / 2e9
+    line = next(line for line in plan(*words).out.splitlines() if line.startswith("On disk"))
+    assert line.startswith("On disk, each process: 9.60 GB of weights and optimizer state, of which memory")
+    assert line.endswith(" GB.")
+
+
+def test_weights_on_a_disk_are_for_a_cpu(plan):
+    ended = plan("--width", "items=1000", "--weights-in", "disk", "--device", "cuda")
+    assert (ended.status, ended.out) == (2, "")
+    assert '--weights-in must be "device" on CUDA; got "disk". Plan with --device cpu.' in ended.err

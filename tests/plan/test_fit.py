@@ -1,12 +1,13 @@
 """Whether a training fits, the fewest devices that hold it, and what is said where none do."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from widenet.errors import CapacityError
 from widenet.plan.binding import bind
-from widenet.plan.fit import check_fits, check_fits_here, smallest, with_room, with_snapshots
+from widenet.plan.fit import check_disk, check_fits, check_fits_here, smallest, with_room, with_snapshots
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import keeps, memory
@@ -124,3 +125,30 @@ def test_a_job_has_snapshots_where_the_machine_has_room_for_those_of_all_its_pro
     each = needed.total - needed.program if device == "cpu" else copied.weights + copied.state
     assert with_snapshots(asked, 2, 2 * each).in_background
     assert not with_snapshots(asked, 2, 2 * each - 1).in_background
+
+
+def test_a_disk_must_hold_what_all_processes_put_there():
+    check_disk([3 * GB, 2 * GB], 5 * GB, Path("runs"))
+    with pytest.raises(CapacityError) as error:
+        check_disk([3 * GB, 2 * GB], 5 * GB - 1, Path("runs"))
+    assert (
+        str(error.value)
+        == "runs must have room for 5.00 GB of weights and optimizer state; it has 5.00 GB. Free some space,"
+        " or name a folder on another disk with `scratch`."
+    )
+
+
+def test_weights_on_a_disk_keep_the_logits_that_memory_has_room_for_and_no_more_than_others():
+    asked = replace(job(width=10**5), device="cpu", weights_in="disk")
+    least = memory(replace(asked, kept_bytes=0)).total
+    assert with_room(asked, least).kept_bytes == 0
+    assert with_room(asked, least + 10**6).kept_bytes == 10**6 // 2
+    assert with_room(asked, 100 * GB).kept_bytes == 2**29
+
+
+def test_memory_that_does_not_hold_a_tile_is_refused():
+    asked = replace(job(width=10**7), device="cpu", weights_in="disk", kept_bytes=0)
+    needed = memory(asked)
+    check_fits_here(asked, 1, needed.total - needed.program)
+    with pytest.raises(CapacityError, match="weights on a disk, in part"):
+        check_fits_here(asked, 1, needed.total - needed.program - 1)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulated.device import simulated
 from tests.test_runs import After, log, outcome
 from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
 from widenet.checkpoint import Checkpoint
@@ -170,3 +171,9 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
     ):
         train(*SETTINGS["momentum"], data, tmp_path / "run", resume=True)
     assert len(log(tmp_path / "run")) == 2
+
+
+def test_weights_on_a_disk_are_refused_on_cuda(data, tmp_path):
+    with simulated(), pytest.raises(OptionError, match=r'`weights_in` must be "device" on CUDA; got "disk"'):
+        train(*SETTINGS["momentum"], data, tmp_path / "run", device="cuda", weights_in="disk")
+    assert not (tmp_path / "run").exists()
