@@ -11,6 +11,7 @@ from widenet.runs import measuring
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
+from widenet.training.step import train_step
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +60,16 @@ def test_examples_are_ranked_as_by_predict_and_evaluated_as_in_training(data):
 
 def test_without_an_evaluation_none_is_measured(data):
     assert measured(data, evaluation=None).evaluation_seconds is None
+
+
+@pytest.mark.parametrize("brake", [True, False])
+def test_under_a_brake_the_weights_of_measured_steps_wait_for_the_loss(brake, data, monkeypatch):
+    steps = []
+
+    def trained(network, rule, step):
+        steps.append(step)
+        return train_step(network, rule, step)
+
+    monkeypatch.setattr(measuring, "train_step", trained)
+    measured(data, brake=brake, evaluation=None)
+    assert {step.on_loss is not None for step in steps} == {brake}
