@@ -198,6 +198,10 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],
             "--gpu plans for GPUs, and --device cpu does not. Leave one of them out.",
         ),
+        (
+            ["--width", "items=9", "--gpu", "a100", "--device-memory", "10GB"],
+            "--gpu and --device-memory both say how much memory a device has. Leave one of them out.",
+        ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
 )

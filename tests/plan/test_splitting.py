@@ -76,3 +76,13 @@ def test_a_shared_weight_is_whole_and_must_not_be_split():
             match=r"split .* must not be true where layers share a weight, here the one from",
         ):
             bind(NetworkSpec.of({"layers": asking}), training, FIELDS)
+
+
+def test_a_layer_on_sparse_inputs_alone_has_nothing_to_split():
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "first", "units": 3, "split": True},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    with pytest.raises(FitError, match="must not be true where a layer reads sparse inputs alone"):
+        bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({}), FIELDS)

@@ -62,8 +62,9 @@ def hours_lines(found: Hours, training: "TrainingSpec") -> list[str]:
     if found.training_seconds is None or found.epoch_seconds is None:
         return [*lines, "With --data DIR or --examples N, plan also tells the hours."]
     lines.append(
-        f"An epoch of {found.steps_per_epoch:,} steps: {at_least}{duration(found.epoch_seconds)}."
-        f" Training, {epochs:,} epoch{'s' * (epochs != 1)}: {at_least}{duration(found.training_seconds)}"
+        f"An epoch of {_count(found.steps_per_epoch or 0, 'step')}:"
+        f" {at_least}{duration(found.epoch_seconds)}. Training, {_count(epochs, 'epoch')}:"
+        f" {at_least}{duration(found.training_seconds)}"
         f"{', if it does not stop early' if stops_early else ''}{_evaluations(found)}."
     )
     if found.recommendation_seconds is not None:
@@ -76,3 +77,7 @@ def _evaluations(found: Hours) -> str:
     if found.evaluation_seconds is None:
         return ""
     return f", with evaluations of {duration(found.evaluation_seconds)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

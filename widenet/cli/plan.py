@@ -152,6 +152,10 @@ def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, wei
         if gpu is not None or device == _Kind.cuda:
             raise OptionError('--weights-in must be "device" on CUDA; got "disk". Plan with --device cpu.')
         return _Kind.cpu
+    if gpu is not None and device_memory is not None:
+        raise OptionError(
+            "--gpu and --device-memory both say how much memory a device has. Leave one of them out."
+        )
     if gpu is not None and device is _Kind.cpu:
         raise OptionError("--gpu plans for GPUs, and --device cpu does not. Leave one of them out.")
     return device or (_Kind.cuda if device_memory or gpu else _Kind.cpu)

@@ -53,13 +53,22 @@ def compile_usual() -> subprocess.Popen[bytes] | None:
     Returns:
         The helper; None if there is compiled code, no place to keep it, or no Numba.
     """
-    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(__file__).parent)
-    if find_spec("numba") is None or not os.access(folder, os.W_OK) or any(folder.rglob("*.nbi")):
+    own = Path(__file__).parent
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    folder = Path(chosen) if chosen else own / "__pycache__"
+    codes = folder.glob(f"{own.name}_*/compiled*.nbi") if chosen else folder.glob("compiled*.nbi")
+    if find_spec("numba") is None or not _can_be_written(folder) or any(codes):
         return None
     helper = _started([])
     if helper is not None:
         _RUNNING.append(helper)
     return helper
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Return whether files can be written to a folder, which Numba makes where it is missing."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return os.access(there, os.W_OK)
 
 
 def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:

@@ -90,7 +90,9 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
 
     A step takes at least as long as its operations, as the bytes of weights and state that it moves, and as
     the bytes that it sends; ranking as the products with the output's weights, which are float32 whatever
-    the training's precision, or as reading them once for `RANKED_TOGETHER` examples.
+    the training's precision, or as reading them once for `RANKED_TOGETHER` examples. Evaluations are
+    not counted, for the examples that they rank are unknown. The operations of a sampled output are those of
+    targets that no two examples share; where they share many, a step may take less.
     """
     needed = work(job)
     rate = device.operations[job.training.precision]
@@ -99,7 +101,7 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
     return Rates(
         step_seconds=max(step, needed.sent_bytes / device.link_rate),
         ranking_seconds=ranking,
-        evaluation_seconds=ranking,
+        evaluation_seconds=None,
         source=device.source,
         at_least=True,
     )
@@ -122,21 +124,27 @@ def moved_bytes(job: Job) -> int:
 
 
 def _touched(job: Job, weight: Weight) -> float:
-    """Return how many numbers of a weight a step of the first process takes part with."""
-    rows: float = job.rows(weight, 0)
+    """Return how many numbers of a weight a step of the first process takes part with, at least.
+
+    All examples may have the same entries, and the targets of a sample may be among its drawn units.
+    """
+    rows = job.rows(weight, 0)
     outputs = [output for output in job.network.outputs if job.layout.of_output(output.name) is weight]
-    if weight.wide and not weight.split and not outputs:
-        sources = [
-            source
-            for (_, source), link in job.layout.links.items()
-            if source and job.layout.weights[link.weight] is weight
-        ]
-        rows = min(rows, sum(job.num_examples * job.entries_of(source) for source in sources))
-    elif outputs:
-        rows = max(
-            min(rows, job.num_examples * job.entries[output.field])
-            if job.defers_rows(output)
-            else job.units_at_work(output, 0)
-            for output in outputs
-        )
-    return rows * weight.row_length
+    sources = [
+        source
+        for (_, source), link in job.layout.links.items()
+        if source and job.layout.weights[link.weight] is weight
+    ]
+    touched: float = weight.rows
+    if outputs:
+        touched = max(_units_touched(job, output, weight) for output in outputs)
+    elif weight.rows_are_features:
+        touched = max(job.entries_of(source) for source in sources)
+    return rows / weight.rows * touched * weight.row_length
+
+
+def _units_touched(job: Job, output: OutputLayer, weight: Weight) -> float:
+    """Return how many units of an output a step takes part with, at least."""
+    if job.defers_rows(output):
+        return min(weight.rows, job.entries[output.field])
+    return weight.rows if output.sample is None else min(weight.rows, output.sample.units)

@@ -23,7 +23,16 @@ def is_split(layout: Layout, layer: HiddenLayer, weight: Weight, source: str) ->
 
 
 def check_split(layout: Layout, layer: HiddenLayer) -> None:
-    """Raise FitError if a layer must be split but shares a weight that is not cut into shards."""
+    """Raise FitError if a layer must be split but has no weight for it, or shares one that stays whole."""
+    weights = [
+        layout.weights[layout.links[layer.name, source].weight] for source in layout.network.sources(layer)
+    ]
+    if layer.split and all(weight.wide and not weight.split for weight in weights):
+        place = Place.find(layout.network, layer).of("split")
+        raise FitError(
+            f"{place} must not be true where a layer reads sparse inputs alone, whose weights are cut into"
+            " shards anyway. Remove it."
+        )
     for source in layout.network.sources(layer):
         link = layout.links[layer.name, source]
         is_owned = link.weight == f"{layer.name}/{source}" and layout.users(link.weight) == 1
