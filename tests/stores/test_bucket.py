@@ -1,6 +1,8 @@
 """A store that refuses, is silent or is not there: one sentence, with nothing secret in it."""
 
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -91,6 +93,55 @@ def test_the_endpoint_for_s3_comes_before_the_general_one(store, bucket, monkeyp
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.environment["AWS_ENDPOINT_URL"])
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert Bucket(bucket.uri).read("x") == b"1"
+
+
+@pytest.fixture
+def google(monkeypatch):
+    """Answers every request of Google's library with the status in this list."""
+    from pyarrow import fs
+
+    statuses = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            text = b'{"error": {"message": "never show this"}}'
+            self.send_response(statuses[0])
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_DELETE = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}"
+        system = fs.GcsFileSystem(anonymous=True, endpoint_override=place, scheme="http")
+        monkeypatch.setattr("widenet.stores.bucket._file_system", lambda _: system)
+        yield statuses
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (401, "the store refuses access"),
+        (403, "the store refuses access"),
+        (404, "the bucket does not exist"),
+    ],
+)
+def test_a_refusal_of_google_is_one_sentence(google, status, sentence):
+    google.append(status)
+    bucket = Bucket(Uri.of("gs://shelf/books"))
+    calls = [lambda: bucket.read("x"), bucket.version, bucket.sizes, lambda: bucket.upload("x", b"1")]
+    for call in calls:
+        with pytest.raises(StoreError, match=f"^gs://shelf/books: {sentence}") as refusal:
+            call()
+        assert "never" not in str(refusal.value)
 
 
 def test_patterns_match_within_a_folder(store):

@@ -23,6 +23,7 @@ _PIECE_BYTES = 64 * 2**20
 """Bytes of a file that wait to be sent: Arrow sends them in parts of 10 MB, several at a time."""
 
 _READ_BYTES = 8 * 2**20
+_OF_A_STORE = re.compile("AWS Error|google::cloud::Status")
 _AWS_CODE = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
 _GOOGLE_CODE = re.compile(r"\b(PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|UNAVAILABLE|DEADLINE_EXCEEDED)\b")
 _REFUSED = {"ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "INVALID_CLIENT_TOKEN_ID", "SIGNATURE_DOES_NOT_MATCH"}
@@ -67,7 +68,8 @@ class Bucket:
     def read(self, name: str) -> bytes | None:
         """Read a small object below the URI; None if there is none, in a bucket that exists."""
         try:
-            with _sentences(self.uri), self._system.open_input_stream(f"{self.uri.place}/{name}") as stream:
+            place = f"{self.uri.place}/{name}"
+            with _sentences(self.uri, True), self._system.open_input_stream(place) as stream:
                 data: bytes = stream.read()
                 return data
         except FileNotFoundError:
@@ -77,7 +79,7 @@ class Bucket:
     def version(self) -> str | None:
         """Return a text that changes when the object at the URI does; None if there is no such object."""
         try:
-            with _sentences(self.uri), self._system.open_input_file(self.uri.place) as stream:
+            with _sentences(self.uri, True), self._system.open_input_file(self.uri.place) as stream:
                 facts = sorted((stream.metadata() or {}).items())
                 return f"{stream.size()} {facts}"
         except FileNotFoundError:
@@ -118,7 +120,7 @@ class Bucket:
         place = f"{self.uri.place}/{name}" if name else self.uri.place
         try:
             with (
-                _sentences(self.uri),
+                _sentences(self.uri, True),
                 self._system.open_input_stream(place) as stream,
                 file.open("wb") as target,
             ):
@@ -152,7 +154,7 @@ class Bucket:
     def delete(self, name: str) -> None:
         """Remove an object below the URI, if there is one."""
         try:
-            with _sentences(self.uri):
+            with _sentences(self.uri, True):
                 self._system.delete_file(f"{self.uri.place}/{name}")
         except FileNotFoundError:
             pass
@@ -209,14 +211,21 @@ def _abandon(stream: Any) -> None:
 
 
 @contextmanager
-def _sentences(uri: Uri) -> Iterator[None]:
-    """Raise StoreError for an error of the store; never repeats its words, which may hold what is secret."""
+def _sentences(uri: Uri, may_lack: bool = False) -> Iterator[None]:
+    """Raise StoreError for an error of the store; never repeats its words, which may hold what is secret.
+
+    Args:
+        uri: The URI.
+        may_lack: Whether FileNotFoundError says that there is no such object; else there is no such bucket.
+    """
     try:
         yield
     except FileNotFoundError:
-        raise
+        if may_lack:
+            raise
+        raise _no_bucket(uri) from None
     except (OSError, ValueError) as error:
-        if getattr(error, "errno", None) is not None and "AWS Error" not in str(error):
+        if getattr(error, "errno", None) is not None and not _OF_A_STORE.search(str(error)):
             raise  # of the local disk
         raise _problem(uri, str(error)) from None
 
