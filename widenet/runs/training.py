@@ -106,7 +106,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         exchange = exchange_for(layout.num_shards, device)
         job = fitted(job_of(layout, dataset, device, arguments.weights_in), device, exchange)
         if job.weights_in == "disk":
-            _check_scratch(job, arguments, exchange)
+            _check_scratch(job, arguments, out, exchange)
         restarted = started_again(out, exchange)
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
@@ -117,7 +117,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
-        network = built(job, rule, dataset, exchange, device, _scratch(arguments, exchange))
+        network = built(job, rule, dataset, exchange, device, _scratch(arguments, out, exchange))
         report = arguments.report if arguments.report is not None and exchange.leads else Silence()
         for sentence in [*unread(network_spec, dataset), *_slow(training_spec, device, job)]:
             report.say(sentence)
@@ -170,27 +170,25 @@ def device_of(name: str | None, training: TrainingSpec) -> torch.device:
     return chosen
 
 
-def _scratch_folder(arguments: TrainArguments) -> Path:
-    """The folder of the file for wide weights."""
-    if arguments.scratch is None:
-        return path_of("out", arguments.out)
-    return path_of("scratch", arguments.scratch)
-
-
-def _check_scratch(job: Job, arguments: TrainArguments, exchange: Exchange) -> None:
+def _check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
     """Raise in every process unless the folder for wide weights has room and takes a file."""
-    folder = _scratch_folder(arguments)
+    folder = _scratch_folder(arguments, out)
     if arguments.scratch is not None:
         of_all(exchange, lambda: Scratch(folder), "scratch")
     check_room_on_disk(job, folder, exchange)
 
 
-def _scratch(arguments: TrainArguments, exchange: Exchange) -> Scratch | None:
+def _scratch(arguments: TrainArguments, out: Path, exchange: Exchange) -> Scratch | None:
     """The file for wide weights, made in every process; None if they lie in memory."""
     if arguments.weights_in == "device":
         return None
-    folder = _scratch_folder(arguments)
+    folder = _scratch_folder(arguments, out)
     return of_all(exchange, lambda: Scratch(folder), "scratch")
+
+
+def _scratch_folder(arguments: TrainArguments, out: Path) -> Path:
+    """The folder of the file for wide weights: the run directory unless another is named."""
+    return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
 
 
 def built(
