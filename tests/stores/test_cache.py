@@ -60,12 +60,24 @@ def test_a_copy_that_a_process_uses_stays(copies, monkeypatch):
 
 
 def test_what_a_killed_process_has_left_counts_and_is_removed(copies, monkeypatch):
+    assert not cache.is_held(copies / "x")
     partial = cache.partial(copies / "x")
     partial.mkdir()
     (partial / "data").write_bytes(bytes(1024))
     monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
     cache.make_room()
     assert not partial.exists()
+
+
+def test_a_folder_of_the_user_stays(copies, monkeypatch):
+    mine = copies / "mine" / "photo"
+    mine.parent.mkdir()
+    mine.write_bytes(bytes(1024))
+    entry(copies, "unused", 1024, 1)
+    monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
+    cache.make_room()
+    assert left(copies) == ["mine"]
+    assert mine.exists()
 
 
 @pytest.mark.usefixtures("copies")

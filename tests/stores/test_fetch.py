@@ -53,6 +53,13 @@ def test_of_several_processes_one_copies(books):
     assert len([path for path in cache.folder("copies").iterdir() if path.is_dir()]) == 1
 
 
+def test_a_copy_larger_than_the_cache_is_made_once(books, monkeypatch):
+    monkeypatch.setenv("WIDENET_CACHE_GIB", "0")
+    books.count_from_here(lambda method, number: "403 x" if (method, number) == ("GET", 12) else None)
+    assert widenet.Dataset.open("s3://shelf/books").num_examples == 2
+    assert len(downloads(books)) == 3
+
+
 def test_an_object_with_another_content_is_refused_and_no_copy_stays(books):
     key = next(key for key in books.objects("books/files/"))
     books.put(key, bytes(len(books.read(key))))

@@ -69,8 +69,7 @@ def is_held(entry: Path) -> bool:
 
 def make_room() -> None:
     """Remove the copies that were unused for the longest time, until the rest is within the limit."""
-    everything = (path for path in folder("copies").iterdir() if path.is_dir())
-    copies = sorted({_entry_of(path) for path in everything}, key=_last_use)
+    copies = sorted(map(_entry_of, folder("copies").glob(".*.lock")), key=_last_use)
     sizes = {copy: _size_bytes(copy) for copy in copies}
     excess = sum(sizes.values()) - _limit_bytes()
     for copy in copies:
@@ -85,9 +84,9 @@ def partial(entry: Path) -> Path:
     return entry.with_name(f".{entry.name}.partial")
 
 
-def _entry_of(path: Path) -> Path:
-    name = path.name.removeprefix(".").removesuffix(".partial") if path.name.startswith(".") else path.name
-    return path.with_name(name)
+def _entry_of(lock: Path) -> Path:
+    """The entry of a lock file; a folder without one was not made by widenet."""
+    return lock.with_name(lock.name.removeprefix(".").removesuffix(".lock"))
 
 
 def _root() -> Path:
@@ -164,5 +163,10 @@ def _last_use(copy: Path) -> float:
 
 
 def _size_bytes(copy: Path) -> int:
-    files = (path for each in (copy, partial(copy)) for path in each.rglob("*") if path.is_file())
-    return sum(path.stat().st_size for path in files)
+    size = 0
+    for each in (copy, partial(copy)):
+        for place, _, names in os.walk(each):
+            for name in names:
+                with suppress(FileNotFoundError):  # another process has just completed or removed it
+                    size += Path(place, name).stat().st_size
+    return size

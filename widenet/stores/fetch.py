@@ -129,14 +129,16 @@ def _source(bucket: Bucket) -> Path:
 def _entry(name: str, download: Callable[[Path], None]) -> Path:
     """Return a copy by its name; one process makes it while the others wait."""
     entry = cache.folder("copies") / name
-    while not cache.is_held(entry):
-        with cache.locked(entry):
-            if not entry.exists():
-                partial = cache.partial(entry)
-                partial.mkdir(exist_ok=True)
-                download(partial)
-                partial.rename(entry)
-        cache.make_room()
+    if cache.is_held(entry):
+        return entry
+    with cache.locked(entry):
+        if not entry.exists():
+            partial = cache.partial(entry)
+            partial.mkdir(exist_ok=True)
+            download(partial)
+            partial.rename(entry)
+        cache.is_held(entry)  # before room is made, here or in another process
+    cache.make_room()
     return entry
 
 
