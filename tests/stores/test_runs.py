@@ -236,6 +236,23 @@ def test_a_taken_prefix_is_refused_before_any_step(store, data, name):
     assert store.objects() == {name: b"mine"}
 
 
+def test_a_damaged_run_is_not_resumed(store, data, tmp_path, monkeypatch):
+    interrupt(data, URI, 1)
+    other_machine(monkeypatch, tmp_path, "second")
+    entry = json.loads(store.read("run/widenet.json"))["files"]["network.json"]
+    store.client.delete_object(Bucket="shelf", Key=f"run/files/{entry['sha256']}")
+    with pytest.raises(StoreError, match=r"^s3://shelf/run is damaged: an object is missing"):
+        train(data, URI, resume=True)
+
+
+def test_wide_weights_may_lie_on_a_disk_for_a_run_in_a_store(store, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    expected = train(data, tmp_path / "local").fingerprint()
+    assert train(data, URI, weights_in="disk").fingerprint() == expected
+    assert not (tmp_path / "s3:").exists()
+    del store
+
+
 def test_a_run_in_the_store_is_not_overwritten(store, data, tmp_path, monkeypatch):
     train(data, URI)
     before = store.objects()

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from widenet.errors import DataError, StoreError
@@ -18,8 +19,8 @@ _CHANGES = 3
 """How often a run may be published anew while it is copied."""
 
 
-class _ChangedError(Exception):
-    """An object that a manifest lists is gone: its run was published anew."""
+class _ChangedError(StoreError):
+    """An object that a manifest lists is gone: its run was published anew, or is damaged."""
 
 
 def readable(place: str | Path, kind: Kind | None = None, whole: bool = False) -> Path:
@@ -38,13 +39,10 @@ def readable(place: str | Path, kind: Kind | None = None, whole: bool = False) -
         check_known_scheme("`data`" if kind == "dataset" else "`run`", place)
         return Path(place)
     bucket = Bucket(Uri.of(place))
-    for _ in range(_CHANGES):
-        manifest = existing(bucket, kind)
-        try:
-            return _copy_of(bucket, manifest, whole)
-        except _ChangedError:
-            continue
-    raise StoreError(f"{bucket.uri} is damaged: an object is missing that its {FILE_NAME} lists.")
+    for _ in range(_CHANGES - 1):
+        with suppress(_ChangedError):
+            return _copy_of(bucket, existing(bucket, kind), whole)
+    return _copy_of(bucket, existing(bucket, kind), whole)
 
 
 def existing(bucket: Bucket, kind: Kind | None) -> StoreManifest:
@@ -62,8 +60,7 @@ def fill(folder: Path, bucket: Bucket, files: Mapping[str, Content]) -> None:
     """Download files into a folder; those that are there whole are kept.
 
     Raises:
-        StoreError: An object does not have the digest of the manifest.
-        _ChangedError: An object is gone.
+        StoreError: An object does not have the digest of the manifest, or is gone.
     """
     for name, content in files.items():
         file = folder / name
@@ -72,7 +69,10 @@ def fill(folder: Path, bucket: Bucket, files: Mapping[str, Content]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         downloaded = bucket.download(object_name(content.sha256), file)
         if downloaded is None:
-            raise _ChangedError
+            raise _ChangedError(
+                f"{bucket.uri} is damaged: an object is missing that its {FILE_NAME} lists. Try again if a"
+                " training publishes there now. Otherwise publish it again."
+            )
         if downloaded != content:
             raise StoreError(
                 f"{bucket.uri}: the object of {name} is damaged: its SHA-256 is not that of {FILE_NAME}."
