@@ -42,6 +42,8 @@ def test_a_file_outside_its_folder_is_refused(name):
         {"files": {"a": {"bytes": 1, "sha256": "../x"}}},
         {"files": {"a": {"bytes": 1, "sha256": 7}}},
         {"files": {"a": {"bytes": 1}}},
+        {"files": {name: {"bytes": 1, "sha256": "0" * 64} for name in ("a", "a/b/c")}},
+        {"files": {"é" * 128: {"bytes": 1, "sha256": "0" * 64}}},
         {"files": [1]},
         {"files": None},
         {"replaced": ["../other"]},

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
 from widenet.errors import StoreError
@@ -12,6 +13,7 @@ from widenet.stores.bucket import Bucket, Content, is_plain
 
 FILE_NAME = "widenet.json"
 _FORMAT_VERSION = 1
+_LONGEST_NAME_BYTES = 255
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Kind = Literal["dataset", "run"]
@@ -50,6 +52,8 @@ class StoreManifest:
                 raise ValueError("its sha256 is not that of its contents")
             for name, content in files.items():
                 _check_entry(name, content)
+            if any(str(above) in files for name in files for above in PurePosixPath(name).parents):
+                raise ValueError("one of its files is the folder of another")
             if not all(_SHA256.fullmatch(digest) for digest in manifest.replaced):
                 raise ValueError("it names an object that widenet does not write")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -87,6 +91,8 @@ def _check_entry(name: str, content: Content) -> None:
     """Raise ValueError unless an entry of a manifest is one that widenet writes."""
     if not is_plain(name):
         raise ValueError("it names a file outside its folder")
+    if max(len(part.encode()) for part in name.split("/")) > _LONGEST_NAME_BYTES:
+        raise ValueError("it names a file with too long a name")
     if type(content.size_bytes) is not int or content.size_bytes < 0 or not _SHA256.fullmatch(content.sha256):
         raise ValueError("it names an object that widenet does not write")
 
