@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import wait
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,9 +22,10 @@ from tests.parallel.workers import Group
 from tests.scripts import Script
 from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
-from widenet import scratch
+from widenet import scratch, tensor_file
 from widenet.errors import CapacityError, OptionError
 from widenet.model import sweep
+from widenet.model.sweep import Sweep
 from widenet.plan import tiles
 from widenet.runs import train
 from widenet.scratch import Scratch, fetch, fetch_rows, release, scratch_of, unmap
@@ -145,6 +147,18 @@ def test_a_disk_that_does_not_take_what_is_written_behind_ends_the_training(file
     monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
     with pytest.raises(CapacityError, match="does not take the weights that are to lie there: "):
         release(tensor)
+
+
+def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(file, monkeypatch, tmp_path):
+    tensor = file.zeros((ROWS, COLUMNS))
+    with monkeypatch.context() as patch:
+        patch.setattr(scratch, "_libc", Failing(scratch._libc))
+        with Sweep([tensor], writes=True) as rows:
+            rows.at(0, ROWS)
+        wait([*file.releasing])
+    with pytest.raises(CapacityError, match="does not take the weights"):
+        tensor_file.write(tmp_path / "weights", {"weight": tensor})
+    assert not (tmp_path / "weights").exists()
 
 
 class Failing:

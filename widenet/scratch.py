@@ -206,6 +206,13 @@ def release(tensor: Tensor) -> None:
     os.posix_fadvise(descriptor, region.offset + start, size, os.POSIX_FADV_DONTNEED)
 
 
+def finish_releasing(tensor: Tensor) -> None:
+    """Wait until all that was released of a tensor's file is written; raises CapacityError if it is not."""
+    scratch = scratch_of(tensor)
+    if scratch is not None:
+        scratch.wait()
+
+
 def unmap(tensor: Tensor) -> None:
     """Let the kernel write a contiguous tensor to its file and free its memory when it likes."""
     region = _region_of(tensor)
