@@ -236,6 +236,20 @@ def test_a_taken_prefix_is_refused_before_any_step(store, data, name):
     assert store.objects() == {name: b"mine"}
 
 
+def test_what_an_earlier_copy_has_left_is_not_resumed(store, data, tmp_path, monkeypatch):
+    interrupt(data, URI, 1)
+    other_machine(monkeypatch, tmp_path, "second")
+    left = cache.partial(RunMirror(Uri.of(URI)).path) / "checkpoints" / "epoch-00000-step-000000001" / "w"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"older")
+    RunMirror(Uri.of(URI)).restore()
+    copy = RunMirror(Uri.of(URI)).path
+    assert {path.relative_to(copy).as_posix() for path in copy.rglob("*") if path.is_file()} == {
+        *store.published("run")
+    }
+    assert [path.name for path in copy.glob("checkpoints/epoch-*")] == ["epoch-00001-step-000000001"]
+
+
 def test_a_damaged_run_is_not_resumed(store, data, tmp_path, monkeypatch):
     interrupt(data, URI, 1)
     other_machine(monkeypatch, tmp_path, "second")

@@ -71,6 +71,7 @@ class RunMirror:
                 )
             partial = cache.partial(self.path)
             partial.mkdir(exist_ok=True)
+            _keep_only(partial, manifest)  # of an earlier copy that was broken off
             fill(partial, self.bucket, manifest.files)
             put_in_place(partial, self.path)
             self._remember(manifest)
@@ -168,3 +169,13 @@ class RunMirror:
         with appearing(self._note) as file:
             texts = [manifest and manifest.to_json().decode() for manifest in manifests]
             file.write(json.dumps(texts).encode())
+
+
+def _keep_only(folder: Path, manifest: StoreManifest) -> None:
+    """Remove files that a manifest does not list, and empty folders."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            with suppress(OSError):  # it is not empty
+                path.rmdir()
+        elif path.relative_to(folder).as_posix() not in manifest.files:
+            path.unlink()
