@@ -331,7 +331,8 @@ def test_checkpoints_within_an_epoch_are_written_before_training_goes_on(data, t
     often, heard = {**training, "checkpoints": {"every_steps": 2}}, Heard()
     train(network, often, data, tmp_path / "disk", weights_in="disk", report=heard)
     assert heard.said == [
-        "Weights on a disk have no second copy: training waits while a checkpoint is written."
+        "These weights would also fit into memory, where training is faster.",
+        "Weights on a disk have no second copy: training waits while a checkpoint is written.",
     ]
     train(network, training, data, tmp_path / "memory")
     assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")

@@ -105,6 +105,14 @@ def test_predict_for_a_part_writes_what_its_evaluation_ranks(widenet, model, tmp
 
 
 @pytest.mark.usefixtures("inside")
+def test_lists_longer_than_the_catalogue_are_named(widenet, tmp_path):
+    says = "-k asks for 50 items; there are 9.\n"
+    assert widenet("evaluate", "run", *SPLIT, "-k", "50").err == says
+    assert widenet("predict", "run", *SPLIT, "-k", "50", "--out", tmp_path / "found.csv").err == says
+    assert widenet("evaluate", "run", *SPLIT).err == ""
+
+
+@pytest.mark.usefixtures("inside")
 def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
     (tmp_path / "never").write_text("0\n1\n")
     (tmp_path / "never_for").write_text("user,item\nu0,2\nnobody,2\n")

@@ -1,6 +1,7 @@
 """`widenet plan`: what it prints, what it refuses; and `widenet train`, which refuses what does not fit."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
         (["--data", "data", "--examples", "9"], "--examples must not stand beside --data: the dataset knows"),
         (
             ["--width", "items=9", "--examples", "few"],
-            '--examples must be N with N from 1 to 4,294,967,296; got "few".',
+            '--examples must be N, such as 20_000_000, with N from 1 to 4,294,967,296; got "few".',
         ),
         (["--width", "items=9", "--measure"], "--measure needs a dataset to train on. Add --data DIR."),
         (
@@ -255,6 +256,20 @@ def test_a_named_device_has_its_memory_and_hours(plan):
     assert found["at_least"]
     assert found["epoch_seconds"] == found["steps_per_epoch"] * found["step_seconds"]
     assert "With --data DIR or --examples N, plan also tells the hours." in plan(*words).out
+
+
+def test_a_checkpoint_takes_as_much_whatever_trains_it(plan):
+    words = ["--width", "items=1_000_001", "--json"]
+    found = [
+        json.loads(plan(*words, "--device", device).out)["checkpoint_bytes"] for device in ("cpu", "cuda")
+    ]
+    assert found[0] == found[1]
+
+
+def test_weights_that_do_not_fit_may_go_to_a_disk(plan):
+    ended = plan("--width", "items=1_000_000_000", "--device", "cpu", "--device-memory", "30GB")
+    assert ended.status == 1
+    assert re.search(r" With --weights-in disk a process needs 1[0-9.]+ GB\.$", ended.out.rstrip())
 
 
 @pytest.mark.usefixtures("inside")

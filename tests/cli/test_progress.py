@@ -38,6 +38,16 @@ def test_elsewhere_it_is_a_line_an_epoch(capsys):
     assert capsys.readouterr() == ("", f"{LINE}\n")
 
 
+def test_elsewhere_a_long_epoch_is_not_silent(monkeypatch, capsys):
+    clock = iter([0.0, 0.0, 10.0, 31.0, 31.0, 40.0])
+    monkeypatch.setattr("widenet.cli.progress.monotonic", lambda: next(clock))
+    report = TrainingReport()
+    report.start(LoopState(), 2, 100)
+    for _ in range(3):
+        report.advance(31, 3.0)
+    assert capsys.readouterr().err == "loss 3.0000, 2 examples/s, 69 s left\n"
+
+
 def test_the_metric_that_the_training_chooses_by_is_shown_too(capsys):
     follow(TrainingReport(metric="recall@5"))
     assert capsys.readouterr().err == f"{LINE}  recall@5 0.1000\n"

@@ -87,6 +87,20 @@ def test_it_says_that_other_precisions_are_no_faster_on_a_cpu(precision, line, w
     assert said == [precision] * (precision != "float32")
 
 
+def test_weights_on_a_disk_that_would_fit_into_memory_are_named(line, widenet):
+    ended = widenet(*line, "--weights-in", "disk")
+    assert ended.status == 0
+    assert "These weights would also fit into memory, where training is faster." in ended.err
+
+
+def test_a_folder_for_weights_on_a_disk_alone_is_refused(line, widenet, tmp_path):
+    ended = widenet(*line, "--scratch", tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert (
+        "--scratch is the folder for weights on a disk. Add --weights-in disk, or leave it out" in ended.err
+    )
+
+
 def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypatch):
     monkeypatch.setattr("widenet.cli.progress.TrainingReport.advance", lambda *_: signal_itself())
     ended = widenet(*line)

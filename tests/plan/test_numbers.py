@@ -73,6 +73,9 @@ def test_a_bare_number_that_lacks_its_unit_is_refused(text, number):
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
+        (0, "0 s"),
+        (7.11e-5, "0.0711 ms"),
+        (0.0147, "14.7 ms"),
         (0.1234, "0.123 s"),
         (99, "99 s"),
         (100, "2 min"),

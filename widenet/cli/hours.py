@@ -76,7 +76,7 @@ def _evaluations(found: Hours) -> str:
     """Return the part of a sentence about evaluations."""
     if found.evaluation_seconds is None:
         return ""
-    return f", with evaluations of {duration(found.evaluation_seconds)}"
+    return f", with evaluations of {duration(found.evaluation_seconds)} each"
 
 
 def _count(number: int, noun: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from widenet.predict.rows import Block
+    from widenet.runs import Model
 
 
 _Ks = Annotated[
@@ -62,6 +63,7 @@ def evaluate(
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     ks, part, output = sorted(set(k)) if k else DEFAULT_KS, words["part"], words["output"]
+    _warn_of_length(model, max(ks) if k else 0, output)
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
     warn(model.ignored(dataset) + model.caveats(dataset, part, output))
@@ -94,6 +96,8 @@ def predict(
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     options = values_of(PredictArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
+    if (source := context.get_parameter_source("k")) is not None and source.name == "COMMANDLINE":
+        _warn_of_length(model, words["k"], words["output"])
     blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
     warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part, output)))
@@ -102,6 +106,16 @@ def predict(
             pass
         return
     _write(blocks, out, file_format, dataset.num_examples)
+
+
+def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
+    """Say that lists are longer than the catalogue."""
+    from widenet.evaluate import output_name
+
+    name = output_name(model.network, output)
+    width = model.run.fields[model.network.outputs[name].spec.field].width
+    if k > width:
+        warn([f"-k asks for {k:,} items; there are {width:,}."])
 
 
 def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> None:

@@ -229,7 +229,11 @@ def _facts(
                 f"--width must name each of {', '.join(fields)} once; got"
                 f" {', '.join(known for known, _ in pairs)}."
             )
-    return widths_by_field, None, None if examples is None else _number(examples, "--examples", "N")
+    return (
+        widths_by_field,
+        None,
+        None if examples is None else _number(examples, "--examples", "N, such as 20_000_000,"),
+    )
 
 
 def _disk_seconds(work: dict[str, int], processes: int, bandwidth: str) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.cli.hours import hours_lines
-from widenet.plan.fit import mostly
+from widenet.plan.fit import fits_on_disk, mostly
 from widenet.plan.hours import Hours
 from widenet.plan.job import Job
 from widenet.plan.memory import Memory
@@ -100,18 +100,22 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     """Return sentences on whether the training fits, and on how many devices it would."""
     memory_each = amount(report["device_memory_bytes"])
     verdict = "Fits" if report["fits"] else "Does not fit"
+    on_disk = None if report["fits"] else fits_on_disk(job, report["device_memory_bytes"])
+    other = "" if on_disk is None else f" With --weights-in disk a process needs {amount(on_disk)}."
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in report:
-        return f"{need} That is this machine's, shared by its processes." if job.num_processes > 1 else need
+        shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
+        return f"{need}{shared}{other}"
     fewest = report["fewest"]
     if fewest is None:
-        return f"{need} No number of devices of that size holds it."
+        return f"{need} No number of devices of that size holds it.{other}"
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
         return f"{need} No fewer would do." if job.num_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
     return (
         f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
+        f"{other}"
     )
 
 

@@ -1,6 +1,7 @@
 """Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import sys
+from time import monotonic
 from typing import Any
 
 import typer
@@ -9,12 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from widenet.cli.wording import on_command_line, say
 from widenet.plan.machine import used_memory
-from widenet.plan.numbers import amount
+from widenet.plan.numbers import amount, duration
 
 _SHARE_OF_NEW_LOSS = 0.02
 _LARGE_LOSS = 1e9
 _COMPILING = "the first training here compiles its code, for some seconds"
 """Shown until the first step is done."""
+_LONGEST_SILENCE = 30.0
+"""Seconds after which a line is printed where there is no bar."""
 
 
 class TrainingReport:
@@ -32,6 +35,7 @@ class TrainingReport:
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss: float | None = None
+        self.spoken, self.examples, self.todo = monotonic(), 0, 0
 
     def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
         """Show the bar when the loop starts."""
@@ -40,6 +44,7 @@ class TrainingReport:
             self.say(f"This training has finished: {epochs} of {epochs} epochs are done.")
         elif done:
             self.say(f"Resuming after epoch {state.epoch}, step {state.step}.")
+        self.spoken, self.todo = monotonic(), epochs * examples_per_epoch - done
         if not self.quiet and sys.stderr.isatty():
             columns = (
                 TextColumn("epoch {task.fields[epoch]}"),
@@ -69,9 +74,27 @@ class TrainingReport:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
             rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
             self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
+        else:
+            self._speak(num_examples)
+
+    def _speak(self, num_examples: int) -> None:
+        """Print a line where there is no bar and nothing has been printed for long."""
+        self.examples += num_examples
+        silent = monotonic() - self.spoken
+        if self.quiet or silent < _LONGEST_SILENCE:
+            return
+        self.todo -= self.examples
+        rate = self.examples / silent
+        assert self.loss is not None
+        self.say(
+            f"loss {_loss(self.loss)}, {rate:,.0f} examples/s, {duration(max(self.todo, 0) / rate)} left"
+        )
+        self.spoken, self.examples = monotonic(), 0
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Print the line of an epoch."""
+        self.todo -= self.examples
+        self.spoken, self.examples = monotonic(), 0
         if self.quiet:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)

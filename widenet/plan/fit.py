@@ -87,6 +87,22 @@ def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
     return " keep the weights on a disk (`weights_in='disk'`)," if fits else ""
 
 
+def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
+    """Return whether a job of one machine whose weights lie on a disk would fit into its memory, too."""
+    if available_bytes is None:
+        return False
+    resident = memory(replace(job, weights_in="device", kept_bytes=None))
+    return (resident.total - resident.program) * job.num_processes <= available_bytes
+
+
+def fits_on_disk(job: Job, device_bytes: int) -> int | None:
+    """Return what a process needs with weights on a disk; None if it is not less, or does not fit either."""
+    if job.device != "cpu" or job.weights_in == "disk":
+        return None
+    needed = memory(replace(job, weights_in="disk", kept_bytes=0)).total
+    return needed if needed <= device_bytes and needed < memory(job).total else None
+
+
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
     """Raise CapacityError if the weights and state of some processes do not fit on a disk.
 

@@ -5,6 +5,7 @@ import re
 from widenet.errors import OptionError
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_LEAST_SECONDS = 0.1
 _LEAST_WITHOUT_UNIT = 1_000_000
 
 
@@ -19,6 +20,8 @@ def amount(number: float, unit: str = "B") -> str:
 
 def duration(seconds: float) -> str:
     """Format a time for people: "1 h 20 min"."""
+    if 0 < seconds < _LEAST_SECONDS:
+        return f"{1000 * seconds:.3g} ms"
     if seconds < 99.5:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)

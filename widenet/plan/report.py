@@ -65,7 +65,7 @@ def _with_snapshots(job: Job, device_bytes: int) -> Job:
 
 def checkpoint_bytes(job: Job) -> int:
     """Return the bytes of a checkpoint on disk: weights and state of a single process."""
-    whole = memory(replace(job, num_processes=1, weights_in="device"))
+    whole = memory(replace(job, num_processes=1, weights_in="device", device="cpu"))
     return whole.weights + whole.state
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from widenet.data.dataset import Dataset
-from widenet.errors import DocumentError, FitError, OptionError
+from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
@@ -91,6 +91,10 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     mirror = RunMirror(Uri.of(path))
     if resume:
         mirror.restore()
+        if not mirror.path.exists():
+            raise CheckpointError(
+                f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one."
+            )
     return mirror.path, mirror
 
 

@@ -30,9 +30,10 @@ from widenet.parallel.group import (
 )
 from widenet.parallel.launcher import launch_id
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.fit import fits_in_memory
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
-from widenet.plan.machine import available_threads
+from widenet.plan.machine import available_memory, available_threads
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
 from widenet.runs.model import Model
@@ -92,6 +93,10 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
+    if arguments.scratch is not None and arguments.weights_in != "disk":
+        raise OptionError(
+            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
+        )
     if arguments.weights_in == "disk" and device.type != "cpu":
         raise OptionError(
             '`weights_in` must be "device" on CUDA; got "disk".'
@@ -233,6 +238,8 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
         yield "A CPU has no TF32: it multiplies in float32, as with precision float32."
     if device.type == "cpu" and not is_compiled("cpu"):
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
+    if job.weights_in == "disk" and fits_in_memory(job, available_memory()):
+        yield "These weights would also fit into memory, where training is faster."
     if training.checkpoints.within_epochs and job.weights_in == "disk":
         yield "Weights on a disk have no second copy: training waits while a checkpoint is written."
     elif training.checkpoints.within_epochs and not job.in_background:
