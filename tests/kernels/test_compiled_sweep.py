@@ -96,7 +96,7 @@ def sweeps(monkeypatch):
     made = []
 
     def counted(name, own):
-        return lambda *arguments: made.append(name) or own(*arguments)
+        return lambda *arguments, **options: made.append(name) or own(*arguments, **options)
 
     for name in ("sigmoid", "add_softmax_sums", "softmax"):
         monkeypatch.setattr(compiled_sweep, name, counted(name, getattr(compiled_sweep, name)))

@@ -6,15 +6,15 @@ from math import prod
 
 from widenet.errors import FitError, did_you_mean
 from widenet.plan.by_examples import layers_by_examples
+from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
 from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.sharing import check_share
-from widenet.plan.splitting import check_split
 from widenet.plan.weights import links_of, weights_of, windows_between
 from widenet.plan.windows import Shape
-from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
+from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -52,8 +52,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     )
     layout = replace(layout, weights=weights_of(layout))
     for layer in network.hidden:
-        if isinstance(layer, HiddenLayer):
-            check_split(layout, layer)
+        plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))
 
 

@@ -3,16 +3,15 @@
 from collections.abc import Collection
 
 from widenet.errors import FitError
+from widenet.plan.layers import plan_of
 from widenet.plan.layout import Layout, is_sparse_input
 from widenet.plan.narrow import edges
 from widenet.plan.place import Place
 from widenet.plan.shards import held
-from widenet.spec.layers import InputLayer, Layer, Trunk
-from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
+from widenet.spec.layers import InputLayer, Layer
 
 LEAST_BYTES = 2**26
 """Bytes of a batch's numbers in the smallest such layers, together, unless one of them says otherwise."""
-
 
 ROW_NUMBERS = 256
 """Neighbours in a long vector that share a scale in its exact sum."""
@@ -30,7 +29,7 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
     network = layout.network
     divided = _divisible(layout)
     for layer in network.hidden:
-        if isinstance(layer, ConvolutionLayer) and layer.split and layer.name not in divided:
+        if plan_of(layer).must_be_divided(layer) and layer.name not in divided:
             raise FitError(
                 f"{Place.find(network, layer).of('split')} must not be true here: from the input to this"
                 " layer there must be only convolutions without dropout, normalization, sparseness,"
@@ -90,7 +89,7 @@ def _divisible(layout: Layout) -> tuple[str, ...]:
     }
     members = []
     for layer in network.hidden:
-        if divided.issuperset(_sources(layout, layer)) and _is_divisible(layout, layer):
+        if divided.issuperset(_sources(layout, layer)) and plan_of(layer).is_divisible(layout, layer):
             divided.add(layer.name)
             members.append(layer)
     needed = {*ends_of(layout, divided)}
@@ -104,14 +103,3 @@ def _sources(layout: Layout, layer: Layer) -> tuple[str, ...]:
     if isinstance(layer, InputLayer):
         return ()
     return *layout.network.sources(layer), *(getattr(layer, "skip", None) or ())
-
-
-def _is_divisible(layout: Layout, layer: Trunk) -> bool:
-    """Return whether a layer computes each example by itself, with weights that no other layer uses."""
-    if isinstance(layer, PoolingLayer):
-        return True
-    if not isinstance(layer, ConvolutionLayer) or layer.split is False:
-        return False
-    couples = (layer.dropout, layer.sparseness, layer.delta_norm, layer.batch_normalization, layer.weights)
-    names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
-    return not any(couples) and all(layout.users(name) == 1 for name in names)

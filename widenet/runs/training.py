@@ -93,15 +93,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
-    if arguments.scratch is not None and arguments.weights_in != "disk":
-        raise OptionError(
-            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
-        )
-    if arguments.weights_in == "disk" and device.type != "cpu":
-        raise OptionError(
-            '`weights_in` must be "device" on CUDA; got "disk".'
-            " Train with `device='cpu'`, or on more devices."
-        )
+    _check_place_of_weights(arguments, device)
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
@@ -173,6 +165,19 @@ def device_of(name: str | None, training: TrainingSpec) -> torch.device:
     chosen = device_for(name)
     choose_bits(training.bits, chosen)
     return chosen
+
+
+def _check_place_of_weights(arguments: TrainArguments, device: torch.device) -> None:
+    """Raise OptionError if a device cannot have its weights where they are asked for."""
+    if arguments.scratch is not None and arguments.weights_in != "disk":
+        raise OptionError(
+            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
+        )
+    if arguments.weights_in == "disk" and device.type != "cpu":
+        raise OptionError(
+            '`weights_in` must be "device" on CUDA; got "disk".'
+            " Train with `device='cpu'`, or on more devices."
+        )
 
 
 def _check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:

@@ -71,6 +71,20 @@ class LayerPlan(Generic[Spec]):
         del layout, layer
         yield from ()
 
+    def check(self, layout: Layout, layer: Spec) -> None:
+        """Raise FitError if the layer asks for what its weights do not allow."""
+        del layout, layer
+
+    def is_divisible(self, layout: Layout, layer: Spec) -> bool:
+        """Return whether the layer computes each example by itself, with weights that no other layer uses."""
+        del layout, layer
+        return False
+
+    def must_be_divided(self, layer: Spec) -> bool:
+        """Return whether the document says that examples are divided."""
+        del layer
+        return False
+
     def activations(self, job: Job, layer: Spec) -> int:
         """Return how many float32 numbers a step keeps of the layer.
 

@@ -42,5 +42,23 @@ class ConvolutionPlan(ActivatedPlan[ConvolutionLayer]):
             norm_limit=layer.weight_norm,
         )
 
+    def is_divisible(self, layout: Layout, layer: ConvolutionLayer) -> bool:
+        """See `LayerPlan.is_divisible`."""
+        couples = (
+            layer.dropout,
+            layer.sparseness,
+            layer.delta_norm,
+            layer.batch_normalization,
+            layer.weights,
+        )
+        names = [f"{layer.name}/{source}" for source in layout.network.sources(layer)]
+        return (
+            layer.split is not False and not any(couples) and all(layout.users(name) == 1 for name in names)
+        )
+
+    def must_be_divided(self, layer: ConvolutionLayer) -> bool:
+        """See `LayerPlan.must_be_divided`."""
+        return layer.split is True
+
 
 PLAN = ConvolutionPlan()

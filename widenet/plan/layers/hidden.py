@@ -8,7 +8,7 @@ from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
 from widenet.plan.sharing import link_of
-from widenet.plan.splitting import is_split
+from widenet.plan.splitting import check_split, is_split
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
@@ -51,6 +51,10 @@ class HiddenPlan(ActivatedPlan[HiddenLayer]):
         if weight.wide or not is_split(layout, layer, weight, source):
             return weight
         return replace(weight, wide=True, split=True, by_tiles=True)
+
+    def check(self, layout: Layout, layer: HiddenLayer) -> None:
+        """See `LayerPlan.check`."""
+        check_split(layout, layer)
 
 
 PLAN = HiddenPlan()

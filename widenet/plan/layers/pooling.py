@@ -6,7 +6,7 @@ from math import prod
 from widenet.errors import FitError
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
-from widenet.plan.layout import Link
+from widenet.plan.layout import Layout, Link
 from widenet.plan.place import Place
 from widenet.plan.windows import Shape, Windows, windows_of
 from widenet.spec.network import NetworkSpec
@@ -47,6 +47,11 @@ class PoolingPlan(LayerPlan[PoolingLayer]):
         """Return no weights."""
         del spec, layer
         return {}
+
+    def is_divisible(self, layout: Layout, layer: PoolingLayer) -> bool:
+        """See `LayerPlan.is_divisible`."""
+        del layout, layer
+        return True
 
     def activations(self, job: Job, layer: PoolingLayer) -> int:
         """Return the default's numbers, and two padded copies of a source whose windows are pooled."""
