@@ -123,10 +123,10 @@ def test_what_ends_with_a_tensor_does_not_touch_memory_that_is_made_later(file, 
             other.zeros((ROWS, COLUMNS)).copy_(numbers)
         del other
         gc.collect()
+        opened.add(sum(1 for _ in Path("/proc/self/fd").iterdir()))
         again = numbers.clone()
         release(again)
         assert torch.equal(again, numbers)
-        opened.add(sum(1 for _ in Path("/proc/self/fd").iterdir()))
     assert scratch._regions == []
     assert len(opened) == 1
 

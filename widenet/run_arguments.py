@@ -82,7 +82,7 @@ class TrainArguments(_Checked):
     ] = "device"
     scratch: Annotated[
         str | Path | None,
-        Argument("Folder of that file, which is gone when training ends. Default: `out`."),
+        Argument("Folder of that file, which is gone when the process ends. Default: `out`."),
     ] = None
     timeout: Timeout = TIMEOUT_SECONDS
     report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import torch
@@ -88,7 +89,8 @@ class Scratch:
             ) from None
         mapping = _Mapping(self.descriptor, size, offset=offset)
         tensor = torch.frombuffer(mapping, dtype=dtype)
-        mapping.region = _Region(tensor.data_ptr(), size, offset, self)
+        mapping.region = _Region(tensor.data_ptr(), size, offset, ref(self))
+        mapping.scratch = self
         with _lock:
             insort(_regions, mapping.region)
         return tensor.view(*shape)
@@ -110,7 +112,15 @@ class _Region:
     start: int
     size: int
     offset: int
-    scratch: Scratch = field(compare=False)
+    file: "ref[Scratch]" = field(compare=False)
+    """The region may outlive its tensor in the list of regions, but must not keep the file from ending."""
+
+    @property
+    def scratch(self) -> Scratch:
+        """The file, which lives as long as the tensor."""
+        scratch = self.file()
+        assert scratch is not None
+        return scratch
 
     def pages(self, tensor: Tensor, outward: bool) -> tuple[int, int]:
         """Return the first byte of a contiguous view's pages in the region, and their bytes.
@@ -130,6 +140,7 @@ class _Mapping(mmap.mmap):
     """A part of a file in memory, which ends with its last tensor."""
 
     region: _Region | None = None
+    scratch: Scratch | None = None
 
     def __del__(self) -> None:
         """Note the end; this may come in the midst of anything, so that only a lookup removes the region."""

@@ -203,6 +203,10 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             ["--width", "items=9", "--gpu", "a100", "--device-memory", "10GB"],
             "--gpu and --device-memory both say how much memory a device has. Leave one of them out.",
         ),
+        (
+            ["--width", "items=9", "--disk-bandwidth", "1GB"],
+            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out.",
+        ),
         (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
     ],
 )

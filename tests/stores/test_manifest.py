@@ -52,6 +52,7 @@ def test_a_file_outside_its_folder_is_refused(name):
         {"kind": "model"},
         {"kind": []},
         {"format_version": 2},
+        {"format_version": "1"},
     ],
 )
 def test_another_mistake_is_refused(changes):

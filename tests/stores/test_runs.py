@@ -281,6 +281,8 @@ def test_a_run_that_was_removed_from_the_store_can_be_trained_again(store, data)
     first = train(data, URI).fingerprint()
     store.empty()
     assert train(data, URI).fingerprint() == first
+    [aside] = cache.folder("runs").glob("run-*-*")
+    assert widenet.Model.load(aside, "cpu").fingerprint() == first
 
 
 def test_a_run_can_begin_with_the_weights_of_one_in_a_store(store, data, tmp_path):

@@ -52,6 +52,7 @@ def test_a_uri_is_the_same_as_text_and_as_path(form, text):
         f"s3://bucket/../{SECRET}",
         f"s3://bucket/a\n{SECRET}",
         f"s3://bucket/a\\{SECRET}",
+        f"s3://bucket/a//{SECRET}",
         f"s3://bucket/{SECRET * 100}",
     ],
 )

@@ -125,6 +125,10 @@ def plan(
         typer.echo(note, err=True)
     fields, *sizes = _facts(data, width or [], documents[0], examples)
     kind = _kind(device, gpu, device_memory, weights_in)
+    if disk_bandwidth is not None and weights_in != _Place.disk:
+        raise OptionError(
+            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out."
+        )
     job = Job.of(
         bind(*documents, fields),
         *sizes,

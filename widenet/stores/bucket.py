@@ -23,6 +23,8 @@ _PIECE_BYTES = 64 * 2**20
 """Bytes of a file that wait to be sent: Arrow sends them in parts of 10 MB, several at a time."""
 
 _READ_BYTES = 8 * 2**20
+_LARGEST_READ = 2**28
+"""Bytes of the largest object that is read into memory: a manifest of about a million files."""
 _OF_A_STORE = re.compile("AWS Error|google::cloud::Status")
 _AWS_CODE = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
 _GOOGLE_CODE = re.compile(r"\b(PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|UNAVAILABLE|DEADLINE_EXCEEDED)\b")
@@ -70,7 +72,9 @@ class Bucket:
         try:
             place = f"{self.uri.place}/{name}"
             with _sentences(self.uri, True), self._system.open_input_stream(place) as stream:
-                data: bytes = stream.read()
+                data: bytes = stream.read(_LARGEST_READ + 1)
+                if len(data) > _LARGEST_READ:
+                    raise StoreError(f"{self.uri}/{name} is too large to be of widenet. Remove it.")
                 return data
         except FileNotFoundError:
             self._check_bucket()
@@ -97,25 +101,29 @@ class Bucket:
 
     def matches(self) -> list[Uri]:
         """Return the URIs of the objects that match the URI's key as a pattern, in order."""
-        above = takewhile(lambda part: not set(part) & set("*["), self.uri.key.split("/"))
+        parts = self.uri.key.split("/")
+        above = [*takewhile(lambda part: not set(part) & set("*["), parts)]
         found = [
             place.removeprefix(f"{self.uri.bucket}/")
-            for place in self._listing("/".join([self.uri.bucket, *above]))
+            for place in self._listing("/".join([self.uri.bucket, *above]), len(parts) > len(above) + 1)
             if is_plain(place) and PurePosixPath(f"/{place}").match(f"/{self.uri.place}")
         ]
         return [Uri(self.uri.scheme, self.uri.bucket, key) for key in sorted(found)]
 
-    def _listing(self, place: str) -> dict[str, int]:
-        """The sizes of all objects below a bucket and prefix, by bucket and key."""
+    def _listing(self, place: str, recursive: bool = True) -> dict[str, int]:
+        """The sizes of the objects below a bucket and prefix, by bucket and key; of all, or of one folder."""
         from pyarrow.fs import FileSelector, FileType
 
         self._check_bucket()
         with _sentences(self.uri):
-            infos = self._system.get_file_info(FileSelector(place, allow_not_found=True, recursive=True))
+            infos = self._system.get_file_info(FileSelector(place, allow_not_found=True, recursive=recursive))
         return {info.path: info.size for info in infos if info.type == FileType.File}
 
-    def download(self, name: str, file: Path) -> Content | None:
-        """Copy an object below the URI, or the one at it for "", into a file; None if there is none."""
+    def download(self, name: str, file: Path, most: int | None = None) -> Content | None:
+        """Copy an object below the URI, or the one at it for "", into a file; None if there is none.
+
+        It stops after `most` bytes and a block, for what is longer is not what a manifest lists.
+        """
         digest, size = hashlib.sha256(), 0
         place = f"{self.uri.place}/{name}" if name else self.uri.place
         try:
@@ -127,6 +135,8 @@ class Bucket:
                 while block := stream.read(_READ_BYTES):
                     digest.update(block)
                     size += target.write(block)
+                    if most is not None and size > most:
+                        break
         except FileNotFoundError:
             return None
         return Content(size, digest.hexdigest())
@@ -174,13 +184,19 @@ def is_plain(name: str) -> bool:
     return not set(name.split("/")) & {"", ".", ".."} and "\\" not in name and name.isprintable()
 
 
+def endpoint(scheme: str) -> tuple[str, ...]:
+    """Return the address of a server that the environment names in place of the usual one, if any."""
+    named = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return (named,) if scheme == "s3" and named else ()
+
+
 def _file_system(scheme: str) -> Any:
     from pyarrow import fs
 
     if scheme == "gs":
         return fs.GcsFileSystem(retry_time_limit=timedelta(seconds=_ATTEMPTS * _SILENT_SECONDS))
     return fs.S3FileSystem(
-        endpoint_override=os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None,
+        endpoint_override=next(iter(endpoint(scheme)), None),
         region=os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None,
         connect_timeout=_CONNECT_SECONDS,
         request_timeout=_SILENT_SECONDS,

@@ -67,7 +67,7 @@ def fill(folder: Path, bucket: Bucket, files: Mapping[str, Content]) -> None:
         if file.is_file() and Content.of(file) == content:
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
-        downloaded = bucket.download(object_name(content.sha256), file)
+        downloaded = bucket.download(object_name(content.sha256), file, content.size_bytes)
         if downloaded is None:
             raise _ChangedError(
                 f"{bucket.uri} is damaged: an object is missing that its {FILE_NAME} lists. Try again if a"

@@ -39,7 +39,9 @@ class StoreManifest:
         try:
             document = json.loads(text)
             version, kind = document["format_version"], document["kind"]
-            if isinstance(version, int) and version > _FORMAT_VERSION:
+            if type(version) is not int:
+                raise ValueError("its format_version is no whole number")
+            if version > _FORMAT_VERSION:
                 raise StoreError(
                     f"{place}: format_version must be at most {_FORMAT_VERSION}; got {version}. Update"
                     " widenet."

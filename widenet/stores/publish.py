@@ -7,7 +7,7 @@ from pathlib import Path
 
 from widenet.errors import DataError, OptionError, StoreError
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content
+from widenet.stores.bucket import Bucket, Content, endpoint
 from widenet.stores.fetch import adopt
 from widenet.stores.manifest import FILE_NAME, StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.uri import Uri
@@ -26,7 +26,7 @@ def dataset_out(out: str | Path) -> Iterator[Path]:
     """
     bucket = Bucket(Uri.of(out))
     check_vacant(bucket)
-    place = cache.folder("unsent") / cache.entry_name(bucket.uri)
+    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
     with cache.locked(place):
         making = _emptied(cache.partial(place))
         yield making
@@ -58,7 +58,7 @@ def file_out(out: str | Path) -> Iterator[Path]:
     """
     bucket = Bucket(Uri.of(out))
     _check_absent(bucket)
-    folder = cache.folder("unsent") / cache.entry_name(bucket.uri)
+    folder = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
     with cache.locked(folder):
         making = _emptied(cache.partial(folder))
         making.mkdir()

@@ -11,7 +11,7 @@ from pathlib import Path
 from widenet.durable import appearing, put_in_place
 from widenet.errors import CheckpointError, DataError, StoreError
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content
+from widenet.stores.bucket import Bucket, Content, endpoint
 from widenet.stores.fetch import fill
 from widenet.stores.manifest import StoreManifest, digest_of, read_manifest
 from widenet.stores.publish import check_ours, send
@@ -32,7 +32,7 @@ class RunMirror:
 
     def __init__(self, uri: Uri) -> None:
         self.bucket = Bucket(uri)
-        self.path = cache.folder("runs") / cache.entry_name(uri)
+        self.path = cache.folder("runs") / cache.entry_name(uri, *endpoint(uri.scheme))
         self._note = self.path.with_name(f".{self.path.name}.published")
         self._known: dict[Path, tuple[tuple[int, int, int], Content]] = {}
 
@@ -44,7 +44,7 @@ class RunMirror:
             )
         self._check_ours()
         if any(self._noted()) and not self._is_ahead():
-            self._drop()  # published, and then removed from the store
+            self._set_aside()  # published, and then removed from the store
         self._remember(None)
 
     def restore(self) -> None:
@@ -113,11 +113,14 @@ class RunMirror:
         send(self.bucket, manifest, sources, before)
         self._remember(manifest)
 
-    def _drop(self) -> None:
-        """Remove the folder unless a training holds its lock."""
+    def _set_aside(self) -> None:
+        """Rename the folder, which may be the last copy of its run, unless a training holds its lock."""
+        published = next(filter(None, self._noted()))
+        aside = self.path.with_name(f"{self.path.name}-{published.digest[:12]}")
         with suppress(FileNotFoundError, BlockingIOError), (self.path / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(self.path, ignore_errors=True)
+            shutil.rmtree(aside, ignore_errors=True)  # the same run, set aside before
+            self.path.rename(aside)
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the run, without hidden ones."""

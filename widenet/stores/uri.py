@@ -39,7 +39,7 @@ class Uri:
         """
         scheme, _, rest = os.fspath(value).partition(":")
         bucket, _, key = rest.lstrip("/").partition("/")
-        parts = [part for part in key.split("/") if part not in ("", ".")]
+        parts = [part for part in key.strip("/").split("/") if part != "."] if key.strip("/") else []
         problem = None
         if set(rest) & set("?#"):
             problem = "has a query or a fragment"
@@ -47,6 +47,8 @@ class Uri:
             problem = "names no bucket, or holds a user or a password"
         elif not parts:
             problem = "names a bucket alone"
+        elif "" in parts:
+            problem = "has an empty part in its key"
         elif ".." in parts or not key.isprintable() or "\\" in key:
             problem = 'has ".." or a letter that a key must not have'
         elif len(key.encode()) > _LONGEST_KEY_BYTES:
