@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from weakref import ref
 
 import numpy as np
 import torch
@@ -89,8 +88,7 @@ class Scratch:
             ) from None
         mapping = _Mapping(self.descriptor, size, offset=offset)
         tensor = torch.frombuffer(mapping, dtype=dtype)
-        mapping.region = _Region(tensor.data_ptr(), size, offset, ref(self))
-        mapping.scratch = self
+        mapping.region = _Region(tensor.data_ptr(), size, offset, self)
         with _lock:
             insort(_regions, mapping.region)
         return tensor.view(*shape)
@@ -105,22 +103,21 @@ class Scratch:
             future.result()
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(order=True)
 class _Region:
     """The memory of a tensor, and its place in the file."""
 
     start: int
     size: int
     offset: int
-    file: "ref[Scratch]" = field(compare=False)
-    """The region may outlive its tensor in the list of regions, but must not keep the file from ending."""
+    file: Scratch | None = field(compare=False)
+    """None after the tensor's end: the region stays in the list of regions, and must not keep the file."""
 
     @property
     def scratch(self) -> Scratch:
-        """The file, which lives as long as the tensor."""
-        scratch = self.file()
-        assert scratch is not None
-        return scratch
+        """The file of a tensor that lives."""
+        assert self.file is not None
+        return self.file
 
     def pages(self, tensor: Tensor, outward: bool) -> tuple[int, int]:
         """Return the first byte of a contiguous view's pages in the region, and their bytes.
@@ -140,11 +137,11 @@ class _Mapping(mmap.mmap):
     """A part of a file in memory, which ends with its last tensor."""
 
     region: _Region | None = None
-    scratch: Scratch | None = None
 
     def __del__(self) -> None:
         """Note the end; this may come in the midst of anything, so that only a lookup removes the region."""
         if self.region is not None:
+            self.region.file = None
             _ended.append(self.region)
 
 
