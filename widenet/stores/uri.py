@@ -48,7 +48,7 @@ class Uri:
         elif not parts:
             problem = "names a bucket alone"
         elif "" in parts:
-            problem = "has an empty part in its key"
+            problem = "has a key with an empty part"
         elif ".." in parts or not key.isprintable() or "\\" in key:
             problem = 'has ".." or a letter that a key must not have'
         elif len(key.encode()) > _LONGEST_KEY_BYTES:
