@@ -105,7 +105,8 @@ def _trained(folder: Path, out: str, place: str, group: Path | None = None) -> d
 
 def _plan(folder: Path, bandwidth: float, place: str) -> dict[str, Any]:
     words = ["plan", "network.json", "training.json", "--data", "data", "--device", "cpu", "--json"]
-    words += ["--weights-in", place, "--disk-bandwidth", f"{bandwidth:.0f}B"]
+    words += ["--weights-in", place]
+    words += ["--disk-bandwidth", f"{bandwidth:.0f}B"] if place == "disk" else []
     said = subprocess.run(
         [sys.executable, "-m", "widenet", *words], cwd=folder, check=False, capture_output=True, text=True
     ).stdout
