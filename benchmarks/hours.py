@@ -5,13 +5,12 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.memory import million
+from benchmarks.memory import Case, million
 from benchmarks.places import DATA, presets, workplace
 from benchmarks.results import Table, publish
 from widenet import Model, dataset_from_lists, ingest
@@ -25,16 +24,6 @@ EVALUATION = {"every_epochs": 4, "part": "heldout"}
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--cases", nargs="*", help="beginnings of the names of runs to measure")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A training with its data."""
-
-    name: str
-    network: dict[str, Any]
-    training: dict[str, Any]
-    data: Path
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -75,13 +64,14 @@ def _cases(folder: Path) -> list[Case]:
     (best,), (alexnet,) = (list(presets(name).values()) for name in ("gowalla", "alexnet"))
     adam = {"epochs": 3, "batch_size": 1024, "optimizer": "adam"}
     return [
-        Case("Gowalla, its preset, evaluated twice", *_documents(*best, evaluation=EVALUATION), gowalla),
-        Case(f"AlexNet, {PICTURES} pictures, 2 epochs", *_documents(*alexnet, epochs=2), pictures),
+        Case("Gowalla, its preset, evaluated twice", *_documents(*best, evaluation=EVALUATION), gowalla, 1),
+        Case(f"AlexNet, {PICTURES} pictures, 2 epochs", *_documents(*alexnet, epochs=2), pictures, 1),
         Case(
             "1,000,000 x 128 in and out, softmax, adam, batch 1024, 3 epochs",
             million(),
             adam,
             folder / "million",
+            1,
         ),
     ]
 

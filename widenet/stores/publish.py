@@ -26,11 +26,9 @@ def dataset_out(out: str | Path) -> Iterator[Path]:
     """
     bucket = Bucket(Uri.of(out))
     check_vacant(bucket)
-    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
-    with cache.locked(place):
-        making = _emptied(cache.partial(place))
+    with _unsent(bucket) as (making, place):
         yield making
-        making.rename(_emptied(place))  # what an earlier command could not send stays until here
+        _finish(making, place)
         try:
             manifest = _publish_dataset(bucket, place)
         except StoreError as error:
@@ -58,13 +56,11 @@ def file_out(out: str | Path) -> Iterator[Path]:
     """
     bucket = Bucket(Uri.of(out))
     _check_absent(bucket)
-    folder = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
-    with cache.locked(folder):
-        making = _emptied(cache.partial(folder))
+    with _unsent(bucket) as (making, folder):
         making.mkdir()
         place = folder / bucket.uri.name[-100:]
         yield making / place.name
-        making.rename(_emptied(folder))
+        _finish(making, folder)
         try:
             _check_absent(bucket)
             bucket.upload("", place)
@@ -73,10 +69,23 @@ def file_out(out: str | Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _emptied(folder: Path) -> Path:
-    """A folder after it was removed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    return folder
+@contextmanager
+def _unsent(bucket: Bucket) -> Iterator[tuple[Path, Path]]:
+    """Give the folder, not made yet, in which what goes to a bucket is made, and its place when finished.
+
+    Other processes wait until the block ends.
+    """
+    place = cache.folder("unsent") / cache.entry_name(bucket.uri, *endpoint(bucket.uri.scheme))
+    with cache.locked(place):
+        making = cache.partial(place)
+        shutil.rmtree(making, ignore_errors=True)
+        yield making, place
+
+
+def _finish(making: Path, place: Path) -> None:
+    """Put what is made in its place; what an earlier command could not send stays until here."""
+    shutil.rmtree(place, ignore_errors=True)
+    making.rename(place)
 
 
 def _check_absent(bucket: Bucket) -> None:
