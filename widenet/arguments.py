@@ -219,7 +219,7 @@ def typed(function: _Function) -> _Function:
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        name, signature = _signature(checked)
+        name, signature, local = _signature(checked)
         for argument, value in _bound(name, signature, args, kwargs).items():
             annotation = signature.parameters[argument].annotation
             if not _allows(annotation, value):
@@ -227,8 +227,8 @@ def typed(function: _Function) -> _Function:
                     f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}."
                     f" See `help(widenet.{name})`."
                 )
-            if _must_be_local(name, argument, annotation):
-                for path in [value] if isinstance(value, str | os.PathLike) else _listed(value):
+            if argument in local:
+                for path in value if isinstance(value, list | tuple) else [value]:
                     check_local(f"`{argument}`", path)
         return function(*args, **kwargs)
 
@@ -244,14 +244,16 @@ def _must_be_local(name: str, argument: str, annotation: Any) -> bool:
     return is_path and not is_dataset and (name, argument) not in _IN_STORES
 
 
-def _listed(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list | tuple) else []
-
-
 @cache
-def _signature(function: Callable[..., Any]) -> tuple[str, inspect.Signature]:
-    """The public name of a function, and its signature."""
-    return function.__qualname__.removesuffix(".__init__"), inspect.signature(function, eval_str=True)
+def _signature(function: Callable[..., Any]) -> tuple[str, inspect.Signature, frozenset[str]]:
+    """The public name of a function, its signature, and the arguments that must be local paths."""
+    name, signature = (
+        function.__qualname__.removesuffix(".__init__"),
+        inspect.signature(function, eval_str=True),
+    )
+    parameters = signature.parameters.items()
+    local = {argument for argument, each in parameters if _must_be_local(name, argument, each.annotation)}
+    return name, signature, frozenset(local)
 
 
 def _bound(

@@ -83,7 +83,7 @@ def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_th
     largest, cells, sizes, model, data, monkeypatch
 ):
     whole = by_user(model.predict(data, k=3))
-    monkeypatch.setattr(module, "_LARGEST_BLOCK", largest)
+    monkeypatch.setattr(module, "RANKED_TOGETHER", largest)
     monkeypatch.setattr(module, "_RECOMMENDATIONS_A_BLOCK", cells)
     assert [len(block.users) for block in model.predict(data, k=3)] == sizes
     assert [(user, items) for user, items, _ in by_user(model.predict(data, k=3))] == [
@@ -92,7 +92,7 @@ def test_blocks_are_bounded_by_users_and_by_recommendations_and_do_not_change_th
 
 
 def test_blocks_come_one_at_a_time_as_they_are_asked_for(model, data, monkeypatch):
-    monkeypatch.setattr(module, "_LARGEST_BLOCK", 10)
+    monkeypatch.setattr(module, "RANKED_TOGETHER", 10)
     asked = []
     monkeypatch.setattr(
         module, "top_k", lambda *arguments, top_k=module.top_k: asked.append(1) or top_k(*arguments)

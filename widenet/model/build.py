@@ -176,19 +176,22 @@ class _InitialWeights:
     def _first(self, name: str, weight: Weight, rows: int, shard: int) -> Tensor:
         """Return the first numbers of a shard, in the host's memory."""
         if weight.columns is None:
-            layer: Any = self.layout.network.layer(weight.layer)
-            kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
+            layer, kind = self._owner(weight)
             return kind.first_numbers(layer, name, rows)
         first = roomy((rows, weight.columns))
         self._fill(first, name, weight, shard)
         return first
 
+    def _owner(self, weight: Weight) -> tuple[Any, LayerKind[Any]]:
+        """Return the layer that owns a weight, and its kind."""
+        layer: Any = self.layout.network.layer(weight.layer)
+        return layer, LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
+
     def _fill(self, first: Tensor, name: str, weight: Weight, shard: int) -> None:
         """Draw the first numbers of a shard, in the host's memory or in a file."""
         if not weight.columns:
             return
-        layer: Any = self.layout.network.layer(weight.layer)
-        kind: LayerKind[Any] = LayerKind() if isinstance(layer, OutputLayer) else kind_of(layer)
+        layer, kind = self._owner(weight)
         fans = (weight.columns, weight.rows * weight.places)
         if weight.rows_are_features:
             fans = fans[::-1]

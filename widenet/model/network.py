@@ -24,7 +24,7 @@ from widenet.model.split_product import leaves_of, split_product
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
-from widenet.plan.by_examples import ends_of
+from widenet.plan.by_examples import ends_of, weights_by_examples
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.scratch import release
@@ -343,10 +343,7 @@ class Network:
 
         num_examples = len(next(iter(prepared.dense.values())))
         stack = Stack.of(self.exchange, compute, ends_of(layout, names), num_examples, layout.num_shards)
-        weights = {
-            name: trunk.tensor for name, trunk in self.trunk.items() if layout.weights[name].layer in names
-        }
-        return stack.values(weights)
+        return stack.values({name: self.trunk[name].tensor for name in weights_by_examples(layout)})
 
     def _flow(
         self,

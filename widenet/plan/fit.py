@@ -81,10 +81,15 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
 
 def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
     """Name the option for weights on a disk, if they would fit then."""
-    moved = replace(job, weights_in="disk", kept_bytes=0)
-    needed = memory(moved)
-    fits = (needed.total - needed.program) * num_local <= available_bytes and needed.total < memory(job).total
+    needed = _less_on_disk(job)
+    fits = needed is not None and (needed.total - needed.program) * num_local <= available_bytes
     return " keep the weights on a disk (`weights_in='disk'`)," if fits else ""
+
+
+def _less_on_disk(job: Job) -> Memory | None:
+    """Return what a process needs with weights on a disk; None if that is not less."""
+    needed = memory(replace(job, weights_in="disk", kept_bytes=0))
+    return needed if needed.total < memory(job).total else None
 
 
 def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
@@ -99,8 +104,8 @@ def fits_on_disk(job: Job, device_bytes: int) -> int | None:
     """Return what a process needs with weights on a disk; None if it is not less, or does not fit either."""
     if job.device != "cpu" or job.weights_in == "disk":
         return None
-    needed = memory(replace(job, weights_in="disk", kept_bytes=0)).total
-    return needed if needed <= device_bytes and needed < memory(job).total else None
+    needed = _less_on_disk(job)
+    return needed.total if needed is not None and needed.total <= device_bytes else None
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:

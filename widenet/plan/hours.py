@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from widenet.plan.devices import NamedDevice
 from widenet.plan.job import Job
 from widenet.plan.layout import Weight
+from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.plan.work import work
 from widenet.spec.layers import OutputLayer
-
-RANKED_TOGETHER = 512
-"""Examples that are ranked in one pass over an output's weights."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +128,15 @@ def _touched(job: Job, weight: Weight) -> float:
     """
     rows = job.rows(weight, 0)
     outputs = [output for output in job.network.outputs if job.layout.of_output(output.name) is weight]
-    sources = [
-        source
-        for (_, source), link in job.layout.links.items()
-        if source and job.layout.weights[link.weight] is weight
-    ]
     touched: float = weight.rows
     if outputs:
         touched = max(_units_touched(job, output, weight) for output in outputs)
     elif weight.rows_are_features:
-        touched = max(job.entries_of(source) for source in sources)
+        touched = max(
+            job.entries_of(source)
+            for (_, source), link in job.layout.links.items()
+            if source and job.layout.weights[link.weight] is weight
+        )
     return rows / weight.rows * touched * weight.row_length
 
 

@@ -19,6 +19,9 @@ SEARCHED_CELLS = {"cpu": 2**19, "cuda": 2**26}
 LEAST_SEARCHED, FEWEST_EXAMPLES = 64, 16
 """Smallest number of units in such a tile, and of examples for its size: a tile's vectors must stay small."""
 
+RANKED_TOGETHER = 512
+"""Largest number of examples that are ranked in one pass over an output's weights."""
+
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 

@@ -11,17 +11,17 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS, Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
+from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.predict.filters import PerUser, joined
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 
-_LARGEST_BLOCK = 512
 _RECOMMENDATIONS_A_BLOCK = 2**21
 
 
 def rows_a_block(k: int) -> int:
     """Number of examples to rank together, so that k units for each fit in memory."""
-    return max(1, min(_LARGEST_BLOCK, _RECOMMENDATIONS_A_BLOCK // k))
+    return max(1, min(RANKED_TOGETHER, _RECOMMENDATIONS_A_BLOCK // k))
 
 
 def seen_entries(dataset: Dataset, field: str, rows: np.ndarray, parts: Sequence[Part]) -> SparseBatch:

@@ -9,7 +9,7 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
-from widenet.evaluate import evaluate, output_name
+from widenet.evaluate import output_name
 from widenet.kernels.ahead import compile_ahead
 from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
@@ -21,8 +21,7 @@ from widenet.plan.hours import Hours, Rates, hours
 from widenet.plan.layout import Layout
 from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
-from widenet.runs.training import built, device_of, job_of
-from widenet.spec.metric_names import check_metric
+from widenet.runs.training import built, device_of, evaluation_of, job_of
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
@@ -138,16 +137,12 @@ def _ranking_seconds(network: Network, dataset: Dataset) -> float | None:
 
 def _evaluation_seconds(network: Network, dataset: Dataset) -> float | None:
     """Return the seconds of evaluating an example; None without an evaluation."""
-    evaluation = network.layout.training.evaluation
-    if evaluation is None:
+    clock = _Clock()
+    evaluate = evaluation_of(network.layout.training, dataset, clock.advance)
+    if evaluate is None:
         return None
-    ks, excludes, clock = (
-        sorted({check_metric(evaluation.metric), 20}),
-        evaluation.seen == "exclude",
-        _Clock(),
-    )
     with suppress(_Enough):
-        evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes, clock.advance)
+        evaluate(network)
     return clock.seconds_of_one()
 
 

@@ -1,6 +1,6 @@
 """Training a network into a run directory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -134,7 +134,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
                     training_spec.shuffle,
                     own=own_examples(layout, exchange),
                 ),
-                _evaluation(training_spec, dataset),
+                evaluation_of(training_spec, dataset),
                 report,
                 state,
                 arguments.after_epoch,
@@ -254,13 +254,23 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
         )
 
 
-def _evaluation(training: TrainingSpec, dataset: Dataset) -> Evaluate | None:
-    """The function that evaluates a network after an epoch; None without an evaluation."""
+def evaluation_of(
+    training: TrainingSpec, dataset: Dataset, advance: Callable[[int], None] | None = None
+) -> Evaluate | None:
+    """Return the function that evaluates a network after an epoch; None without an evaluation.
+
+    Args:
+        training: The training document.
+        dataset: The examples.
+        advance: Called with the number of examples done since the last call.
+    """
     evaluation = training.evaluation
     if evaluation is None:
         return None
     ks, excludes = sorted({check_metric(evaluation.metric), 20}), evaluation.seen == "exclude"
-    return lambda network: evaluate(network, dataset, evaluation.part, ks, evaluation.output, excludes)
+    return lambda network: evaluate(
+        network, dataset, evaluation.part, ks, evaluation.output, excludes, advance
+    )
 
 
 def _finished(
