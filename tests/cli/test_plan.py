@@ -196,6 +196,10 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             "--measure measures this machine, and --gpu names another. Leave one of them out.",
         ),
         (
+            ["--data", "data", "--measure", "--weights-in", "disk"],
+            "--measure measures a training in memory, not one with --weights-in disk. Leave one of the two",
+        ),
+        (
             ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],
             "--gpu plans for GPUs, and --device cpu does not. Leave one of them out.",
         ),

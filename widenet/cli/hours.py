@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
 
 
-def check_measurable(data: Path | None, processes: int, planned_elsewhere: str | None) -> None:
+def check_measurable(data: Path | None, processes: int, planned_elsewhere: str | None, on_disk: bool) -> None:
     """Raise OptionError if a training cannot be measured.
 
     Args:
         data: The dataset directory.
         processes: Number of processes.
         planned_elsewhere: The option that names another machine than this one, if any.
+        on_disk: Whether the plan puts weights on a disk.
     """
     if data is None:
         raise OptionError("--measure needs a dataset to train on. Add --data DIR.")
@@ -32,6 +33,11 @@ def check_measurable(data: Path | None, processes: int, planned_elsewhere: str |
     if planned_elsewhere is not None:
         raise OptionError(
             f"--measure measures this machine, and {planned_elsewhere} names another. Leave one of them out."
+        )
+    if on_disk:
+        raise OptionError(
+            "--measure measures a training in memory, not one with --weights-in disk."
+            " Leave one of the two out."
         )
 
 

@@ -118,7 +118,7 @@ def plan(
 
     elsewhere = "--gpu" if gpu else "--device-memory" if device_memory else None
     if measure:
-        check_measurable(data, processes, elsewhere)
+        check_measurable(data, processes, elsewhere, weights_in == _Place.disk)
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_evaluation(*documents)
     for note in documents[0].notes:
