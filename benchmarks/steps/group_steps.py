@@ -1,17 +1,14 @@
 """widenet's training step in one or several processes, with reproducible sums or with plain ones."""
 
-import multiprocessing
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
-from multiprocessing.connection import Connection
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import torch
 from torch import Tensor, distributed
 
+from benchmarks.steps.ranks import Steps, in_step
 from benchmarks.steps.widenet_steps import document, steps_of
 from widenet.kernels.fixed_point import Terms
 from widenet.model.exchange import Pending
@@ -22,7 +19,6 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 _EPOCHS = 10_000
-_CONTEXT = multiprocessing.get_context("spawn")
 
 
 class _PlainExchange(ProcessExchange):
@@ -71,7 +67,7 @@ def _whole(result: Tensor, edges: Sequence[int], fill: Callable[[int, int], None
 
 def documents(
     folder: str, network: dict[str, Any], training: dict[str, Any], processes: int, threads: int
-) -> Callable[[int], dict[str, Any]]:
+) -> Steps:
     """Return the steps of any two documents, divided among processes.
 
     Args:
@@ -96,7 +92,7 @@ def train(
     plain: bool = False,
     precision: str = "float32",
     device: str = "cpu",
-) -> Callable[[int], dict[str, Any]]:
+) -> Steps:
     """Return the steps of a network whose shards are divided among processes.
 
     Args:
@@ -125,25 +121,14 @@ def train(
     return _divided(processes, job)
 
 
-def _divided(processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+def _divided(processes: int, job: dict[str, Any]) -> Steps:
     if processes == 1:
         return _own(_PlainLocal(1) if job["plain"] else LocalExchange(8, job["threads"]), 1, job)
-    store, peers = str(Path(mkdtemp()) / "store"), []
-    for rank in range(1, processes):
-        here, there = _CONTEXT.Pipe()
-        _CONTEXT.Process(target=_follow, args=(there, store, rank, processes, job), daemon=True).start()
-        peers.append(here)
-    own = _joined(store, 0, processes, job)
-
-    def steps(number: int) -> dict[str, Any]:
-        for peer in peers:
-            peer.send(number)
-        return {**own(number), "ranks": [*range(processes)]}
-
-    return steps
+    steps = in_step(_joined, processes, job)
+    return lambda number: {**steps(number), "ranks": [*range(processes)]}
 
 
-def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Steps:
     device, backend = torch.device("cpu"), "gloo"
     if job["device"] == "cuda":
         device, backend = torch.device("cuda", rank), "nccl"
@@ -154,9 +139,7 @@ def _joined(store: str, rank: int, processes: int, job: dict[str, Any]) -> Calla
     return _own(kind(num_shards, device, num_threads), processes, job)
 
 
-def _own(
-    exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]
-) -> Callable[[int], dict[str, Any]]:
+def _own(exchange: LocalExchange | ProcessExchange, processes: int, job: dict[str, Any]) -> Steps:
     shards = processes if job["plain"] else 8
     torch.set_num_threads(job["threads"])
     threading = nullcontext if job["plain"] else one_thread_an_operation
@@ -175,9 +158,3 @@ def _own(
     )
     spec = document(job["hidden"], job["softmax"])
     return steps_of(job["folder"], spec, training, exchange, threading, job["device"])
-
-
-def _follow(leader: Connection, store: str, rank: int, processes: int, job: dict[str, Any]) -> None:
-    own = _joined(store, rank, processes, job)
-    while True:
-        own(leader.recv())

@@ -1,10 +1,5 @@
 """PyTorch's AlexNet on one device, eager, in one process or in several under DistributedDataParallel."""
 
-import multiprocessing
-from collections.abc import Callable
-from multiprocessing.connection import Connection
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -13,7 +8,7 @@ from torch import distributed, nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-_CONTEXT = multiprocessing.get_context("spawn")
+from benchmarks.steps.ranks import Steps, in_step
 
 
 def alexnet(classes: int) -> nn.Sequential:
@@ -30,9 +25,7 @@ def alexnet(classes: int) -> nn.Sequential:
     )
 
 
-def train(
-    folder: str, batch: int, classes: int, processes: int, threads: int, parallel: bool
-) -> Callable[[int], dict[str, Any]]:
+def train(folder: str, batch: int, classes: int, processes: int, threads: int, parallel: bool) -> Steps:
     """Return training steps; each process takes its share of a batch.
 
     Args:
@@ -44,22 +37,10 @@ def train(
         parallel: Use DistributedDataParallel over gloo, also with one process.
     """
     job = {"folder": folder, "batch": batch, "classes": classes, "threads": threads, "parallel": parallel}
-    store, peers = str(Path(mkdtemp()) / "store"), []
-    for rank in range(1, processes):
-        here, there = _CONTEXT.Pipe()
-        _CONTEXT.Process(target=_follow, args=(there, store, rank, processes, job), daemon=True).start()
-        peers.append(here)
-    own = _own(store, 0, processes, job)
-
-    def steps(number: int) -> dict[str, Any]:
-        for peer in peers:
-            peer.send(number)
-        return own(number)
-
-    return steps
+    return in_step(_own, processes, job)
 
 
-def _own(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+def _own(store: str, rank: int, processes: int, job: dict[str, Any]) -> Steps:
     torch.set_num_threads(job["threads"])
     torch.manual_seed(0)
     layers = alexnet(job["classes"])
@@ -87,9 +68,3 @@ def _own(store: str, rank: int, processes: int, job: dict[str, Any]) -> Callable
         return {"loss": loss, "weight_bytes": 4 * sum(weight.numel() for weight in layers.parameters())}
 
     return steps
-
-
-def _follow(leader: Connection, store: str, rank: int, processes: int, job: dict[str, Any]) -> None:
-    own = _own(store, rank, processes, job)
-    while True:
-        own(leader.recv())

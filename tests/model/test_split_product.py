@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from torch import distributed
 
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
 from tests.parallel.matrix import write_data
-from tests.parallel.split import SPLIT, outcome_of_split
+from tests.parallel.split import SPLIT, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
-from tests.parallel.workers import Group, exchange
-from widenet.parallel.local import LocalExchange
-from widenet.parallel.threads import one_thread_an_operation
+from tests.parallel.workers import Group
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -76,11 +73,6 @@ CHANGES = [
 ]
 
 
-def outcome(data, exchanged, changes):
-    layers, training = SPLIT
-    return outcome_of_split(data / "dense", exchanged, layers, training | changes)
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data"))
@@ -88,22 +80,14 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(data):
-    with one_thread_an_operation():
-        return [outcome(data, LocalExchange(8), changes) for changes in CHANGES]
-
-
-def in_many(data):
-    rank = distributed.get_rank()
-    return [
-        outcome(data, exchange(8, 1 + (rank + number) % 2), changes) for number, changes in enumerate(CHANGES)
-    ]
+    return outcomes_alone(SPLIT, data / "dense", CHANGES)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
     assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
     with Group(size, tmp_path) as group:
-        everyone = group(in_many, data)
+        everyone = group(outcomes_here, SPLIT, data / "dense", CHANGES)
     for found in everyone:
         pairs = zip(CHANGES, alone, found, strict=True)
         assert [changes for changes, one, many in pairs if one != many] == []

@@ -1,7 +1,12 @@
 """Networks of split layers, and what they give."""
 
+from torch import distributed
+
 from tests.parallel.matrix import SHARDS, outcome_in
+from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -68,7 +73,22 @@ DIVIDED = (
 """A network over pictures whose first four layers are divided by examples, and its training."""
 
 
-def outcome_of_split(folder, exchange, layers, training):
-    """As `outcome`, of SPLIT or DIVIDED under a training."""
-    network = NetworkSpec.of({"layers": layers})
-    return outcome_in(network, TrainingSpec.of(training), Dataset.open(folder), exchange)
+def outcomes_alone(case, folder, changes):
+    """The outcomes of SPLIT or DIVIDED under each change of its training, in this process."""
+    with one_thread_an_operation():
+        return _outcomes(case, folder, changes, lambda _: LocalExchange(SHARDS))
+
+
+def outcomes_here(case, folder, changes):
+    """As `outcomes_alone`, in each process of a group, with one thread or two."""
+    rank = distributed.get_rank()
+    return _outcomes(case, folder, changes, lambda number: exchange(SHARDS, 1 + (rank + number) % 2))
+
+
+def _outcomes(case, folder, changes, exchange_of):
+    layers, training = case
+    spec, data = NetworkSpec.of({"layers": layers}), Dataset.open(folder)
+    return [
+        outcome_in(spec, TrainingSpec.of(training | change), data, exchange_of(number))
+        for number, change in enumerate(changes)
+    ]
