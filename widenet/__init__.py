@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from widenet.errors import WidenetError
     from widenet.knn.batched import BatchedNeighbours
     from widenet.knn.neighbours import Neighbours
+    from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
     from widenet.sparse import SparseBatch
@@ -32,6 +33,7 @@ _HOME = {
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.description:describe",
     "ingest": "widenet.data.ingest:ingest",
+    "list_runs": "widenet.report.listing:list_runs",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
     "train": "widenet.runs:train",
@@ -50,6 +52,7 @@ __all__ = [
     "dataset_from_lists",
     "describe",
     "ingest",
+    "list_runs",
     "split",
     "split_users",
     "train",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from widenet.checkpoint import fingerprint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
@@ -333,15 +334,14 @@ def test_the_pointer_is_on_disk_before_an_earlier_checkpoint_goes(run, network, 
 
 
 def test_the_model_is_the_finished_one_or_else_the_newest_checkpoint(run, network):
-    with pytest.raises(
-        CheckpointError,
-        match=r'run holds no weights yet\. Finish it with "widenet.train\(\.\.\., resume=True\)"\.',
-    ):
+    remedy = r'Finish it with "widenet.train\(\.\.\., resume=True\)"\.'
+    with pytest.raises(CheckpointError, match=rf"run holds no weights yet\. {remedy}"):
         run.model()
     save(run, network, 1)
     assert run.model().facts == {"epoch": 1}
     run.save_model("model", network, {"epochs": 2})
-    assert run.model().facts == {"epochs": 2, RECORDED: run.digests}
+    known = {RECORDED: run.digests, "fingerprint": fingerprint(network)}
+    assert run.model().facts == {"epochs": 2, **known}
 
 
 def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):

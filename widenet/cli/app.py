@@ -30,6 +30,7 @@ _COMMANDS = {
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
+    "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
     "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
     "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),

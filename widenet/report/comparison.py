@@ -1,12 +1,12 @@
 """The sections of a report about several runs."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.pictures.curves import curves, legend
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.plan.numbers import duration
+from widenet.report.differences import as_text, differing
 from widenet.report.sections import note, section
 from widenet.report.subject import Subject
 from widenet.spec.metric_names import LARGER_IS_BETTER
@@ -55,28 +55,14 @@ def differences(subjects: Sequence[Subject]) -> Html:
 
 
 def _differing(documents: Sequence[Mapping[str, Any]], subjects: Sequence[Subject]) -> Html:
-    flat = [dict(_leaves(document)) for document in documents]
-    places = dict.fromkeys(place for document in flat for place in document)
+    chosen = differing(documents)
     rows: list[list[object]] = []
-    for place in places:
-        values = [document.get(place, _ABSENT) for document in flat]
-        if len(set(values)) > 1:
-            rows.append([place, *(tag("mark", value) if value != values[0] else value for value in values)])
+    for place in dict.fromkeys(place for values in chosen for place in values):
+        texts = [as_text(values[place]) if place in values else _ABSENT for values in chosen]
+        rows.append([place, *(tag("mark", text) if text != texts[0] else text for text in texts)])
     if not rows:
         return note("No difference.")
     return table(["", *(subject.name for subject in subjects)], rows)
-
-
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the path and JSON of every simple value; named objects in lists stand under their names."""
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{place}.{name}" if place else str(name))
-    elif isinstance(value, list) and value and all(isinstance(inner, Mapping) for inner in value):
-        for position, inner in enumerate(value):
-            yield from _leaves(inner, f"{place}[{inner.get('name', position)}]")
-    else:
-        yield place, json.dumps(value, ensure_ascii=False)
 
 
 def _marked(name: str, values: Sequence[Any]) -> list[object]:

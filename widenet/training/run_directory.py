@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, recover, writing
+from widenet.checkpoint import Checkpoint, fingerprint, recover, writing
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import options_for
 from widenet.data.known import RUN_FIELDS, run_vocabulary
@@ -284,8 +284,13 @@ class RunDirectory:
         return pointer.read_text(encoding="utf-8", errors="replace").strip() if pointer.is_file() else None
 
     def save_model(self, name: str, network: Network, facts: Mapping[str, Any]) -> Checkpoint:
-        """Publish the weights alone, as "model" or "best"; a store gets "best" with the next checkpoint."""
-        model = publish(self.path / name, network, {**facts, RECORDED: self.digests}, with_state=False)
+        """Publish the weights alone, as "best", or with their fingerprint as "model".
+
+        A store gets "best" with the next checkpoint.
+        """
+        own = {"fingerprint": fingerprint(network)} if name == "model" else {}
+        recorded = {**facts, **own, RECORDED: self.digests}
+        model = publish(self.path / name, network, recorded, with_state=False)
         if name == "model" and self.mirror is not None:
             by_leader(network.exchange, self.publish, "checkpoint")
         return model

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
@@ -108,12 +109,33 @@ def locked(path: Path) -> Iterator[None]:
         with writing(path):
             try:
                 file = stack.enter_context((path / ".lock").open("w"))
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file)
                 if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
                     raise busy(path)
             except (BlockingIOError, FileNotFoundError):
                 raise busy(path) from None
         yield
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process is training a run; never disturbs a training."""
+    try:
+        with (path / ".lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _lock(file: IO[str]) -> None:
+    """Lock a file for this process alone; raises BlockingIOError if another training has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # only `is_locked` shares the lock, for an instant
+        fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def _is_taken(path: Path) -> bool:

@@ -85,6 +85,7 @@ class WeightsFacts:
         epoch: Epoch of the best evaluation so far.
         metrics: Metrics of this evaluation.
         documents: See `TrainingFacts`.
+        fingerprint: SHA-256 of the weights alone; None in models of early versions.
     """
 
     epochs: int | None = None
@@ -96,6 +97,7 @@ class WeightsFacts:
     epoch: int | None = None
     metrics: Mapping[str, float] | None = None
     documents: Mapping[str, str] | None = None
+    fingerprint: str | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":

@@ -1,0 +1,84 @@
+"""`widenet runs`: a line for each run, whatever the width of the terminal, and what is wrong beside it."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from widenet.cli import runs as command
+
+
+@pytest.fixture
+def runs(world, tmp_path):
+    """A folder with two runs that differ, and a folder of something else."""
+    for name in ("first", "second"):
+        shutil.copytree(world / "run", tmp_path / "runs" / name)
+    document = json.loads((tmp_path / "runs" / "second" / "training.json").read_text())
+    (tmp_path / "runs" / "second" / "training.json").write_text(json.dumps({**document, "epochs": 5}))
+    (tmp_path / "runs" / "foreign").mkdir()
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Lets the command write to a terminal of a width."""
+
+    def of(width):
+        monkeypatch.setattr(command.sys.stdout, "isatty", lambda: True)
+        monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((width, 24)))
+
+    return of
+
+
+def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
+    ended = widenet("runs", runs, "--sort", "name")
+    lines = ended.out.splitlines()
+    digest = widenet("fingerprint", runs / "first").out.strip()
+    assert ended.status == 0
+    assert [line.split()[0] for line in lines] == [
+        "run", "first", "training.epochs=2", "second", "training.epochs=5",
+    ]  # fmt: skip
+    assert " finished  2/2     recall@3 " in lines[1]
+    assert f" on validation  {digest[:12]}  " in lines[1]
+    assert lines[3].split()[2] == "2/5"
+    assert ended.err == f"{runs / 'foreign'} is not a run: it has no network.json.\n"
+
+
+def test_a_narrow_terminal_gets_the_same_facts_in_short_lines(runs, widenet, terminal):
+    wide = widenet("runs", runs).out
+    terminal(30)
+    narrow = widenet("runs", runs).out
+    assert max(map(len, narrow.splitlines())) <= 30
+    facts = set(wide.replace(",", " ").split()) - {
+        "run",
+        "state",
+        "epochs",
+        "kept",
+        "metric",
+        "fingerprint",
+        "time",
+    }
+    assert facts <= set(narrow.replace(",", " ").split())
+    terminal(200)
+    assert widenet("runs", runs).out == wide
+
+
+def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):
+    ended = widenet("runs", runs, "--json", "--sort", "name")
+    result = json.loads(ended.out)
+    assert [run["name"] for run in result["runs"]] == ["first", "second"]
+    log = (runs / "first" / "log.jsonl").read_text().splitlines()
+    assert result["runs"][0]["value"] == json.loads(log[result["runs"][0]["kept_epoch"] - 1])["recall@3"]
+    assert result["runs"][1]["differences"] == {"training.epochs": 5}
+    assert [problem["path"] for problem in result["problems"]] == [str(runs / "foreign")]
+    assert ended.err == ""
+
+
+def test_no_runs_are_said_and_a_missing_folder_is_refused(widenet, tmp_path):
+    ended = widenet("runs", tmp_path)
+    assert (ended.status, ended.out, ended.err) == (0, "", f"{tmp_path} holds no run.\n")
+    ended = widenet("runs", tmp_path / "nowhere")
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    ended = widenet("runs", tmp_path, "--sort", "loss")
+    assert (ended.status, ended.err.count("\n")) == (2, 1)

@@ -1,0 +1,113 @@
+"""`widenet runs`: a table of runs."""
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.wording import say
+
+if TYPE_CHECKING:
+    from widenet.report.listing import ListedRun
+
+_SHORT = 12
+"""Digits of a fingerprint in the table."""
+_HEADER = ("run", "state", "epochs", "kept metric", "fingerprint", "time")
+_INDENT = "    "
+_ABSENT = "-"
+
+
+def runs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that holds the runs, at any depth.")
+    ] = Path("runs"),
+    sort: Annotated[
+        Literal["metric", "name", "state", "epochs", "time", "newest"],
+        typer.Option(help="metric, epochs and time begin with the largest."),
+    ] = "metric",
+    as_json: AsJson = False,
+) -> None:
+    """List the runs below a folder, and how their documents differ.
+
+    Each run has a line with its state, epochs, the metric of the epoch that it keeps and the part that this
+    was measured on, the beginning of its fingerprint, and the time of its steps. The lines below it show its
+    values where the documents of the listed runs differ.
+    """
+    from dataclasses import asdict
+
+    from widenet.report.listing import list_runs
+
+    listing = list_runs(folder, sort)
+    if as_json:
+        problems = [{"path": path, "problem": text} for path, text in listing.problems.items()]
+        print_json({"runs": [asdict(run) for run in listing.runs], "problems": problems})
+        return
+    if listing.runs:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        typer.echo("\n".join(_lines(listing.runs, width)))
+    else:
+        say(f"{folder} holds no run.")
+    for run in listing.runs:
+        if run.warning is not None:
+            say(f"{run.name}: {run.warning}")
+    for problem in listing.problems.values():
+        say(problem)
+
+
+def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
+    """The table; if it is wider than the terminal, the facts of each run stand below its name."""
+    rows = [_HEADER, *(_cells(run) for run in listed)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    aligned = [
+        "  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    fits = width is None or max(map(len, aligned)) <= width
+    lines = aligned[:1] if fits else []
+    for line, cells, run in zip(aligned[1:], rows[1:], listed, strict=True):
+        lines += [line] if fits else [cells[0], *_wrapped(_facts(cells), width)]
+        lines += _wrapped(_differences(run), width)
+    return lines
+
+
+def _cells(run: "ListedRun") -> tuple[str, ...]:
+    from widenet.plan.numbers import duration
+
+    return (
+        run.name,
+        run.state,
+        f"{run.epochs}/{run.epochs_asked}",
+        _ABSENT if run.value is None else f"{run.metric} {run.value:.4f} on {run.part}",
+        _ABSENT if run.fingerprint is None else run.fingerprint[:_SHORT],
+        duration(run.seconds) if run.seconds else _ABSENT,
+    )
+
+
+def _facts(cells: Sequence[str]) -> list[str]:
+    """The cells of a run after its name, without empty ones."""
+    _, state, epochs, *others = cells
+    return [state, f"{epochs} epochs", *(cell for cell in others if cell != _ABSENT)]
+
+
+def _differences(run: "ListedRun") -> list[str]:
+    from widenet.report.differences import as_text
+
+    return [f"{place}={as_text(value)}" for place, value in run.differences.items()]
+
+
+def _wrapped(pieces: Sequence[str], width: int | None) -> list[str]:
+    """Indented lines of pieces, as many in a line as there is room for."""
+    text = ", ".join(pieces)
+    if width is None:
+        return [_INDENT + text] if text else []
+    return textwrap.wrap(
+        text,
+        max(width, 2 * len(_INDENT)),
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_on_hyphens=False,
+    )

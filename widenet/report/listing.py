@@ -1,0 +1,202 @@
+"""The runs below a folder: where each stands, its kept metric, and how their documents differ."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from widenet.arguments import typed
+from widenet.checkpoint import Checkpoint
+from widenet.data.manifest import FILE_NAME as DATASET
+from widenet.errors import OptionError, WidenetError, did_you_mean
+from widenet.report.differences import differing
+from widenet.report.subject import Subject
+from widenet.training.outcome import diverged
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import is_locked
+from widenet.training.saved_facts import WeightsFacts
+
+State = Literal["training", "finished", "interrupted", "unsaved"]
+Order = Literal["metric", "name", "state", "epochs", "time", "newest"]
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """One run of a table.
+
+    Attributes:
+        name: Path of the run below the folder.
+        path: Path of its directory.
+        state: "training": a process trains it now. "finished": it has its final weights. "interrupted": it
+            can be resumed from a checkpoint. "unsaved": it ended before its first checkpoint. A directory
+            does not tell why a training ended.
+        epochs: Number of finished epochs.
+        epochs_asked: Number of epochs that training.json asks for.
+        metric: The metric that decides which epoch is best; None without an evaluation.
+        part: The part of the dataset that it was measured on; None without an evaluation.
+        value: The metric in the epoch whose weights the run keeps; None if it was not measured.
+        kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
+        fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
+        seconds: Seconds of all steps.
+        changed: When the run was last written to, in seconds since 1970.
+        differences: Values at the places where the documents of the listed runs differ, such as
+            `training.optimizer.learning_rate`.
+        warning: A loss that went far up, in a sentence; None if it did not.
+    """
+
+    name: str
+    path: Path
+    state: State
+    epochs: int
+    epochs_asked: int
+    metric: str | None
+    part: str | None
+    value: float | None
+    kept_epoch: int | None
+    fingerprint: str | None
+    seconds: float
+    changed: float
+    differences: dict[str, Any]
+    warning: str | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The runs below a folder.
+
+    Attributes:
+        runs: The runs, in order.
+        problems: Folders that are no run, or cannot be read as one, with the reason.
+    """
+
+    runs: list[ListedRun]
+    problems: dict[Path, str]
+
+
+@typed
+def list_runs(folder: str | Path = "runs", sort: Order = "metric") -> Listing:
+    """List the runs below a folder.
+
+    Damaged runs and folders without a run are among the problems of the result. Datasets, hidden folders and
+    links to folders without a run are ignored. No weights are read.
+
+    Args:
+        folder: The folder; it may be a run itself.
+        sort: "metric" keeps runs with the same metric and part together, the largest value first.
+            "epochs" and "time" begin with the largest, "newest" with the run that changed last, "name" and
+            "state" with the first of the alphabet.
+
+    Returns:
+        The runs in order, and the problems.
+
+    Raises:
+        OptionError: The folder does not exist, or the order is unknown.
+    """
+    folder = Path(folder)
+    if sort not in _KEYS:
+        raise OptionError(f'`sort` must be an order of runs; got "{sort}".{did_you_mean(sort, _KEYS)}')
+    if not folder.is_dir():
+        raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
+    problems: dict[Path, str] = {}
+    subjects = []
+    for path in _runs_below(folder, problems):
+        name = path.relative_to(folder).as_posix() if path != folder else path.resolve().name
+        try:
+            subject = Subject(name, RunDirectory.open(path))
+            subjects.append((subject, _final(path), is_locked(path), _changed(path)))
+        except (WidenetError, OSError) as error:
+            problems[path] = str(error)
+    chosen = differing([_documents(subject) for subject, *_ in subjects])
+    runs = [_listed(*facts, differences) for facts, differences in zip(subjects, chosen, strict=True)]
+    return Listing(sorted(runs, key=_KEYS[sort]), problems)
+
+
+def _runs_below(folder: Path, problems: dict[Path, str]) -> Iterator[Path]:
+    """Yield the runs in a folder and below it; note folders that hold something else."""
+    if (folder / "network.json").is_file():
+        yield folder
+        return
+    try:
+        inner = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        problems[folder] = f"{folder} cannot be read: {error.strerror or error}."
+        return
+    for path in inner:
+        if (path / "network.json").is_file():
+            yield path
+        elif not path.is_symlink() and not (path / DATASET).is_file():
+            inside: dict[Path, str] = {}
+            below = list(_runs_below(path, inside))
+            yield from below
+            problems.update(inside if below else {path: f"{path} is not a run: it has no network.json."})
+
+
+def _final(path: Path) -> WeightsFacts | None:
+    """Return the facts of a run's final weights; None if it has none yet."""
+    return WeightsFacts.of(Checkpoint.open(path / "model").facts) if (path / "model").is_dir() else None
+
+
+def _changed(path: Path) -> float:
+    """Return when a run's log or documents were written, in seconds since 1970."""
+    return max(
+        (path / name).stat().st_mtime for name in ("network.json", "log.jsonl") if (path / name).is_file()
+    )
+
+
+def _documents(subject: Subject) -> dict[str, Any]:
+    """Return what may differ between runs: the two documents, and the path of the dataset."""
+    run = subject.run
+    documents = {
+        "network": run.network.model_dump(mode="json"),
+        "training": run.training.model_dump(mode="json"),
+    }
+    return documents | ({"data": run.machine["data"]} if "data" in run.machine else {})
+
+
+def _listed(
+    subject: Subject,
+    final: WeightsFacts | None,
+    is_training: bool,
+    changed: float,
+    differences: dict[str, Any],
+) -> ListedRun:
+    run, kept, evaluation = subject.run, subject.kept, subject.run.training.evaluation
+    value = None if subject.metric is None else kept.get(subject.metric)
+    state: State = "interrupted"
+    if final is not None:
+        state = "finished"
+    elif is_training:
+        state = "training"
+    elif not any((run.path / "checkpoints").glob("epoch-*")):
+        state = "unsaved"
+    return ListedRun(
+        name=subject.name,
+        path=run.path,
+        state=state,
+        epochs=subject.last.get("epoch", 0),
+        epochs_asked=run.training.epochs,
+        metric=subject.metric,
+        part=None if evaluation is None else evaluation.part,
+        value=float(value) if isinstance(value, int | float) and math.isfinite(value) else None,
+        kept_epoch=kept.get("epoch"),
+        fingerprint=None if final is None else final.fingerprint,
+        seconds=subject.total("seconds"),
+        changed=changed,
+        differences=differences,
+        warning=diverged(run.training, subject.records),
+    )
+
+
+def _by_metric(run: ListedRun) -> tuple[Any, ...]:
+    return run.value is None, run.metric or "", run.part or "", -(run.value or 0.0), run.name
+
+
+_KEYS: dict[Order, Callable[[ListedRun], tuple[Any, ...]]] = {
+    "metric": _by_metric,
+    "name": lambda run: (run.name,),
+    "state": lambda run: (run.state, run.name),
+    "epochs": lambda run: (-run.epochs, run.name),
+    "time": lambda run: (-run.seconds, run.name),
+    "newest": lambda run: (-run.changed, run.name),
+}
