@@ -145,7 +145,7 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path):
             answers = (
                 each.evaluate(data, part="validation", ks=[3]),
                 each.recommend(["3", "5"], k=4),
-                each.recommend_for("2", data, k=WIDTH),
+                each.recommend(users="2", data=data, k=WIDTH),
                 [(block.users, block.items, block.scores.tolist()) for block in each.predict(data, k=3)],
             )
             neighbours = Neighbours.of_model(each, "next")

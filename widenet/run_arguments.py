@@ -169,13 +169,32 @@ class PredictArguments(_Checked):
 class RecommendArguments(_Checked):
     """The arguments of `widenet.Model.recommend`."""
 
-    items: Annotated[Sequence[str], Argument("An id, a title or part of a title.", is_repeated=True)] = ()
+    items: Annotated[Any, Argument("An id, a title or part of a title.", is_repeated=True)] = ()
     k: Annotated[int, Argument("Number of recommendations.", at_least=1)] = 10
     _: KW_ONLY
+    users: Annotated[
+        Any, Argument("The id of a user of `data`, or a list of them, instead of items.", flag="")
+    ] = None
+    data: Annotated[
+        "Dataset | str | Path | None",
+        Argument("The dataset of `users`. Default: that of the training.", flag=""),
+    ] = None
     values: Annotated[
-        Sequence[float] | None,
-        Argument("One number for each item, for networks trained with values.", flag=""),
+        Sequence[float] | Sequence[Sequence[float]] | None,
+        Argument(
+            "One number for each item, for networks trained with values; a list of them for each of several"
+            " baskets.",
+            flag="",
+        ),
     ] = None
     fields: Fields = None
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Argument('The columns of a table of baskets: "user", "item" and "value". Default: guessed.', flag=""),
+    ] = None
     exclude_seen: ExcludeSeen = True
     output: Output = None
+    format: Annotated[
+        Literal["pandas", "polars", "arrow"] | None,
+        Argument("Return a table of this kind, with a row for each recommendation.", flag=""),
+    ] = None

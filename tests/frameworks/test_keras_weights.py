@@ -39,7 +39,7 @@ def test_a_probability_over_counts_asks_whether_there_are_any(tmp_path):
         path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path
     )
     assert model.run.network.outputs[0].values == "ignore"
-    assert len(model.recommend_for("0", data, k=2)) == 2
+    assert len(model.recommend(users="0", data=data, k=2)) == 2
 
 
 def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):

@@ -24,15 +24,27 @@ def model(tmp_path_factory):
 
 
 MISTAKES = {
-    "a text": (lambda m: m.recommend("12"), OptionError, "items must be a list of texts; got '12'"),
+    "a text": (
+        lambda m: m.recommend("12"),
+        OptionError,
+        "items must be a list of ids or titles; got the text '12'",
+    ),
     "a text to understand": (
         lambda m: m.understood("12"),
         OptionError,
         "items must be a list of ids or titles; got the text '12'",
     ),
     "nothing": (lambda m: m.recommend([]), OptionError, "items must name at least one item"),
-    "a number": (lambda m: m.recommend(3), OptionError, "items must be a list of texts; got 3"),
-    "numbers": (lambda m: m.recommend(["1", 2]), OptionError, r"each as text; got 2\. Write '2'"),
+    "a number": (
+        lambda m: m.recommend(3),
+        OptionError,
+        r"items must be a list of ids or titles; got 3\. Write \[3\]",
+    ),
+    "numbers": (
+        lambda m: m.recommend(["1", 2.5]),
+        OptionError,
+        r"each a text or a whole number; got 2\.5\. Write '2\.5'",
+    ),
     "an undefined value": (
         lambda m: m.recommend(["1"], values=[np.nan]),
         DataError,
@@ -56,7 +68,7 @@ MISTAKES = {
     "a lonely value": (
         lambda m: m.recommend(["1", "2"], values=1.0),
         OptionError,
-        "values must be a list of numbers or None; got 1.0",
+        "values must be a list of numbers, a list of lists of numbers or None; got 1.0",
     ),
     "k in quotes": (lambda m: m.recommend(["1"], k="3"), OptionError, "k must be a whole number; got '3'"),
     "half a k": (lambda m: m.recommend(["1"], k=2.5), OptionError, r"k must be a whole number; got 2\.5"),

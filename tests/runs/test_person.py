@@ -51,7 +51,7 @@ def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, 
     for user in (0, 1, 7):
         fields = {"country": COUNTRIES[user % 2], "age": [0.2 + user % 2 / 2, 0.5]}
         found = model.recommend([f"Book {item}" for item in ROWS[user]], k=5, fields=fields)
-        assert found == model.recommend_for(f"u{user}", data, k=5)
+        assert found == model.recommend(users=f"u{user}", data=data, k=5)
         assert found == model.recommend(fields={**fields, "items": [str(item) for item in ROWS[user]]}, k=5)
 
 
@@ -65,15 +65,15 @@ def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_pa
         FitError,
         match=r'other has no field "age", which .* Ingest it with `users=FILE` `dense={.age.: .COLUMN.}`\.',
     ):
-        model.recommend_for("0", other)
+        model.recommend(users="0", data=other)
 
 
 def test_a_country_alone_is_enough_for_somebody_without_items(data, tmp_path):
     model = train(network(INPUTS[2:]), TRAINING, data, tmp_path / "run")
     assert items(model.recommend(fields={"country": "0"}, k=4)) == {0}
     assert items(model.recommend(fields={"country": ["1"]}, k=4)) == {1}
-    assert items(model.recommend_for("u0", data, k=1)) == {0}
-    assert items(model.recommend_for("u0", data, k=4, fields={"country": "1"})) == {1}
+    assert items(model.recommend(users="u0", data=data, k=1)) == {0}
+    assert items(model.recommend(users="u0", data=data, k=4, fields={"country": "1"})) == {1}
     assert items(model.recommend(["0"], k=4)) == {0}
 
 
@@ -106,7 +106,7 @@ def test_a_sequence_stands_beside_other_fields(tmp_path):
     }
     model = train(spec, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
     given = model.recommend(["0", "1", "2", "3"], k=3, output="next", fields={"country": "0"})
-    assert given == model.recommend_for("0", data, k=3, output="next")
+    assert given == model.recommend(users="0", data=data, k=3, output="next")
     assert given == model.recommend(k=3, output="next", fields={"items": ["0", "1", "2", "3"]})
     assert given != model.recommend(["3", "2", "1", "0"], k=3, output="next")
 
@@ -118,10 +118,10 @@ MISTAKES = {
         r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
     ),
     "an unknown category": ({"country": "XX"}, DataError, r"has the id or the title 'XX'\. .* such as '0'"),
-    "a category that is a number": (
-        {"country": 3},
+    "a category that is a fraction": (
+        {"country": 2.5},
         OptionError,
-        r'field "country" takes ids or titles, each as text; got 3\. Write \'3\'',
+        r'field "country" takes ids or titles, each a text or a whole number; got 2\.5\. Write \'2\.5\'',
     ),
     "a number too few": ({"age": 0.5}, OptionError, r'field "age" takes 2 numbers; got 1'),
     "a number in quotes": (
@@ -148,7 +148,9 @@ def test_what_is_said_in_place_of_items_is_not_recommended(model, data):
     def found(**more):
         return {
             one.item
-            for one in model.recommend_for("u0", data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more)
+            for one in model.recommend(
+                users="u0", data=data, k=NUM_ITEMS, fields={"items": ["5", "6"]}, **more
+            )
         }
 
     everything = {str(item) for item in range(NUM_ITEMS)}

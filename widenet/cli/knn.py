@@ -58,28 +58,19 @@ def like(
     from dataclasses import asdict
 
     from widenet.cli.tables import recommendations_table
-    from widenet.knn.neighbours import Neighbours
     from widenet.knn.of_network import check_layer, features_of
     from widenet.parallel.group import is_leader
-    from widenet.runs import Model, Recommendation
+    from widenet.runs import Model
 
     model = Model.load(run, device)
-    names = features_of(model, check_layer(model.network, layer))
-    collection = Neighbours.of_model(model, layer, measure.value)
-    position = names.find(item)[0]
-    (scores,), (positions,) = collection.search(collection.vectors([position]), k + 1)
-    kept = (positions != position).nonzero()[0][:k]
-    units = positions[kept]
-    rows = [
-        Recommendation(*row)
-        for row in zip(names.ids(units), names.titles(units), scores[kept].tolist(), strict=True)
-    ]
+    rows = model.similar(item, k, layer=layer, measure=measure.value)
     if not is_leader():
         return
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
         return
-    typer.echo(f"Like: {names.titles([position])[0]}", err=True)
+    names = features_of(model, check_layer(model.network, layer))
+    typer.echo(f"Like: {names.titles(names.find(item)[:1])[0]}", err=True)
     typer.echo(recommendations_table(rows))
 
 

@@ -73,7 +73,7 @@ def recommend(
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     if user is not None and data is not None:
         warn(model.ignored(data))
-        rows, had = model.recommend_for(user, data, **shown), model.history_of(user, data)
+        rows, had = model.recommend(users=user, data=data, **shown), model.history_of(user, data)
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # `doubts` has said it

@@ -6,7 +6,7 @@ from typing import Protocol
 
 class _Recommended(Protocol):
     @property
-    def item(self) -> str: ...
+    def item(self) -> str | int: ...
     @property
     def title(self) -> str: ...
     @property
@@ -25,6 +25,6 @@ def recommendations_table(rows: Sequence[_Recommended]) -> str:
     """A table of rank, score and title, with the id if it is not the title."""
     lines = []
     for rank, row in enumerate(rows, start=1):
-        known_as = "" if row.title == row.item else f"  ({row.item})"
+        known_as = "" if row.title == str(row.item) else f"  ({row.item})"
         lines.append(f"{rank:>4}  {row.score:<10.4g}  {row.title}{known_as}")
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Source
-from widenet.data.manifest import PARTS, Manifest, Part
+from widenet.data.manifest import PARTS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
@@ -136,6 +136,7 @@ class _Work:
             source={
                 "sources": list(read["train"].short_names),
                 "min_value": options.min_value,
+                **_types(read["train"]),
                 **tables.facts,
             },
         )
@@ -179,6 +180,11 @@ class _Work:
             for line in tables.notes(part):
                 self._report(line)
         return read
+
+
+def _types(sources: Sources) -> Facts:
+    """The fact that names the ids that are whole numbers in the sources; none for sources of texts."""
+    return {"whole_numbers": list(sources.whole_numbers)} if sources.whole_numbers else {}
 
 
 def _listed(sources: Any) -> list[Any]:

@@ -80,6 +80,11 @@ class Vocabulary:
         """Interactions of each feature in the train part, int64 [width]."""
         return np.from_dlpack(self._table.column("count").combine_chunks())
 
+    @property
+    def has_titles(self) -> bool:
+        """Whether any feature has a title."""
+        return bool(self._table.column("title").null_count < len(self))
+
     def record_batches(self, counts: np.ndarray | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the stored rows, with other counts (int64 [width]) if there are any.
 
@@ -131,8 +136,8 @@ class Vocabulary:
         indices = pc.index_in(other._table.column("id"), value_set=self._table.column("id"))
         return np.asarray(pc.fill_null(indices, -1).to_numpy(), dtype=np.int64)
 
-    def find(self, text: str) -> list[int]:
-        """Find features by id or title, most popular first.
+    def find(self, text: str | int) -> list[int]:
+        """Find features by id or title, most popular first; a number is an id.
 
         Returns the feature with this id; otherwise those with this title; otherwise those whose title
         contains the text as whole words; otherwise those whose title contains it. Case and the Unicode form
@@ -141,6 +146,8 @@ class Vocabulary:
         Raises:
             DataError: There is no such feature; the message suggests the nearest titles.
         """
+        if not isinstance(text, str):
+            return [int(self.index_of([str(text)])[0])]
         composed = normalize("NFC", text)
         written, lowered = _text(text), _text(composed.lower())
         rules: list[tuple[str, _Rule]] = [

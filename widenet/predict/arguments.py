@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 
@@ -13,21 +14,24 @@ from widenet.sparse import SparseBatch
 LARGEST = torch.finfo(torch.float32).max
 
 
-def checked_items(items: Sequence[str]) -> list[str]:
+def checked_items(items: Any) -> list[str | int]:
     """Return a history as a list; raise OptionError unless it is a list of at least one id or title."""
-    if isinstance(items, str):
-        raise OptionError(
-            f"items must be a list of ids or titles; got the text {items!r}. Write [{items!r}]."
-        )
-    named = list(items) if isinstance(items, Iterable) else [items]
-    wrong = [item for item in named if not isinstance(item, str)]
-    if wrong:
-        raise OptionError(
-            f"items must be a list of ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}."
-        )
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        what = "the text " * isinstance(items, str)
+        raise OptionError(f"items must be a list of ids or titles; got {what}{items!r}. Write [{items!r}].")
+    named = list(items)
     if not named:
         raise OptionError('items must name at least one item, such as ["The Hobbit"]; got none.')
-    return named
+    return checked_names("items must be a list of ids or titles", named)
+
+
+def checked_names(rule: str, names: Iterable[Any]) -> list[str | int]:
+    """Return names as texts and whole numbers; raise OptionError that begins with `rule` for another one."""
+    plain = [name.as_py() if hasattr(name, "as_py") else name for name in names]
+    for name in plain:
+        if not isinstance(name, str | Integral) or isinstance(name, bool):
+            raise OptionError(f"{rule}, each a text or a whole number; got {name!r}. Write {str(name)!r}.")
+    return [name if isinstance(name, str) else int(name) for name in plain]
 
 
 def checked_values(values: Sequence[float], number: int) -> list[float]:
@@ -51,7 +55,7 @@ def checked_values(values: Sequence[float], number: int) -> list[float]:
 
 
 def named_history(
-    vocabulary: Vocabulary, items: Sequence[str], numbers: Sequence[float] | None, is_sequence: bool
+    vocabulary: Vocabulary, items: Sequence[str | int], numbers: Sequence[float] | None, is_sequence: bool
 ) -> SparseBatch:
     """Make a batch of one example from a history.
 

@@ -115,6 +115,14 @@ class Block:
     items: list[str]
     scores: np.ndarray
 
+    @classmethod
+    def of(cls, users: list[str], names: Vocabulary, scores_EK: Tensor, units_EK: Tensor) -> "Block":
+        """The recommendations that `top_k` returned for some users."""
+        kept_EK = units_EK >= 0
+        counts_E = kept_EK.sum(dim=1).cpu().numpy()
+        items = names.ids(units_EK[kept_EK].cpu().numpy())
+        return cls(users, counts_E, items, scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+
 
 def recommendations(
     network: Network,
@@ -126,7 +134,7 @@ def recommendations(
     allowed: Filter | None = None,
     never_for: PerUser | None = None,
     say: Callable[[str], None] | None = None,
-    chosen: range | None = None,
+    chosen: Sequence[int] | np.ndarray | None = None,
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
 ) -> Iterator[Block]:
@@ -151,17 +159,14 @@ def recommendations(
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
     chosen = range(dataset.num_examples) if chosen is None else chosen
-    for start in range(chosen.start, chosen.stop, step):
-        rows = np.arange(start, min(start + step, chosen.stop))
+    for start in range(0, len(chosen), step):
+        rows = np.asarray(chosen[start : start + step], dtype=np.int64)
         users = dataset.ids(rows)
-        network.exchange.at(f"users {rows[0]:,} to {rows[-1]:,}")
+        network.exchange.at(f"users {start:,} to {start + len(rows) - 1:,}")
         never = None if never_for is None else never_for.of(users)
         scores_EK, units_EK = histories.best(
             output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed
         )
-        kept_EK = units_EK >= 0
-        counts_E = kept_EK.sum(dim=1).cpu().numpy()
-        items = names.ids(units_EK[kept_EK].cpu().numpy())
-        yield Block(users, counts_E, items, scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+        yield Block.of(users, names, scores_EK, units_EK)
     if never_for is not None and say is not None and (warning := never_for.warning()):
         say(warning)

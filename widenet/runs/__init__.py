@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 from widenet.late import late_names
 
 if TYPE_CHECKING:
-    from widenet.runs.model import Model, Recommendation
+    from widenet.runs.answers import Recommendation
+    from widenet.runs.model import Model
     from widenet.runs.training import train
     from widenet.training.reports import Silence
 
 _HOME = {
     "Model": "widenet.runs.model:Model",
-    "Recommendation": "widenet.runs.model:Recommendation",
+    "Recommendation": "widenet.runs.answers:Recommendation",
     "Silence": "widenet.training.reports:Silence",
     "train": "widenet.runs.training:train",
 }

@@ -1,7 +1,6 @@
 """Trained models: evaluation, recommendations and predictions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from widenet.data.manifest import Part
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError
 from widenet.evaluate import check_part, evaluate, output_name
+from widenet.knn.measures import Measure
 from widenet.metrics import Metrics, checked_k
 from widenet.model.activations import definition
 from widenet.model.build import build
@@ -24,12 +24,15 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
 from widenet.predict.filters import PerUser, read_banned, read_weights
 from widenet.predict.rows import Block, history, recommendations
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Filter
 from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
+from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
+from widenet.runs.recommending import alike, answered, are_many
 from widenet.runs.seen_before import seen_before
+from widenet.runs.signatures import compares, recommends
 from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
@@ -43,15 +46,6 @@ from widenet.training.run_directory import UNRECORDED, RunDirectory
 from widenet.training.saved_facts import TrainingFacts, facts_of
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One recommended item: its id, its title (the id where it has none) and its score."""
-
-    item: str
-    title: str
-    score: float
 
 
 class Model:
@@ -142,9 +136,11 @@ class Model:
             found += seen_before(self.run, facts.examples, data, held)
         return found
 
-    def _dataset(self, data: Dataset | str | Path) -> Dataset:
-        """A dataset that goes with this run, the same in every process."""
-        dataset = dataset_of(data)
+    def _dataset(self, data: Dataset | str | Path | None) -> Dataset:
+        """A dataset that goes with this run, the same in every process; None: that of the training."""
+        dataset = self.run.dataset() if data is None else dataset_of(data)
+        if dataset is None:
+            raise FitError(f"{self.run.path}: the dataset of its training is gone. Name one with `data`.")
         self.run.check_dataset(dataset)
         check_same_dataset(self.network.exchange, dataset)
         return dataset
@@ -182,91 +178,78 @@ class Model:
                 arguments.advance,
             )
 
-    @method_with_fields_of(RecommendArguments)
-    def recommend(self, arguments: RecommendArguments) -> list[Recommendation]:
-        """Return the k best items for somebody who is not in a dataset.
+    @recommends
+    @method_with_fields_of(RecommendArguments, Dataset)
+    def recommend(self, arguments: RecommendArguments) -> Any:
+        """Return the k best items for a basket, for several, or for users of a dataset.
+
+        A basket is a list of ids or titles; numbers are ids. Several baskets are a list of lists, or a table
+        (pandas, Polars, Arrow, a dictionary of columns, a SciPy matrix) with a row for each item of somebody.
+        Users have the history that the dataset holds, as in `predict`.
 
         The items belong to the output's field, or to the only field that the network reads. An item that is
         named twice counts once, with its last value. For networks that read a sequence, give the items in
         order, the newest last. Numbers of dense fields are as they were in the dataset:
-        `fields={"country": "NL", "profile": [0.3, 0.5]}`.
+        `fields={"country": "NL", "profile": [0.3, 0.5]}`, for one basket, or in place of one user's fields.
 
         Returns:
-            The recommendations, best first.
+            The recommendations, best first: a list for one basket or user, a list of lists for several. With
+            `format`, a table with the columns user, item, title (if there are titles), score and rank.
 
         Warns:
             UserWarning: A text matches several items; the most popular one counts.
 
         Raises:
-            DataError: An item or a category is unknown.
-            FitError: The network reads no items.
+            DataError: A user, an item or a category is unknown.
+            FitError: The network reads no items, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
-        k, name = checked_k(arguments.k), output_name(self.network, arguments.output)
-        known = person.with_items(self.run, name, arguments.items, arguments.fields)
-        batches = person.batches_of(self.run, known, arguments.values)
-        person.warn_of_ambiguous(self.run, known)
-        inputs = {
-            layer.field: batches.get(layer.field, person.nothing(self.run, layer.field))
-            for layer in self.run.network.inputs
-        }
-        target = self.network.outputs[name].spec.field
-        seen = inputs.get(target) if arguments.exclude_seen else None
-        names = self.run.vocabulary(target)
-        allowed = Filter().within(len(names), self.network.outputs[name])
-        with fixed_arithmetic():
-            scores_EK, units_EK = top_k(
-                self.network, inputs, name, k, seen if isinstance(seen, SparseBatch) else None, allowed
+        check_format(arguments.format)
+        if arguments.users is None and not are_many(arguments.items):
+            name = output_name(self.network, arguments.output)
+            person.warn_of_ambiguous(
+                self.run, person.with_items(self.run, name, arguments.items, arguments.fields)
             )
-        kept = units_EK[0] >= 0
-        units, scores = units_EK[0][kept].cpu().numpy(), scores_EK[0][kept].cpu().tolist()
-        return [
-            Recommendation(*row) for row in zip(names.ids(units), names.titles(units), scores, strict=True)
-        ]
+        with fixed_arithmetic():
+            answers, is_one = answered(self.run, self.network, self._dataset, arguments)
+        return answers.shown(arguments.format, is_one)
 
+    @compares
     @typed
-    def recommend_for(
+    def similar(
         self,
-        user: str,
-        data: Dataset | str | Path,
+        items: Any,
         k: int = 10,
         *,
-        fields: Fields | None = None,
-        exclude_seen: bool = True,
-        output: str | None = None,
-    ) -> list[Recommendation]:
-        """Return the k best items for one user of a dataset, as `predict` does, with titles.
+        layer: str | None = None,
+        measure: Measure = "cosine",
+        format: Format | None = None,  # noqa: A002 (a table's kind has this name everywhere)
+    ) -> Any:
+        """Return the k items whose vectors are most similar to an item's, most similar first.
 
         Args:
-            user: Id of the user.
-            data: The dataset, or its directory.
-            k: Number of items.
-            fields: Fields that replace the dataset's, as in `recommend`.
-            exclude_seen: Leave out items that the user has in any part.
-            output: The output layer, if the network has several.
+            items: An id or a title, or a list of them; numbers are ids.
+            k: Number of similar items for each.
+            layer: The sparse input or the output whose units to compare. Default: the only output.
+            measure: "cosine", "dot" or "l2".
+            format: "pandas", "polars" or "arrow": return a table with the columns item, similar, title (if
+                there are titles), score and rank.
+
+        Returns:
+            A list for one item, a list of lists for several, or a table.
 
         Raises:
-            DataError: The dataset has no such user.
-            FitError: The dataset does not fit the network.
-            OptionError: An argument is invalid.
+            DataError: An item is unknown.
+            FitError: The layer does not exist, or has no such vectors.
+            OptionError: An argument is wrong.
         """
-        k, dataset = checked_k(k), self._dataset(data)
-        name, row = output_name(self.network, output), dataset.row_of(user)
-        instead = person.batches_of(self.run, person.with_items(self.run, name, (), fields)) if fields else {}
-        names = self.run.vocabulary(self.network.outputs[name].spec.field)
-        rows = range(row, row + 1)
-        with fixed_arithmetic():
-            [block] = recommendations(
-                self.network, dataset, names, name, k, exclude_seen, chosen=rows, instead=instead
-            )
-        titles = names.titles(names.index_of(block.items))
-        return [
-            Recommendation(*each) for each in zip(block.items, titles, block.scores.tolist(), strict=True)
-        ]
+        check_format(format)
+        answers, is_one = alike(self.run, self, items, checked_k(k), layer, measure)
+        return answers.shown(format, is_one, "item", "similar")
 
     @typed
     def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
-        """Return the titles of the user's features that `recommend_for` feeds to the network.
+        """Return the titles of the user's features that `recommend` feeds to the network.
 
         They are those of its first field with names; without such a field, the list is empty.
         """

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
-from widenet.predict.arguments import LARGEST, checked_items, checked_values, named_history
+from widenet.predict.arguments import LARGEST, checked_items, checked_names, checked_values, named_history
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
@@ -28,8 +28,19 @@ def item_field(run: RunDirectory, output: str) -> str | None:
     return target if target in read else read[0] if len(set(read)) == 1 else None
 
 
+def field_of_items(run: RunDirectory, output: str) -> str:
+    """As `item_field`; raises FitError if there is none."""
+    field = item_field(run, output)
+    if field is None:
+        read = ", ".join(dict.fromkeys(layer.field for layer in run.network.inputs))
+        raise FitError(
+            f"this network reads {read}, and no items of its output. Say what is known with `fields`."
+        )
+    return field
+
+
 def with_items(
-    run: RunDirectory, output: str, items: Sequence[str], fields: Fields | None
+    run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None
 ) -> dict[str, list[Any]]:
     """Return the inputs by field, items first; raises OptionError, FitError."""
     inputs = {name: _listed(value) for name, value in (fields or {}).items()}
@@ -39,18 +50,13 @@ def with_items(
         raise OptionError(f'{rule}; got "{unknown}".{did_you_mean(unknown, known)}')
     named = checked_items(items) if not inputs or not _is_empty(items) else []
     if named:
-        field = item_field(run, output)
-        if field is None:
-            raise FitError(
-                f"this network reads {', '.join(known)}, and no items of its output. Say what is known with"
-                " `fields`."
-            )
+        field = field_of_items(run, output)
         inputs = {field: [*named, *inputs.pop(field, [])], **inputs}
     return inputs
 
 
 def batches_of(
-    run: RunDirectory, inputs: Mapping[str, Sequence[Any]], item_values: Sequence[float] | None = None
+    run: RunDirectory, inputs: Mapping[str, Sequence[Any]], item_values: Sequence[Any] | None = None
 ) -> dict[str, SparseBatch | Tensor]:
     """Convert inputs to batches of one example, by field.
 
@@ -80,10 +86,12 @@ def batches_of(
     return by_field
 
 
-def nothing(run: RunDirectory, field: str) -> SparseBatch | Tensor:
-    """An empty input: a batch of one example without features, or with zeros."""
+def nothing(run: RunDirectory, field: str, num_examples: int = 1) -> SparseBatch | Tensor:
+    """An empty input: a batch of examples without features, or with zeros."""
     record = run.fields[field]
-    return torch.zeros(1, record.width) if record.kind == "dense" else SparseBatch.from_lists([[]])
+    if record.kind == "dense":
+        return torch.zeros(num_examples, record.width)
+    return SparseBatch.from_lists([[]] * num_examples)
 
 
 def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[str]]:
@@ -123,7 +131,7 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
                 warnings.warn(sentence, stacklevel=5)
 
 
-def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str]) -> Iterator[str]:
+def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[str]:
     """A sentence for each text that matches several features."""
     for text in texts:
         first, *others = vocabulary.find(text)
@@ -143,13 +151,8 @@ def _listed(value: object) -> list[Any]:
     return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
-def _names(field: str, values: Sequence[Any]) -> list[str]:
-    wrong = [value for value in values if not isinstance(value, str)]
-    if wrong:
-        raise OptionError(
-            f'field "{field}" takes ids or titles, each as text; got {wrong[0]!r}. Write {str(wrong[0])!r}.'
-        )
-    return list(values)
+def _names(field: str, values: Sequence[Any]) -> list[str | int]:
+    return checked_names(f'field "{field}" takes ids or titles', values)
 
 
 def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:

@@ -40,6 +40,7 @@ from widenet.training.field_records import (
 )
 from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
+    DATA,
     LAUNCH,
     START,
     busy,
@@ -384,9 +385,13 @@ class RunDirectory:
         return next(values(self.path / "machine.json"), {})
 
     def dataset(self) -> Dataset | None:
-        """Open the dataset of the latest training; None if it is missing or no longer fits this run."""
+        """Open the dataset of the latest training; None if it is missing or no longer fits this run.
+
+        A dataset in the run directory comes first: it moves with the run.
+        """
+        inside = self.path / DATA
         try:
-            dataset = Dataset.open(str(self.machine["data"]))
+            dataset = Dataset.open(inside if inside.is_dir() else str(self.machine["data"]))
             self.check_dataset(dataset)
         except (KeyError, WidenetError, OSError):
             return None

@@ -69,7 +69,8 @@ def opened(value: Any, name: str) -> "TableInMemory":
         ) from error
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in table.schema if pa.types.is_floating(column.type))
-    return TableInMemory(name, "a table", columns, floats=floats, table=table)
+    integers = frozenset(column.name for column in table.schema if pa.types.is_integer(column.type))
+    return TableInMemory(name, "a table", columns, floats=floats, integers=integers, table=table)
 
 
 def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
@@ -152,7 +153,12 @@ def of_matrix(name: str, indptr: np.ndarray, indices: np.ndarray, data: np.ndarr
         }
         table = pa.concat_tables([table, pa.table(empty_rows, schema=table.schema)])
     return TableInMemory(
-        name, f"a matrix of {len(lengths):,} rows", table.schema.names, empty_users=True, table=table
+        name,
+        f"a matrix of {len(lengths):,} rows",
+        table.schema.names,
+        empty_users=True,
+        integers=frozenset({"user", "item"}),
+        table=table,
     )
 
 

@@ -27,7 +27,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Parquet":  # noqa: ARG00
         ) from error
     columns = [column.name for column in schema if not pa.types.is_nested(column.type)]
     floats = frozenset(column.name for column in schema if pa.types.is_floating(column.type))
-    return Parquet(name, "Parquet", columns, floats=floats, path=path)
+    integers = frozenset(column.name for column in schema if pa.types.is_integer(column.type))
+    return Parquet(name, "Parquet", columns, floats=floats, integers=integers, path=path)
 
 
 FORMAT = Format(opened, (".parquet", ".pq"), is_text=False, begins=lambda head: head.startswith(b"PAR1"))

@@ -44,6 +44,9 @@ class Source(ABC):
     floats: frozenset[str] = frozenset()
     """Columns of floating-point numbers."""
 
+    integers: frozenset[str] = frozenset()
+    """Columns whose type is a whole number; texts have none."""
+
     def text(self, column: str, table: str = "") -> str:
         """The SQL of a column as text, in the form of ids and categories; NULL for an empty cell.
 

@@ -1,0 +1,208 @@
+"""Recommendations to baskets and users, one or many, from lists and tables, as lists and tables."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+from tests.rows import all_rows
+from tests.trainings import TIED
+from widenet.data.ingest import ingest
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError, OptionError
+from widenet.runs import Model, train
+
+WIDTH = 12
+ROWS = [[(user + step) % WIDTH for step in (0, 2, 5, 7)] for user in range(20)]
+TRAINING = {"epochs": 2, "batch_size": 8, "shards": 2}
+TITLES = [f"Book {item}" for item in range(WIDTH)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return dataset_from_lists(tmp_path_factory.mktemp("several") / "data", ROWS, width=WIDTH, titles=TITLES)
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory):
+    return train(TIED, TRAINING, data, tmp_path_factory.mktemp("several") / "run")
+
+
+def plain(rows):
+    return [(row.item, row.title, pytest.approx(row.score, rel=1e-5)) for row in rows]
+
+
+def same(found, expected):
+    return [[(row.item, row.title, row.score) for row in rows] for rows in found] == list(
+        map(plain, expected)
+    )
+
+
+BASKETS = [["3", "Book 5"], ["0"], ["7", "1", "2"]]
+
+
+def test_several_baskets_get_what_each_gets_alone(model):
+    assert same(model.recommend(BASKETS, k=4), [model.recommend(basket, k=4) for basket in BASKETS])
+    assert same(model.recommend([("3",), {"4"}], k=2), [model.recommend([item], k=2) for item in "34"])
+    found = model.recommend(BASKETS, k=WIDTH, exclude_seen=False)
+    assert [len(rows) for rows in found] == [WIDTH] * 3
+
+
+def test_numbers_are_ids_and_never_titles(model, tmp_path):
+    assert model.recommend([3, np.int64(5)], k=4) == model.recommend(["3", "5"], k=4)
+    assert same(model.recommend([[3], np.array([5, 0])], k=4), model.recommend([["3"], ["5", "0"]], k=4))
+    titled = dataset_from_lists(tmp_path / "data", ROWS, width=WIDTH, titles=["The 39 Steps", *TITLES[1:]])
+    with pytest.raises(DataError, match="the id '39' is not in the vocabulary"):
+        train(TIED, TRAINING, titled, tmp_path / "run").recommend([39])
+
+
+def test_users_get_what_predict_gives_them(model, data):
+    found = model.recommend(users=["7", "3", "7"], k=3)
+    [block] = model.predict(data, k=3)
+    lists = np.array(block.items).reshape(len(ROWS), 3)
+    scores = block.scores.reshape(len(ROWS), 3)
+    for rows, user in zip(found, (7, 3, 7), strict=True):
+        assert [row.item for row in rows] == list(lists[user])
+        assert [row.score for row in rows] == pytest.approx(scores[user].tolist(), rel=1e-5)
+    assert same([model.recommend(users=7, k=3)], found[:1])
+
+
+TABLES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "columns": dict,
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_table_of_baskets_becomes_a_table_of_recommendations(kind, model):
+    rows = {"customer": ["b", "a", "b", "a", "c"], "isbn": ["3", "0", "5", "1", "2"]}
+    form = kind if kind != "columns" else "pandas"
+    table = model.recommend(TABLES[kind](rows), k=2, format=form)
+    expected = model.recommend([["3", "5"], ["0", "1"], ["2"]], k=2)
+    assert isinstance(table, {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table}[form])
+    columns = table.to_pydict() if kind == "arrow" else {name: list(table[name]) for name in table.columns}
+    assert list(columns) == ["user", "item", "title", "score", "rank"]
+    assert columns["user"] == ["b", "b", "a", "a", "c", "c"]
+    flat = [row for rows in expected for row in rows]
+    assert columns["item"] == [row.item for row in flat]
+    assert columns["title"] == [row.title for row in flat]
+    assert columns["score"] == pytest.approx([row.score for row in flat], rel=1e-5)
+    assert columns["rank"] == [1, 2] * 3
+
+
+def test_columns_may_be_named_and_hold_values(model):
+    table = pd.DataFrame({"who": [1, 1, 2], "what": [3, 5, 0], "much": [1.0, 4.0, 2.0]})
+    named = {"user": "who", "item": "what", "value": "much"}
+    found = model.recommend(table, k=3, columns=named)
+    assert same(found, [model.recommend([3, 5], k=3, values=[1, 4]), model.recommend([0], k=3, values=[2])])
+    assert same(model.recommend([[3, 5], [0]], k=3, values=[[1, 4], [2]]), found)
+    assert model.recommend(table, columns=named, format="pandas")["user"].dtype == np.int64
+
+
+def test_a_matrix_is_a_table_of_numbers(tmp_path):
+    matrix = scipy.sparse.csr_matrix(([1, 1, 1, 1], ([0, 0, 1, 2], [0, 1, 1, 0])), shape=(3, 2))
+    model = train(TIED, TRAINING, ingest(matrix, tmp_path / "data"), tmp_path / "run")
+    assert same(
+        model.recommend(matrix, exclude_seen=False), model.recommend([[0, 1], [1], [0]], exclude_seen=False)
+    )
+
+
+def test_similar_items_are_those_of_numpy(model):
+    vectors = all_rows(next(iter(model.network.wide.values()))).numpy().astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = vectors[[4, 9]] @ vectors.T
+    order = np.argsort(-cosine, axis=1)
+    found = model.similar([4, "Book 9"], k=3)
+    for row, (item, rows) in enumerate(zip((4, 9), found, strict=True)):
+        nearest = [other for other in order[row] if other != item][:3]
+        assert [one.item for one in rows] == [str(other) for other in nearest]
+        assert [one.score for one in rows] == pytest.approx(list(cosine[row, nearest]), abs=1e-6)
+    assert model.similar("4", k=3) == found[0]
+    assert len(model.similar(4, k=100)) == WIDTH - 1
+    table = model.similar(["4", "9"], k=1, format="polars")
+    assert table.columns == ["item", "similar", "title", "score", "rank"]
+    assert table["similar"].to_list() == [rows[0].item for rows in found]
+
+
+MISTAKES = {
+    "users and items": (
+        lambda m: m.recommend(["1"], users="2"),
+        OptionError,
+        "`items` does not go with users",
+    ),
+    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError, 'no example is called "x"'),
+    "a table of users": (
+        lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})),
+        OptionError,
+        "users must be an id or a list",
+    ),
+    "half a user": (lambda m: m.recommend(users=[1.5]), OptionError, "whole number; got 1.5"),
+    "an unknown item of a table": (
+        lambda m: m.recommend({"user": ["1"], "item": ["x"]}),
+        DataError,
+        "the id 'x' is not in the vocabulary",
+    ),
+    "a title in a table": (
+        lambda m: m.recommend({"user": ["1"], "item": ["Book 1"]}),
+        DataError,
+        "the id 'Book 1' is not in",
+    ),
+    "an empty cell": (
+        lambda m: m.recommend({"user": ["1", None], "item": ["2", "3"]}),
+        DataError,
+        'row 2: column "user" must',
+    ),
+    "no column of items": (
+        lambda m: m.recommend({"user": ["1"], "what": ["2"]}),
+        DataError,
+        "no column is obviously the item; it has user, what. Name it with `columns={'item': COLUMN}`",
+    ),
+    "a column that is not there": (
+        lambda m: m.recommend({"user": ["1"], "item": ["2"]}, columns={"value": "stars"}),
+        DataError,
+        'column "stars" does not exist',
+    ),
+    "an empty basket": (lambda m: m.recommend([["1"], []]), OptionError, "items must name at least one item"),
+    "values of one basket": (
+        lambda m: m.recommend([["1"], ["2"]], values=[1.0]),
+        OptionError,
+        "a list for each of 2 baskets",
+    ),
+    "values beside a table": (
+        lambda m: m.recommend({"user": ["1"], "item": ["2"]}, values=[1.0]),
+        OptionError,
+        "Name it in `columns`",
+    ),
+    "fields of several": (
+        lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}),
+        OptionError,
+        "`fields` does not go with",
+    ),
+    "another format": (
+        lambda m: m.recommend(["1"], format="panda"),
+        OptionError,
+        "format must be one of pandas.*Did you mean",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence(mistake, model):
+    call, error, message = MISTAKES[mistake]
+    with pytest.raises(error, match=message) as caught:
+        call(model)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_whose_dataset_is_gone_asks_for_one(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", ROWS, width=WIDTH)
+    model = train(TIED, TRAINING, data, tmp_path / "run")
+    before = model.recommend(users="2", k=3)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    with pytest.raises(FitError, match=r"the dataset of its training is gone. Name one with `data`"):
+        Model.load(tmp_path / "run").recommend(users="2")
+    assert model.recommend(users="2", k=3, data=tmp_path / "elsewhere") == before

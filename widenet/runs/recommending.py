@@ -1,0 +1,265 @@
+"""What is recommended to whom: to one basket, to several, or to users of a dataset."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from widenet.data.baskets import Baskets, baskets_of
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Manifest
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import OptionError
+from widenet.evaluate import output_name
+from widenet.knn.measures import Measure
+from widenet.knn.neighbours import Neighbours
+from widenet.knn.of_network import Trained, check_layer, features_of
+from widenet.metrics import checked_k
+from widenet.model.network import Network
+from widenet.predict.arguments import checked_items, checked_names, checked_values
+from widenet.predict.rows import Block, recommendations, rows_a_block
+from widenet.predict.top_k import Filter, top_k
+from widenet.run_arguments import RecommendArguments
+from widenet.runs import person
+from widenet.runs.answers import Answers
+from widenet.sparse import SparseBatch
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import DATA
+
+
+def is_table(items: Any) -> bool:
+    """Whether baskets are a table: a DataFrame, an Arrow table, a dictionary of columns, a matrix."""
+    return isinstance(items, Mapping) or hasattr(items, "columns") or hasattr(items, "tocsr")
+
+
+def are_many(items: Any) -> bool:
+    """Whether items are several baskets rather than one."""
+    if is_table(items):
+        return True
+    several = isinstance(items, Iterable) and not isinstance(items, str)
+    return several and any(isinstance(each, Iterable) and not isinstance(each, str) for each in items)
+
+
+def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
+    """Return ids as a list of texts and whole numbers, and whether there was only one, by itself.
+
+    Raises:
+        OptionError: One of them is neither a text nor a whole number.
+    """
+    is_one = isinstance(ids, str | Integral)
+    if is_table(ids) or not (is_one or isinstance(ids, Iterable)):
+        raise OptionError(f"{name} must be an id or a list of ids; got {type(ids).__name__}.")
+    return checked_names(f"{name} must be ids", [ids] if is_one else ids), is_one
+
+
+def baskets(items: Any, values: Any, columns: Mapping[str, str]) -> Baskets:
+    """Read several baskets.
+
+    Args:
+        items: A table with a row for each item of a basket, or a list of baskets, each a list of items.
+        values: For a list of baskets: a list of numbers for each of them, one for each item.
+        columns: For a table: the columns of "user", "item" and "value".
+
+    Raises:
+        DataError: The table is wrong.
+        OptionError: A basket is wrong.
+    """
+    if is_table(items):
+        if values is not None:
+            raise OptionError("`values` is for lists; a table has a column. Name it in `columns`.")
+        return baskets_of(items, columns)
+    if columns:
+        raise OptionError("`columns` is for tables. Leave it out.")
+    rows = [checked_items(row) for row in items]
+    owners = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    flat = [item for row in rows for item in row]
+    if values is None:
+        return Baskets(pa.array(range(len(rows))), owners, flat, may_be_titles=True)
+    if not isinstance(values, Iterable) or len(listed := list(values)) != len(rows):
+        raise OptionError(f"values must be a list for each of {len(rows)} baskets; got {values!r}.")
+    pairs = zip(listed, rows, strict=True)
+    numbers = [number for each, row in pairs for number in checked_values(each, len(row))]
+    return Baskets(pa.array(range(len(rows))), owners, flat, np.array(numbers), may_be_titles=True)
+
+
+def answered(
+    run: RunDirectory,
+    network: Network,
+    dataset_of: Callable[[Any], Dataset],
+    arguments: RecommendArguments,
+) -> tuple[Answers, bool]:
+    """Return what `Model.recommend` recommends, and whether to one alone.
+
+    Args:
+        run: The run.
+        network: Its network; all its processes must call this.
+        dataset_of: Opens the dataset of the users.
+        arguments: The arguments.
+    """
+    k, output = checked_k(arguments.k), output_name(network, arguments.output)
+    names = run.vocabulary(network.outputs[output].spec.field)
+    blocks: Iterator[Block]
+    if arguments.users is not None:
+        asked, is_one = listed_ids("users", arguments.users)
+        _check_unused(arguments, ["items", "values", "columns", *([] if is_one else ["fields"])], "users")
+        dataset, instead = dataset_of(arguments.data), None
+        if arguments.fields:
+            instead = person.batches_of(run, person.with_items(run, output, (), arguments.fields))
+        rows = dataset.rows_of([str(user) for user in asked])
+        blocks = recommendations(
+            network, dataset, names, output, k, arguments.exclude_seen, chosen=rows, instead=instead
+        )
+    elif are_many(arguments.items):
+        _check_unused(arguments, ["data", "fields"], "several baskets")
+        known = baskets(arguments.items, arguments.values, arguments.columns or {})
+        asked, is_one = known.keys, False
+        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen)
+    else:
+        _check_unused(arguments, ["data", "columns"], "one basket")
+        asked, is_one = [0], True
+        blocks = iter([_for_one(run, network, output, k, arguments)])
+    return Answers.of_blocks(asked, list(blocks), names, "item" in whole_numbers(run)), is_one
+
+
+def whole_numbers(run: RunDirectory) -> Sequence[str]:
+    """Which ids, of user and item, were numbers in the data that a run was made with."""
+    inside = run.path / DATA
+    named = Manifest.read(inside).source.get("whole_numbers", []) if inside.is_dir() else []
+    return [str(role) for role in named] if isinstance(named, list) else []
+
+
+def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:
+    """Raise OptionError if an argument is given that does not go with who gets recommendations."""
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None and not (isinstance(value, tuple) and not value):
+            raise OptionError(f"`{name}` does not go with {what}. Leave it out.")
+
+
+def _for_one(
+    run: RunDirectory, network: Network, output: str, k: int, arguments: RecommendArguments
+) -> Block:
+    """The k best items of an output for one basket, and for what else is known."""
+    known = person.with_items(run, output, arguments.items, arguments.fields)
+    batches = person.batches_of(run, known, arguments.values)
+    inputs = {
+        layer.field: batches.get(layer.field, person.nothing(run, layer.field))
+        for layer in run.network.inputs
+    }
+    target = network.outputs[output].spec.field
+    seen = inputs.get(target) if arguments.exclude_seen else None
+    names = run.vocabulary(target)
+    allowed = Filter().within(len(names), network.outputs[output])
+    seen = seen if isinstance(seen, SparseBatch) else None
+    return Block.of([], names, *top_k(network, inputs, output, k, seen, allowed))
+
+
+def alike(
+    run: RunDirectory, model: Trained, items: Any, k: int, layer: str | None, measure: Measure
+) -> tuple[Answers, bool]:
+    """Return the k units of a layer that are most similar to those of some items, and whether of one alone.
+
+    Raises as `Model.similar`.
+    """
+    asked, is_one = listed_ids("items", items)
+    names = features_of(model, check_layer(model.network, layer))
+    collection = Neighbours.of_model(model, layer, measure)
+    own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
+    scores_EK, units_EK = collection.search(collection.vectors(own), k + 1)
+    kept_EK = units_EK != own[:, None]
+    kept_EK &= kept_EK.cumsum(axis=1) <= k
+    answers = Answers(
+        asked,
+        kept_EK.sum(axis=1),
+        names.ids(units_EK[kept_EK]),
+        scores_EK[kept_EK],
+        names,
+        "item" in whole_numbers(run),
+    )
+    return answers, is_one
+
+
+def for_baskets(
+    run: RunDirectory,
+    network: Network,
+    output: str,
+    k: int,
+    known: Baskets,
+    exclude_seen: bool,
+) -> Iterator[Block]:
+    """Yield the k best items of an output for every basket, block by block.
+
+    Args:
+        run: The run.
+        network: Its network; all its processes must call this.
+        output: Name of the output.
+        k: Number of items for each basket.
+        known: The baskets.
+        exclude_seen: Whether to leave out the items of the basket.
+
+    Raises:
+        DataError: An item is unknown.
+        FitError: The network reads no items.
+    """
+    field = person.field_of_items(run, output)
+    rows, values = _rows(run, field, known)
+    target = network.outputs[output].spec.field
+    names = run.vocabulary(target)
+    allowed = Filter().within(len(names), network.outputs[output])
+    step = rows_a_block(min(k, network.outputs[output].width))
+    for start in range(0, len(rows), step):
+        batch = SparseBatch.from_lists(
+            rows[start : start + step], None if values is None else values[start : start + step]
+        )
+        fields: dict[str, SparseBatch | Tensor] = {
+            layer.field: person.nothing(run, layer.field, batch.num_examples) for layer in run.network.inputs
+        }
+        fields[field] = batch
+        network.exchange.at(f"baskets {start:,} to {start + batch.num_examples - 1:,}")
+        seen = batch if exclude_seen and target == field else None
+        yield Block.of([], names, *top_k(network, fields, output, k, seen, allowed))
+
+
+def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:
+    """The features of every basket, and their values if there are any.
+
+    A sequence keeps its order. Otherwise each feature of a basket occurs once, with its last value.
+
+    Raises:
+        DataError: An item is unknown.
+        OptionError: There are values for a sequence.
+    """
+    is_sequence = run.fields[field].kind == "sequence"
+    if is_sequence and known.values is not None:
+        raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+    features = _features(run.vocabulary(field), known)
+    if is_sequence:
+        rows: list[list[int]] = [[] for _ in range(len(known.keys))]
+        for owner, feature in zip(known.owners.tolist(), features.tolist(), strict=True):
+            rows[owner].append(feature)
+        return rows, None
+    numbers = np.ones(len(features)) if known.values is None else known.values
+    value_of: list[dict[int, float]] = [{} for _ in range(len(known.keys))]
+    entries = zip(known.owners.tolist(), features.tolist(), numbers.tolist(), strict=True)
+    for owner, feature, number in entries:
+        value_of[owner][feature] = number
+    rows = [sorted(each) for each in value_of]
+    if known.values is None:
+        return rows, None
+    return rows, [[each[feature] for feature in row] for each, row in zip(value_of, rows, strict=True)]
+
+
+def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:
+    """The features of all items, int64 [Z]; raises DataError for an unknown one."""
+    if not known.may_be_titles:
+        return vocabulary.index_of([str(item) for item in known.items])
+    distinct = list(dict.fromkeys(known.items))
+    features = vocabulary.places_of([str(item) for item in distinct])
+    feature_of = {
+        item: vocabulary.find(item)[0] if feature < 0 else feature
+        for item, feature in zip(distinct, features.tolist(), strict=True)
+    }
+    return np.array([feature_of[item] for item in known.items], dtype=np.int64)
