@@ -17,7 +17,7 @@ PACKAGE = ROOT / "widenet"
 
 LEVELS = [
     {"__main__"},
-    {"dsstne", "frameworks", "spark"},
+    {"dsstne", "fitting", "frameworks", "spark"},
     {"cli"},
     {"demo", "interop", "report", "starter"},
     {"runs"},
@@ -90,7 +90,7 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-MOST_STATEMENTS = 27_400  # of the whole package, without docstrings
+MOST_STATEMENTS = 27_800  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""

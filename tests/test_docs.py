@@ -214,7 +214,7 @@ def test_documents_and_commands_are_found():
 
 def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    _, example, documents_example = blocks(PAGES["python.md"], "python")
+    *_, example, documents_example = blocks(PAGES["python.md"], "python")
     namespace = {}
     exec(compile(example, "python.md", "exec"), namespace)
     recall, *recommended, _ = capsys.readouterr().out.splitlines()[: 1 + 3 + 1]
@@ -231,10 +231,17 @@ def test_what_one_call_gives_the_next_one_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("ratings.csv").write_text("\n".join(["user,item,rating", *rows]), "utf-8")
     Path("books.csv").write_text("id,title\n10,The Hobbit\n", "utf-8")
-    exec(compile(blocks(PAGES["python.md"], "python")[0], "python.md", "exec"), {})
+    fitted, step_by_step, *_ = blocks(PAGES["python.md"], "python")
+    exec(compile(step_by_step, "python.md", "exec"), {})
     ndcg, recommended = capsys.readouterr().out.splitlines()
     assert 0 <= float(ndcg) <= 1
     assert recommended.count("Recommendation(") == 10
+    exec(compile(fitted, "python.md", "exec"), {})
+    recommended, heading, *table, similar = capsys.readouterr().out.splitlines()
+    assert recommended.count("Recommendation(") == 10
+    assert heading.split() == ["user", "item", "title", "score", "rank"]
+    assert len(table) == 20
+    assert similar.count("Recommendation(") == 5
 
 
 def test_the_data_example_compiles_and_its_names_exist(tmp_path, monkeypatch):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from widenet.data.lists import dataset_from_lists
     from widenet.data.split import split
     from widenet.errors import WidenetError
+    from widenet.fitting import fit
     from widenet.knn.batched import BatchedNeighbours
     from widenet.knn.neighbours import Neighbours
     from widenet.report.listing import list_runs
@@ -32,6 +33,7 @@ _HOME = {
     "WidenetError": "widenet.errors:WidenetError",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.description:describe",
+    "fit": "widenet.fitting:fit",
     "ingest": "widenet.data.ingest:ingest",
     "list_runs": "widenet.report.listing:list_runs",
     "split": "widenet.data.split:split",
@@ -51,6 +53,7 @@ __all__ = [
     "WidenetError",
     "dataset_from_lists",
     "describe",
+    "fit",
     "ingest",
     "list_runs",
     "split",

@@ -148,9 +148,14 @@ class Counter:
 
 
 class IngestReport:
-    """Prints a line for each phase of an ingest; a terminal also shows rows, their rate and the time left."""
+    """Prints a line for each phase of an ingest; a terminal also shows rows, their rate and the time left.
 
-    def __init__(self) -> None:
+    Args:
+        quiet: Whether to show nothing.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
         columns = (
             TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
             TextColumn("{task.fields[rate]}/s"),
@@ -158,7 +163,7 @@ class IngestReport:
             TimeRemainingColumn(),
         )
         self.bar = Progress(
-            *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+            *columns, console=Console(stderr=True), transient=True, disable=quiet or not sys.stderr.isatty()
         )
         self.task: TaskID | None = None
 
@@ -171,6 +176,8 @@ class IngestReport:
 
     def phase(self, text: str) -> None:
         """Print the line of a new phase."""
+        if self.quiet:
+            return
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None

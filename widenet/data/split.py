@@ -120,10 +120,10 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
     """Raise DataError if a part would get no entry; `lengths` are the examples' entry counts, int64 [N]."""
     left = lengths
     for part, share in shares.items():
-        moves = _moves(lengths, left, share)
-        if not moves.any():
+        moving = num_moving(lengths, left, share)
+        if not moving.any():
             raise _nothing_moves(source, f"`{part}={share:g}`", lengths, "Give a larger share")
-        left = left - moves
+        left = left - moving
 
 
 def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
@@ -173,7 +173,7 @@ def _check_moves_by_time(
         )
 
 
-def _moves(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
+def num_moving(lengths: np.ndarray, left: np.ndarray, share: float) -> np.ndarray:
     """Return the number of entries of each example that a share takes, int64 [N].
 
     Args:
@@ -281,7 +281,7 @@ def _owners(
     owners = np.zeros(len(entries), dtype=np.int64)
     left = lengths.copy()
     for number, (part, share) in enumerate(shares.items(), start=1):
-        moves = _moves(lengths, left, share)
+        moves = num_moving(lengths, left, share)
         candidates = np.flatnonzero(owners == 0)
         keys = _random_keys(seed, f"split/{part}", rows[candidates], entries[candidates])
         by_key = ascending(keys)

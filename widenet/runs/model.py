@@ -42,8 +42,8 @@ from widenet.training.in_common import check_in_common, check_same_dataset, fact
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
 from widenet.training.outcome import diverged
-from widenet.training.run_directory import UNRECORDED, RunDirectory
-from widenet.training.saved_facts import TrainingFacts, facts_of
+from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import UNRECORDED, TrainingFacts, facts_of
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
 

@@ -17,8 +17,8 @@ from widenet.training.environment import changes
 from widenet.training.in_common import SAME_FILES, facts_of_checkpoint
 from widenet.training.optimizers import is_compiled
 from widenet.training.reports import Report
-from widenet.training.run_directory import UNRECORDED, RunDirectory
-from widenet.training.saved_facts import TrainingFacts, WeightsFacts
+from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import UNRECORDED, TrainingFacts, WeightsFacts
 from widenet.training.start import load_start
 from widenet.training.state import LoopState
 

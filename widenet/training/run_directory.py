@@ -54,11 +54,6 @@ from widenet.training.saved_facts import WeightsFacts, facts_of
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
-UNRECORDED = (
-    "an earlier widenet saved its weights without digests of network.json, training.json and fields.json, "
-    "so that nobody can tell whether these have changed since."
-)
-"""The warning for such weights."""
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
 """The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""

@@ -16,6 +16,9 @@ from widenet.errors import CheckpointError
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
 
+DATA = "data"
+"""The folder of a run that may hold its dataset, if that was made together with the run."""
+
 _WITHOUT_WEIGHTS = {
     "network.json",
     "training.json",
@@ -64,6 +67,8 @@ def holds_work_of(path: Path, launch: str) -> bool:
 def put(beside: Path, path: Path) -> None:
     """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
+    A dataset that waits there in the folder `DATA` becomes part of the run.
+
     Raises:
         CheckpointError: The path is taken.
         OSError: The system refuses.
@@ -72,9 +77,17 @@ def put(beside: Path, path: Path) -> None:
         with locked(path):
             check_free(path)  # another training of it may have begun and ended meanwhile
             put_in_place(beside, path)
-    else:
+        return
+    waits = _holds_data_alone(path)
+    if waits:
+        (path / DATA).rename(beside / DATA)
+    try:
         beside.rename(path)  # this replaces an empty directory, but no other
-        force_to_disk(path.parent)
+    except OSError:
+        if waits:
+            (beside / DATA).rename(path / DATA)
+        raise
+    force_to_disk(path.parent)
 
 
 def drop_unfinished(path: Path) -> None:
@@ -139,7 +152,14 @@ def _lock(file: IO[str]) -> None:
 
 
 def _is_taken(path: Path) -> bool:
-    return path.exists() and not _holds_no_work(path) and (not path.is_dir() or any(path.iterdir()))
+    if not path.exists() or _holds_no_work(path) or _holds_data_alone(path):
+        return False
+    return not path.is_dir() or any(path.iterdir())
+
+
+def _holds_data_alone(path: Path) -> bool:
+    """Return whether a directory holds a dataset in `DATA`, and nothing else."""
+    return (path / DATA / "dataset.json").is_file() and _names(path) == {DATA}
 
 
 def _holds_no_work(path: Path) -> bool:

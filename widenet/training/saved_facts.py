@@ -11,6 +11,12 @@ from widenet.training.state import LoopState
 VERSION = 2
 """Version 1 had no number, and stored the device and the compiler beside the environment."""
 
+UNRECORDED = (
+    "an earlier widenet saved its weights without digests of network.json, training.json and fields.json, "
+    "so that nobody can tell whether these have changed since."
+)
+"""The warning for weights without documents."""
+
 
 @dataclass(frozen=True)
 class TrainingFacts:

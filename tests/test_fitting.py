@@ -1,0 +1,131 @@
+"""From interactions to recommendations in one call."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse
+
+import widenet
+from widenet.errors import CheckpointError, DataError
+
+USERS, ITEMS = 30, 16
+PAIRS = [
+    (user, item) for user in range(USERS) for item in range(user % 2, ITEMS, 2) if (user // 2 + item // 2) % 4
+]
+"""Even users like even items, and odd users odd ones."""
+COLUMNS = {"user": [user for user, _ in PAIRS], "item": [item for _, item in PAIRS]}
+
+
+def books(folder):
+    pd.DataFrame(COLUMNS).to_csv(folder / "books.csv", index=False)
+    return folder / "books.csv"
+
+
+SOURCES = {
+    "a path": (books, str),
+    "pandas": (lambda _: pd.DataFrame(COLUMNS), int),
+    "polars": (lambda _: pl.DataFrame(COLUMNS), int),
+    "arrow": (lambda _: pa.table(COLUMNS), int),
+    "columns": (lambda _: COLUMNS, int),
+    "tuples": (lambda _: PAIRS, int),
+    "tuples of texts": (lambda _: [(str(user), str(item)) for user, item in PAIRS], str),
+    "a matrix": (
+        lambda _: scipy.sparse.csr_matrix(([1] * len(PAIRS), (COLUMNS["user"], COLUMNS["item"]))), int
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    return widenet.fit(COLUMNS, folder / "run", device="cpu", quiet=True)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_kind_of_interactions_gives_the_same_network_and_keeps_the_type_of_ids(kind, fitted, tmp_path):
+    make, kind_of_id = SOURCES[kind]
+    model = widenet.fit(make(tmp_path), tmp_path / "run", device="cpu", quiet=True)
+    if kind != "a matrix":  # whose values are kept: all are 1
+        assert model.fingerprint() == fitted.fingerprint()
+    found = model.recommend(users=[4, 7], k=2)
+    assert {type(row.item) for rows in found for row in rows} == {kind_of_id}
+    assert [{int(row.item) % 2 for row in rows} for rows in found] == [{0}, {1}]
+
+
+def test_a_run_is_an_ordinary_one_that_moves_with_its_dataset(fitted, tmp_path):
+    out = tmp_path / "run"
+    model = widenet.fit(COLUMNS, out, device="cpu", quiet=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+    assert widenet.Dataset.open(out / "data").fields["items"].parts == ("train", "validation")
+    assert 0 <= model.evaluate(out / "data", "validation")["ndcg@20"] <= 1
+    training = json.loads((out / "training.json").read_text())
+    assert (training["keep"], training["evaluation"]["stop_after"]) == ("best", 3)
+    before = model.recommend(users=4)
+    out.rename(tmp_path / "moved")
+    again = widenet.Model.load(tmp_path / "moved", "cpu")
+    assert again.recommend(users=4) == before
+    assert again.fingerprint() == fitted.fingerprint()
+    assert widenet.train(None, None, tmp_path / "moved" / "data", tmp_path / "next", device="cpu").network
+
+
+def test_titles_and_columns_are_those_of_ingest(tmp_path):
+    table = pd.DataFrame(
+        {"who": COLUMNS["user"], "what": COLUMNS["item"], "stars": [1 + item % 5 for item in COLUMNS["item"]]}
+    )
+    titles = pl.DataFrame({"id": range(ITEMS), "title": [f"Book {item}" for item in range(ITEMS)]})
+    named = {"user": "who", "item": "what", "value": "stars"}
+    model = widenet.fit(
+        table, tmp_path / "run", titles=titles, **named, min_value=2, device="cpu", quiet=True
+    )
+    assert [row.title for row in model.recommend(["Book 1"], k=2)] == [
+        f"Book {row.item}" for row in model.recommend([1], k=2)
+    ]
+    with pytest.raises(DataError, match="the id '5' is not in the vocabulary"):
+        model.recommend([5])
+
+
+def test_with_times_the_newest_item_of_each_user_is_for_validation(tmp_path):
+    times = np.random.default_rng(0).permutation(len(PAIRS))
+    data = widenet.fit(
+        {**COLUMNS, "time": times}, tmp_path / "run", time="time", device="cpu", quiet=True
+    ).run.dataset()
+    newest = pd.DataFrame({**COLUMNS, "time": times}).sort_values("time").groupby("user")["item"].last()
+    aside = data.sparse("items", slice(None), "validation")
+    assert aside.counts().tolist() == [1] * USERS
+    names = data.vocabulary("items").ids(aside.indices.numpy())
+    assert dict(zip(data.ids(slice(None)), names, strict=True)) == {
+        str(user): str(item) for user, item in newest.items()
+    }
+
+
+def test_data_too_small_for_a_validation_part_is_trained_to_the_end(tmp_path, capsys):
+    model = widenet.fit([("a", "x"), ("b", "y"), ("b", "x")], tmp_path / "run", device="cpu")
+    assert "Nobody has enough items for a validation part" in capsys.readouterr().err
+    assert [row.item for row in model.recommend(users="a", k=1)] == ["y"]
+
+
+def test_progress_is_shown_unless_quiet(tmp_path, capsys):
+    widenet.fit(COLUMNS, tmp_path / "loud", device="cpu")
+    shown = capsys.readouterr().err
+    assert "reading the table as a table: user = user, item = item" in shown
+    assert "epoch   1  loss" in shown
+    widenet.fit(COLUMNS, tmp_path / "run", device="cpu", quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_stops_it_leaves_nothing(tmp_path):
+    with pytest.raises(DataError, match="no column is obviously the item"):
+        widenet.fit({"user": [1], "thing": [2]}, tmp_path / "run", quiet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_path_is_refused_at_once_and_left_alone(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("kept")
+    with pytest.raises(CheckpointError, match=r"exists already. Choose another `out`"):
+        widenet.fit(COLUMNS, tmp_path / "run", quiet=True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]

@@ -1,0 +1,125 @@
+"""From interactions to a trained model in one call, with the usual documents."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from widenet.arguments import typed
+from widenet.cli.progress import IngestReport, TrainingReport
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+from widenet.data.split import num_moving, split
+from widenet.errors import CheckpointError, OptionError
+from widenet.kernels.ahead import compile_usual
+from widenet.parallel.group import num_processes
+from widenet.runs.model import Model
+from widenet.runs.training import train
+from widenet.spec.training import Evaluation, TrainingSpec
+from widenet.spec.usual import usual_training
+from widenet.training.run_path import DATA
+
+SHARE = 0.1
+"""Share of each user's items that is set aside for validation."""
+SMALL_SHARE = 0.25
+"""Share where nobody has enough items for `SHARE`."""
+PATIENCE = 3
+"""Training ends after this many epochs without a better validation."""
+
+
+@typed
+def fit(
+    interactions: Any,
+    out: str | Path,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    value: str | None = None,
+    min_value: float | None = None,
+    time: str | None = None,
+    titles: Any = None,
+    device: str | None = None,
+    quiet: bool = False,
+) -> Model:
+    """Train a recommender on interactions with the usual documents, and return it.
+
+    It makes a dataset, sets a validation part aside, and trains until three epochs bring no better
+    validation. It keeps the weights of the best epoch. The run directory holds the dataset too, in its folder
+    `data`, and all else is as after `ingest`, `split` and `train`. `Model.load(out)` opens the model again.
+
+    Ctrl-C saves a checkpoint; `train(None, None, out + "/data", out, resume=True)` continues from it.
+
+    Args:
+        interactions: A path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, a list
+            of tuples (user, item, and perhaps value and time), or a list of sources; see `ingest`.
+        out: The run directory to make.
+        user: Column with the user. Default: guessed from the names of the columns.
+        item: Column with the item. Default: guessed likewise.
+        value: Column with a number for each interaction, such as a rating, that the network reads.
+        min_value: Keep only interactions with at least this value, and no values. Default column: guessed.
+        time: Column with the time. Each user's newest item is then the validation part, instead of a random
+            tenth of each user's items.
+        titles: A file or a table with ids and titles of items.
+        device: "cpu" or "cuda". Default: cuda if there is a device.
+        quiet: Whether to show no progress.
+
+    Returns:
+        The trained model.
+
+    Raises:
+        CheckpointError: `out` exists already.
+        DataError: The interactions break a rule; the message names place, column, rule and value.
+        OptionError: An argument is wrong.
+    """
+    path = Path(out)
+    if num_processes() > 1:
+        raise OptionError(
+            "`fit` runs in one process. In several, train on a dataset that `ingest` and `split` have made."
+        )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise CheckpointError(f"{path} exists already. Choose another `out`, or remove it.")
+    named = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
+    report = TrainingReport(quiet)
+    try:
+        data = _dataset(interactions, path / DATA, report, titles=titles, **named)
+        return train(None, _training(data), data, path, device=device, report=report)
+    except BaseException:
+        if not (path / "checkpoints" / "latest").is_file():
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+    finally:
+        report.stop()
+
+
+def _training(data: Dataset) -> TrainingSpec | None:
+    """The usual training, which ends early; None for that of a dataset without a validation part."""
+    if "validation" not in data.field("items").parts:
+        return None
+    usual = usual_training(True, data.num_examples)
+    return usual.model_copy(update={"evaluation": Evaluation(stop_after=PATIENCE)})
+
+
+def _dataset(interactions: Any, out: Path, report: TrainingReport, **options: Any) -> Dataset:
+    """Make a dataset with a validation part, if anybody has enough items for one."""
+    whole, has_time = out.with_name("whole"), options["time"] is not None
+    compile_usual()
+    with IngestReport(report.quiet) as progress:
+        data = ingest(
+            interactions,
+            whole,
+            keep_times=has_time,
+            on_progress=progress.phase,
+            on_rows=progress.rows,
+            **options,
+        )
+    counts = data.entry_counts("items", slice(None))
+    share = next((share for share in (SHARE, SMALL_SHARE) if num_moving(counts, counts, share).any()), None)
+    if has_time and counts.max(initial=0) > 1:
+        parted = split(data, out, validation_last=1)
+    elif share is not None:
+        parted = split(data, out, validation=share)
+    else:
+        report.say("Nobody has enough items for a validation part: training keeps the last epoch's weights.")
+        whole.rename(out)
+        return Dataset.open(out)
+    shutil.rmtree(whole)
+    return parted
