@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from widenet.model.product import Blocks, product
+from widenet.model.product import Blocks, Whole, product
 from widenet.parallel.local import LocalExchange
 from widenet.plan.narrow import edges, num_blocks
 
@@ -26,7 +26,7 @@ def operands(examples, inputs, units, transposed, seed=0):
 def found(values, weight, gradient, num_threads=1, half=False):
     """The product and the gradients to both operands."""
     values, weight = values.detach().requires_grad_(), weight.detach().requires_grad_()
-    result = product(values, weight, Blocks(LocalExchange(8, num_threads), 8, "", half))
+    result = product(values, Whole(weight, Blocks(LocalExchange(8, num_threads), 8, "", half)))
     result.backward(gradient)
     return result.detach(), values.grad, weight.grad
 
@@ -84,5 +84,5 @@ def test_every_block_is_the_product_of_its_own_rows():
 def test_only_the_gradients_that_are_asked_for_are_computed(asked):
     values, weight, _ = operands(5, 4, 3, transposed=False)
     {"values": values, "weight": weight}[asked].requires_grad_()
-    product(values, weight, Blocks(LocalExchange(1), 1, "")).sum().backward()
+    product(values, Whole(weight, Blocks(LocalExchange(1), 1, ""))).sum().backward()
     assert [values.grad is not None, weight.grad is not None] == [asked == "values", asked == "weight"]

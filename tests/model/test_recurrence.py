@@ -11,15 +11,24 @@ from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
 from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks
+from widenet.model.product import Blocks, Whole
 from widenet.model.recurrence import CELLS, states
+from widenet.model.split_product import Split
 from widenet.parallel.local import LocalExchange
+from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
 SIZES = [5, 5, 3, 1]
 UNITS, INPUTS = 4, 3
 BLOCKS = Blocks(LocalExchange(8), 8, "")
+
+
+def factor(weight, is_split):
+    """A weight, whole or in eight shards whose gradients it takes."""
+    shards = Shards(len(weight), 8)
+    by_shard = {shard: weight[shard :: shards.count] for shard in range(shards.count)}
+    return Split(by_shard, shards, BLOCKS) if is_split else Whole(weight, BLOCKS)
 
 
 def tensors(cell, dtype=torch.float64):
@@ -34,16 +43,18 @@ def tensors(cell, dtype=torch.float64):
 def test_gradients_are_central_differences(cell):
     own, weight, bias = tensors(cell)
     assert torch.autograd.gradcheck(
-        lambda *given: states(CELLS[cell], *given, SIZES, BLOCKS), (own, weight, bias)
+        lambda own, weight, bias: states(CELLS[cell], own, Whole(weight, BLOCKS), bias, SIZES),
+        (own, weight, bias),
     )
     assert torch.autograd.gradcheck(
-        lambda *given: states(CELLS[cell], *given, None, SIZES, BLOCKS), (own, weight)
+        lambda own, weight: states(CELLS[cell], own, Whole(weight, BLOCKS), None, SIZES), (own, weight)
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_states_and_gradients_are_those_of_torch(cell, dtype):
+@pytest.mark.parametrize("is_split", [False, True])
+def test_states_and_gradients_are_those_of_torch(is_split, cell, dtype):
     spec = NetworkSpec.of({"layers": [HISTORY, gru(cell=cell, units=UNITS), NEXT]}).hidden[0]
     generator = torch.Generator().manual_seed(6)
     twin = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell](INPUTS, UNITS, dtype=torch.float64)
@@ -69,7 +80,8 @@ def test_states_and_gradients_are_those_of_torch(cell, dtype):
         for tensor in (values, twin.weight_ih_l0, twin.weight_hh_l0, bias)
     ]
     positions = SimpleNamespace(sizes=SIZES)
-    found = recurrent.forward(spec, [own[0] @ own[1].T], own[2], own[3], positions, BLOCKS, None)
+    weight = factor(own[2], is_split)
+    found = recurrent.forward(spec, [own[0] @ own[1].T], weight, own[3], positions, None)
     found.backward(away.to(dtype))
     tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)

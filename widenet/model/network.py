@@ -17,10 +17,10 @@ from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, running
 from widenet.model.preparation import Ends, Prepared, Values
-from widenet.model.product import Blocks, product
+from widenet.model.product import Blocks, Factor, Whole, product
 from widenet.model.rule import Rule
 from widenet.model.sharding import joined
-from widenet.model.split_product import leaves_of, split_product
+from widenet.model.split_product import Split, leaves_of
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
@@ -356,6 +356,7 @@ class Network:
         """Return everything that a layer reads in a step."""
         sources = self.spec.sources(layer)
         keys = [(layer.name, source) for source in sources if (layer.name, source) in self.layout.links]
+        own = layer.name, layer.name
         return Flow(
             layout=self.layout,
             trunk=self.trunk,
@@ -364,7 +365,7 @@ class Network:
             skips=[activity.values[name] for name in layer.skip or ()],
             random=random,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
-            blocks=self._blocks(layer.name),
+            state=self._factor(own, activity) if own in self.layout.links else None,
             penalties=activity.penalties,
             statistics=activity.statistics,
         )
@@ -374,16 +375,21 @@ class Network:
             (gathered_EH,) = pending[key].result()
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
-        link, values_EN = self.layout.links[key], activity.values[key[1]]
-        blocks = self._blocks(key[0])
+        values_EN = activity.values[key[1]]
+        if key in self.layout.windows:
+            weight_FK = self.trunk[self.layout.links[key].weight].tensor
+            return convolution(values_EN, weight_FK, self.layout.windows[key], self._blocks(key[0]))
+        return product(values_EN, self._factor(key, activity))
+
+    def _factor(self, key: Key, activity: Activity) -> Factor:
+        """Return the weight of a layer and one of its sources of numbers."""
+        link, blocks = self.layout.links[key], self._blocks(key[0])
         if link.weight in self.wide:
             wide = self.wide[link.weight]
             leaves = activity.split[link.weight] = leaves_of(wide)
-            return split_product(values_EN, leaves, wide.shards, blocks)
+            return Split(leaves, wide.shards, blocks)
         weight_HN = self.trunk[link.weight].tensor
-        if key in self.layout.windows:
-            return convolution(values_EN, weight_HN, self.layout.windows[key], blocks)
-        return product(values_EN, weight_HN.T if link.transposed else weight_HN, blocks)
+        return Whole(weight_HN.T if link.transposed else weight_HN, blocks)
 
     def _blocks(self, layer: str) -> Blocks:
         half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()

@@ -1,7 +1,8 @@
-"""The product of a narrow layer: in fixed blocks, so that threads and processes share it with equal bits."""
+"""Products of hidden layers: in fixed blocks, so that threads and processes share them with equal bits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -45,24 +46,89 @@ class Blocks:
         return self.exchange.start_blocks(result_RC, edges(rows, count), fill, inner, self.where)
 
 
+class Factor(Protocol):
+    """A weight [H, N] by which a layer multiplies vectors.
+
+    Its operands are computed once for the products of a step.
+    """
+
+    @property
+    def blocks(self) -> Blocks:
+        """How operands are rounded, and the exchange."""
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """Tensors of this process that take the gradients."""
+
+    def operands(self) -> list[Tensor]:
+        """Return the leaves as operands of products."""
+
+    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        """Return values @ weight.T, float32 [E, H]; the values are an operand."""
+
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
+        """Start gradient @ weight, float32 [E, N]: the gradient to the values; both are operands."""
+
+    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
+        """Return the gradients to the leaves, from a gradient to the product and the values, as operands."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A weight that this process holds whole; see `Factor`.
+
+    Attributes:
+        weight_HN: The weight.
+        blocks: Computes the products.
+    """
+
+    weight_HN: Tensor
+    blocks: Blocks
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """See `Factor.leaves`."""
+        return [self.weight_HN]
+
+    def operands(self) -> list[Tensor]:
+        """See `Factor.operands`."""
+        return [self.blocks.operand(self.weight_HN)]
+
+    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        """See `Factor.times`."""
+        return self.blocks.start(values_EN, operands[0].T).result()
+
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
+        """See `Factor.start_back`."""
+        return self.blocks.start(gradient_EH, operands[0])
+
+    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
+        """See `Factor.to_leaves`."""
+        return [self.blocks.start(gradient_EH.T, values_EN).result()]
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
-        operand_EN, operand_HN = blocks.operand(values_EN), blocks.operand(weight_HN)
-        ctx.save_for_backward(operand_EN, operand_HN)
-        ctx.blocks = blocks
-        return blocks.start(operand_EN, operand_HN.T).result()
+    def forward(ctx: Any, values_EN: Tensor, factor: Factor, *leaves: Tensor) -> Tensor:
+        del leaves  # autograd must see them
+        operand_EN, operands = factor.blocks.operand(values_EN), factor.operands()
+        ctx.save_for_backward(operand_EN, *operands)
+        ctx.factor = factor
+        return factor.times(operand_EN, operands)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        operand_EN, operand_HN = ctx.saved_tensors
-        gradient_EH = ctx.blocks.operand(gradients[0])
-        to_values = ctx.blocks.start(gradient_EH, operand_HN) if ctx.needs_input_grad[0] else None
-        to_weight = ctx.blocks.start(gradient_EH.T, operand_EN) if ctx.needs_input_grad[1] else None
-        return to_values and to_values.result(), to_weight and to_weight.result(), None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        operand_EN, *operands = ctx.saved_tensors
+        factor: Factor = ctx.factor
+        gradient_EH = factor.blocks.operand(gradients[0])
+        pending = factor.start_back(gradient_EH, operands) if ctx.needs_input_grad[0] else None
+        to_leaves: list[Tensor | None] = [None] * len(operands)
+        if any(ctx.needs_input_grad[2:]):
+            to_leaves = [*factor.to_leaves(gradient_EH, operand_EN)]
+        return None if pending is None else pending.result(), None, *to_leaves
 
 
-def product(values_EN: Tensor, weight_HN: Tensor, blocks: Blocks) -> Tensor:
-    """Return values @ weight.T, float32 [E, H]; differentiable by both."""
-    result: Tensor = _Product.apply(values_EN, weight_HN, blocks)  # type: ignore[no-untyped-call]
+def product(values_EN: Tensor, factor: Factor) -> Tensor:
+    """Return values @ weight.T, float32 [E, H]; differentiable by the values and the leaves."""
+    result: Tensor = _Product.apply(values_EN, factor, *factor.leaves)  # type: ignore[no-untyped-call]
     return result

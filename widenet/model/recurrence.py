@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from widenet.model.product import Blocks
+from widenet.model.product import Factor
 
 Numbers = tuple[Tensor, ...]
 """The state [B, H] that a cell passes to the next position, and for an lstm its memory [B, H]."""
@@ -87,12 +87,11 @@ CELLS: dict[Literal["gru", "lstm"], type[Gru] | type[Lstm]] = {"gru": Gru, "lstm
 def states(
     cell: type[Gru] | type[Lstm],
     own_NG: Tensor,
-    weight_GH: Tensor,
+    weight: Factor,
     bias_G: Tensor | None,
     sizes: Sequence[int],
-    blocks: Blocks,
 ) -> Tensor:
-    """Return the state [N, H] after every position, from zeros; differentiable by all tensors.
+    """Return the state [N, H] after every position, from zeros; differentiable by tensors and leaves.
 
     The backward pass adds gradients to the states in reverse order of time. The gradient to the weight is one
     product over all positions.
@@ -100,12 +99,11 @@ def states(
     Args:
         cell: The cell.
         own_NG: Products of the sources with their weights.
-        weight_GH: Weight of the previous state.
+        weight: Weight [G, H] of the previous state.
         bias_G: Added to its product; None: nothing.
         sizes: Number of positions at each time; see `Positions`.
-        blocks: Computes the products.
     """
-    result: Tensor = _States.apply(cell, own_NG, weight_GH, bias_G, sizes, blocks)  # type: ignore[no-untyped-call]
+    result: Tensor = _States.apply(cell, own_NG, bias_G, sizes, weight, *weight.leaves)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -115,35 +113,34 @@ class _States(torch.autograd.Function):
         ctx: Any,
         cell: Any,
         own_NG: Tensor,
-        weight_GH: Tensor,
         bias_G: Tensor | None,
         sizes: Sequence[int],
-        blocks: Blocks,
+        weight: Factor,
+        *leaves: Tensor,
     ) -> Tensor:
-        operand_GH = blocks.operand(weight_GH)
-        after: Numbers = (own_NG.new_zeros(sizes[0] if sizes else 0, weight_GH.shape[1]),) * (
-            2 if cell is Lstm else 1
-        )
+        del leaves  # autograd must see them
+        operands, units = weight.operands(), own_NG.shape[1] // cell.gates
+        after: Numbers = (own_NG.new_zeros(sizes[0] if sizes else 0, units),) * (2 if cell is Lstm else 1)
         passed: list[tuple[Numbers, Numbers]] = []
-        result_NH = own_NG.new_empty(len(own_NG), weight_GH.shape[1])
+        result_NH = own_NG.new_empty(len(own_NG), units)
         for (start, stop), size in zip(_spans(sizes), sizes, strict=True):
             before = tuple(numbers[:size] for numbers in after)
-            carried_BG = blocks.start(blocks.operand(before[0]), operand_GH.T).result()
+            carried_BG = weight.times(weight.blocks.operand(before[0]), operands)
             if bias_G is not None:
                 carried_BG = carried_BG + bias_G
             after, kept = cell.forward(own_NG[start:stop], carried_BG, before)
             result_NH[start:stop] = after[0]
             passed.append((before, kept))
-        ctx.cell, ctx.sizes, ctx.blocks = cell, sizes, blocks
+        ctx.cell, ctx.sizes, ctx.weight = cell, sizes, weight
         ctx.passed, ctx.has_bias = passed, bias_G is not None
-        ctx.save_for_backward(operand_GH)
+        ctx.save_for_backward(*operands)
         return result_NH
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (operand_GH,), blocks = ctx.saved_tensors, ctx.blocks
-        (gradient_NH,) = gradients
-        own_NG = gradient_NH.new_empty(len(gradient_NH), len(operand_GH))
+        operands, weight, (gradient_NH,) = ctx.saved_tensors, ctx.weight, gradients
+        operand = weight.blocks.operand
+        own_NG = gradient_NH.new_empty(len(gradient_NH), ctx.cell.gates * gradient_NH.shape[1])
         carried_NG, before_NH = torch.empty_like(own_NG), torch.empty_like(gradient_NH)
         later: Numbers = ()
         for (start, stop), (before, kept) in zip(
@@ -155,9 +152,9 @@ class _States(torch.autograd.Function):
                 numbers[: len(more)] += more
             own_NG[start:stop], carried_BG, later = ctx.cell.backward(to_after, before, kept)
             carried_NG[start:stop], before_NH[start:stop] = carried_BG, before[0]
-            later = (later[0] + blocks.start(blocks.operand(carried_BG), operand_GH).result(), *later[1:])
-        to_weight = blocks.start(blocks.operand(carried_NG).T, blocks.operand(before_NH)).result()
-        return None, own_NG, to_weight, carried_NG.sum(dim=0) if ctx.has_bias else None, None, None
+            later = (later[0] + weight.start_back(operand(carried_BG), operands).result(), *later[1:])
+        to_leaves = weight.to_leaves(operand(carried_NG), operand(before_NH))
+        return None, own_NG, carried_NG.sum(dim=0) if ctx.has_bias else None, None, None, *to_leaves
 
 
 def _spans(sizes: Sequence[int]) -> list[tuple[int, int]]:

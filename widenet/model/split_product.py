@@ -1,12 +1,13 @@
-"""The product of a split layer: each shard multiplies all examples by the weights of its own units."""
+"""Products of split layers: each shard multiplies all vectors by the rows of the weight that it holds."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.model.exchange import Pending
 from widenet.model.operands import matrix_product
 from widenet.model.product import Blocks
 from widenet.model.wide_weight import WideWeight
@@ -21,54 +22,67 @@ def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
     }
 
 
-def split_product(values_EN: Tensor, leaves: Mapping[int, Tensor], shards: Shards, blocks: Blocks) -> Tensor:
-    """Return values @ weight.T, float32 [E, H]; differentiable by the values and the leaves.
+@dataclass(frozen=True)
+class Split:
+    """A weight [H, N] whose rows are in shards; see `widenet.model.product.Factor`.
 
-    The shards' units are gathered, which moves numbers and adds none. The gradient to the values is an exact
-    sum over the shards. Weights and their gradients stay where they are.
+    What the shards give is gathered, which moves numbers and adds none. The gradient to the values is an
+    exact sum over the shards. Weights and their gradients stay where they are.
 
-    Args:
-        values_EN: The source's values, the same in every process.
-        leaves: The weight, by shard of this process; see `leaves_of`.
-        shards: Shards of the H units.
+    Attributes:
+        by_shard: The rows of each shard of this process; see `leaves_of`.
+        shards: Shards of the H rows.
         blocks: The exchange, and how operands are rounded.
     """
-    result: Tensor = _SplitProduct.apply(values_EN, shards, blocks, [*leaves], *leaves.values())  # type: ignore[no-untyped-call]
-    return result
 
+    by_shard: Mapping[int, Tensor]
+    shards: Shards
+    blocks: Blocks
 
-class _SplitProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, values_EN: Tensor, shards: Shards, blocks: Blocks, held: list[int], *leaves: Tensor
-    ) -> Tensor:
-        operand_EN, weights = blocks.operand(values_EN), dict(zip(held, leaves, strict=True))
+    @property
+    def leaves(self) -> list[Tensor]:
+        """See `Factor.leaves`."""
+        return [*self.by_shard.values()]
+
+    def operands(self) -> list[Tensor]:
+        """See `Factor.operands`."""
+        return self.blocks.exchange.each(lambda shard: self.blocks.operand(self.by_shard[shard]))
+
+    def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
+        """See `Factor.times`."""
+        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
 
         def units_of(shard: int) -> Tensor:
-            units_ER = matrix_product(operand_EN, blocks.operand(weights[shard]).T)
-            return pad(units_ER, (0, shards.size(0) - shards.size(shard)))
+            units_ER = matrix_product(values_EN, rows[shard].T)
+            return pad(units_ER, (0, self.shards.size(0) - self.shards.size(shard)))
 
-        ctx.save_for_backward(operand_EN, *leaves)
-        ctx.shards, ctx.blocks, ctx.held = shards, blocks, held
-        terms = blocks.exchange.gather(blocks.exchange.each(units_of), blocks.where)
-        units_EH: Tensor = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : shards.width]
+        terms = exchange.gather(exchange.each(units_of), self.blocks.where)
+        units_EH = torch.stack(terms, dim=2).flatten(start_dim=1)[:, : self.shards.width]
         return units_EH.contiguous()
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        operand_EN, *leaves = ctx.saved_tensors
-        shards, blocks, weights = ctx.shards, ctx.blocks, dict(zip(ctx.held, leaves, strict=True))
-        gradient_EH, exchange = blocks.operand(gradients[0]), blocks.exchange
+    def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
+        """See `Factor.start_back`."""
+        exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
+        terms = exchange.each(lambda shard: matrix_product(self._of_shard(shard, gradient_EH), rows[shard]))
+        return _Single(exchange.start_sum(terms, where=self.blocks.where))
 
-        def units_of(shard: int) -> Tensor:
-            units_ER: Tensor = gradient_EH[:, shard :: shards.count]
-            return units_ER.contiguous()
+    def to_leaves(self, gradient_EH: Tensor, values_EN: Tensor) -> list[Tensor]:
+        """See `Factor.to_leaves`."""
+        return self.blocks.exchange.each(
+            lambda shard: matrix_product(self._of_shard(shard, gradient_EH).T, values_EN)
+        )
 
-        parts = dict(zip(ctx.held, exchange.each(units_of), strict=True))
-        pending = None
-        if ctx.needs_input_grad[0]:
-            terms = exchange.each(lambda shard: matrix_product(parts[shard], blocks.operand(weights[shard])))
-            pending = exchange.start_sum(terms, where=blocks.where)
-        to_weights = exchange.each(lambda shard: matrix_product(parts[shard].T, operand_EN))
-        to_values = None if pending is None else pending.result()[0]
-        return to_values, None, None, None, *to_weights
+    def _of_shard(self, shard: int, units_EH: Tensor) -> Tensor:
+        return units_EH[:, shard :: self.shards.count].contiguous()
+
+
+@dataclass(frozen=True)
+class _Single:
+    """A pending sum that was started alone."""
+
+    sums: Pending[list[Tensor]]
+
+    def result(self) -> Tensor:
+        """See `Pending.result`."""
+        (total,) = self.sums.result()
+        return total

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widenet.model.normalization import Statistics
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks
+from widenet.model.product import Factor
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.plan.layout import Layout
@@ -39,7 +39,7 @@ class Flow:
         skips: Values [E, units] of the layers to add.
         random: Random numbers of the step; None outside training.
         positions: Where the layer goes along a sequence.
-        blocks: How its products are cut.
+        state: Weight of the state before, of a layer that is its own source.
         penalties: Takes the layer's penalty, if there is one.
         statistics: Takes the batch's statistics, by layer.
     """
@@ -51,7 +51,7 @@ class Flow:
     skips: list[Tensor]
     random: StepRandom | None
     positions: Positions | None
-    blocks: Blocks
+    state: Factor | None
     penalties: list[Tensor]
     statistics: dict[str, Statistics]
 

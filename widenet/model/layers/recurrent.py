@@ -5,7 +5,7 @@ from torch import Tensor
 
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks
+from widenet.model.product import Factor
 from widenet.model.recurrence import CELLS, states
 from widenet.model.step_random import StepRandom
 from widenet.spec.recurrent import RecurrentLayer
@@ -26,18 +26,17 @@ def first_bias(spec: RecurrentLayer) -> Tensor:
 def forward(
     spec: RecurrentLayer,
     sums: list[Tensor],
-    weight_GH: Tensor,
+    weight: Factor,
     bias: Tensor | None,
     positions: Positions,
-    blocks: Blocks,
     random: StepRandom | None,
 ) -> Tensor:
     """States float32 [N, H], as the next layers see them.
 
     Differentiable.
 
-    sums: one product of a source and its weights a source, float32 [N, G] each. weight_GH: of the state
-    before.
+    sums: one product of a source and its weights a source, float32 [N, G] each. weight: [G, H], of the
+    state before.
     random: the step's random numbers; None outside training.
     """
     total_NG = sums[0]
@@ -48,7 +47,7 @@ def forward(
         total_NG = total_NG + bias[: spec.sums]
         if spec.cell == "gru":
             carried = torch.cat([torch.zeros(2 * spec.units, device=bias.device), bias[spec.sums :]])
-    state_NH = states(CELLS[spec.cell], total_NG, weight_GH, carried, positions.sizes, blocks)
+    state_NH = states(CELLS[spec.cell], total_NG, weight, carried, positions.sizes)
     if random is not None and spec.dropout:
         kept_NH = random.keep_mask(
             f"dropout/{spec.name}", tuple(state_NH.shape), spec.dropout, state_NH.device
@@ -63,9 +62,9 @@ class Recurrent(LayerKind[RecurrentLayer]):
     def forward(self, layer: RecurrentLayer, flow: Flow) -> Tensor:
         """See `LayerKind.forward`."""
         assert flow.positions is not None
-        weight_GH = flow.tensor(f"{layer.name}/{layer.name}")
+        assert flow.state is not None
         bias = flow.tensor(f"{layer.name} bias") if layer.bias else None
-        state_NH = forward(layer, flow.sums, weight_GH, bias, flow.positions, flow.blocks, flow.random)
+        state_NH = forward(layer, flow.sums, flow.state, bias, flow.positions, flow.random)
         return sum(flow.skips, state_NH)
 
     def first_numbers(self, layer: RecurrentLayer, name: str, count: int) -> Tensor:
