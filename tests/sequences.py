@@ -52,6 +52,10 @@ SETTINGS = {
         ],
         {"optimizer": "adamw"},
     ),
+    "split gru and lstm in bfloat16, adam": (
+        [*EMBEDDED, gru(split=True), gru(name="second", cell="lstm", split=True, dropout=0.2), TIED],
+        {"optimizer": "adam", "gradient_norm_limit": 0.4, "precision": "bfloat16"},
+    ),
 }
 
 

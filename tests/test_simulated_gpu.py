@@ -87,7 +87,12 @@ def test_products_are_rounded_as_the_training_says_and_nowhere_else(precision, n
 
 @pytest.mark.usefixtures("torch_alone")
 @pytest.mark.parametrize(
-    "name", ["gru with a layer above and a label, adamw", "embedded lstm over a sample, rmsprop"]
+    "name",
+    [
+        "gru with a layer above and a label, adamw",
+        "embedded lstm over a sample, rmsprop",
+        "split gru and lstm in bfloat16, adam",
+    ],
 )
 def test_so_have_sequences(name, tmp_path):
     written = sequences.write(tmp_path / "data", examples=9)

@@ -114,6 +114,8 @@ DOCUMENTS = {
         for end, out in (("next", NEXT), ("label", LABEL))
     },
     "from the last state": [HISTORY, gru(), LABEL],
+    "split": [*EMBEDDED, gru(units=5, split=True), gru(name="second", cell="lstm", split=True), TIED],
+    "split over the items": [HISTORY, gru(units=2, split=True), NEXT],
 }
 
 
@@ -209,7 +211,7 @@ def _weights(network):
 
 def test_a_batch_that_asks_for_nothing_moves_nothing():
     facts = {"items": SimpleNamespace(kind="sequence", width=WIDTH, min_value=1.0, max_value=1.0)}
-    for document in (DOCUMENTS["gru"], DOCUMENTS["tied"], DOCUMENTS["stacked"]):
+    for document in (DOCUMENTS["gru"], DOCUMENTS["tied"], DOCUMENTS["stacked"], DOCUMENTS["split"]):
         real = Real({"layers": document}, {}, facts)
         before = real.bits()
         assert real.step({"items": SparseBatch.from_lists([[4], [], [9]])}) == 0

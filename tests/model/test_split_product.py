@@ -3,11 +3,13 @@
 import pytest
 import torch
 
+from tests import sequences
 from tests.model.twin import Real, assert_step_matches_twin, dense_field, random_batch, sparse
 from tests.parallel.matrix import write_data
-from tests.parallel.split import SPLIT, outcomes_alone, outcomes_here
+from tests.parallel.split import GATES, SPLIT, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
 from tests.parallel.workers import Group
+from widenet.data.lists import dataset_from_lists
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -73,31 +75,41 @@ CHANGES = [
 ]
 
 
+CASES = {"hidden": (SPLIT, CHANGES), "recurrent": (GATES, CHANGES[1:5])}
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_data(tmp_path_factory.mktemp("data"))
+    """A dataset for each case."""
+    folder = write_data(tmp_path_factory.mktemp("data"))
+    sequences.write(folder / "sequences", examples=12)
+    return {"hidden": folder / "dense", "recurrent": folder / "sequences"}
 
 
 @pytest.fixture(scope="module")
 def alone(data):
-    return outcomes_alone(SPLIT, data / "dense", CHANGES)
+    return {name: outcomes_alone(case, data[name], changes) for name, (case, changes) in CASES.items()}
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
 def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
-    assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
     with Group(size, tmp_path) as group:
-        everyone = group(outcomes_here, SPLIT, data / "dense", CHANGES)
-    for found in everyone:
-        pairs = zip(CHANGES, alone, found, strict=True)
-        assert [changes for changes, one, many in pairs if one != many] == []
+        for name, (case, changes) in CASES.items():
+            assert len({fingerprint for _, fingerprint, *_ in alone[name]}) == len(changes)
+            for found in group(outcomes_here, case, data[name], changes):
+                pairs = zip(changes, alone[name], found, strict=True)
+                assert [changes for changes, one, many in pairs if one != many] == []
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_a_step_sends_what_the_plan_says(size, data, tmp_path):
-    layers, training = SPLIT
-    plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
+    rows = [[(3 * row + 5 * place) % 13 for place in range(5)] for row in range(12)]
+    of_one_length = dataset_from_lists(tmp_path / "data", rows, width=13, sequence=True).path
+    folders = {**data, "recurrent": of_one_length}
     with Group(size, tmp_path) as group:
-        everyone = group(sent_and_planned, {"layers": layers}, plan, data / "dense")
-    for measured, planned in everyone:
-        assert planned == round(measured)
+        for name, ((layers, training), _) in CASES.items():
+            plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
+            read = {"items": 4.0} if name == "recurrent" else None
+            everyone = group(sent_and_planned, {"layers": layers}, plan, folders[name], read)
+            for measured, planned in everyone:
+                assert planned == round(measured)

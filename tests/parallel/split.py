@@ -4,6 +4,7 @@ from torch import distributed
 
 from tests.parallel.matrix import SHARDS, outcome_in
 from tests.parallel.workers import exchange
+from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
@@ -39,6 +40,17 @@ SPLIT = (
 )
 """A network of split layers, one with fewer units than shards, and its training."""
 
+GATES = (
+    [
+        *EMBEDDED,
+        gru(units=7, dropout=0.2, split=True),
+        gru(name="second", cell="lstm", source=["state", "item"], skip="state", units=7, split=True),
+        gru(name="small", units=2, bias=False, split=True),
+        {**NEXT, "source": ["small", "second"]},
+    ],
+    {"epochs": 1, "batch_size": 6, "shards": SHARDS, "l2": 0.02},
+)
+"""A network of split recurrent layers, one with fewer rows of gates than shards, and its training."""
 
 DIVIDED = (
     [
@@ -74,7 +86,7 @@ DIVIDED = (
 
 
 def outcomes_alone(case, folder, changes):
-    """The outcomes of SPLIT or DIVIDED under each change of its training, in this process."""
+    """The outcomes of SPLIT, GATES or DIVIDED under each change of its training, in this process."""
     with one_thread_an_operation():
         return _outcomes(case, folder, changes, lambda _: LocalExchange(SHARDS))
 

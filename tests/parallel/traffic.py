@@ -94,8 +94,11 @@ def sent(width, tied):
     return sum(bytes_sent), len(bytes_sent)
 
 
-def sent_and_planned(layers, plan, folder):
-    """Bytes that this process sends in the second step of a training, and what the plan says of it."""
+def sent_and_planned(layers, plan, folder, entries=None):
+    """Bytes that this process sends in the second step of a training, and what the plan says of it.
+
+    entries: entries of an example that are read, by field.
+    """
     data, spec, training = Dataset.open(folder), NetworkSpec.of(layers), TrainingSpec.of(plan)
     counts = {field: data.counts(field) for field in spec.counted_fields}
     network = build(bind(spec, training, data.fields), exchange(), counts=counts)
@@ -117,6 +120,7 @@ def sent_and_planned(layers, plan, folder):
             )
     job = Job.of(
         bind(spec, training, data.fields),
+        entries,
         num_examples=data.num_examples,
         num_processes=distributed.get_world_size(),
     )

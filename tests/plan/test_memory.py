@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
-from tests.parallel.split import SPLIT
+from tests.parallel.split import GATES, SPLIT
 from tests.simulated.device import simulated
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
@@ -79,10 +79,11 @@ def test_weights_and_state_are_what_a_process_allocates(case, device, num_proces
 
 
 @pytest.mark.parametrize("process", [0, 2])
-def test_a_process_allocates_its_shards_of_split_layers(process):
-    layers, training = SPLIT
+@pytest.mark.parametrize(("case", "kind", "num_split"), [(SPLIT, "sparse", 4), (GATES, "sequence", 7)])
+def test_a_process_allocates_its_shards_of_split_layers(case, kind, num_split, process):
+    layers, training = case
     network, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
-    layout = bind(network, training, {"items": Width(31), "age": Width(3, kind="dense")})
+    layout = bind(network, training, {"items": Width(31, kind), "age": Width(3, kind="dense")})
     job = Job.of(layout, num_processes=3)
     built = build(layout, Part(process, 3))
     built.prepare_training(Optimizer(training.optimizer))
@@ -92,7 +93,7 @@ def test_a_process_allocates_its_shards_of_split_layers(process):
     moved = [part.moved for part in parts if part.moved is not None]
     needed = memory(job, process)
     assert (needed.weights, needed.state) == (size(weights), size(states) + size(moved))
-    assert sum(weight.split for weight in layout.weights.values()) == 4
+    assert sum(weight.split for weight in layout.weights.values()) == num_split
 
 
 def job(**changes):

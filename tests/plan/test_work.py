@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -66,7 +67,7 @@ def drawn(output):
     ]
 
 
-def counted(job):
+def counted(job, batch=None):
     """Floating-point operations of one step's matrix products, as torch counts them."""
     counts = {"items": np.ones(WIDTH)}
     network = build(
@@ -76,9 +77,10 @@ def counted(job):
     )
     rule = Optimizer(job.training.optimizer)
     network.prepare_training(rule)
-    batch = SparseBatch.from_lists(
-        np.sort(targets_beside(network.outputs["out"]).reshape(EXAMPLES, ENTRIES)).tolist()
-    )
+    if batch is None:
+        batch = SparseBatch.from_lists(
+            np.sort(targets_beside(network.outputs["out"]).reshape(EXAMPLES, ENTRIES)).tolist()
+        )
     counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.addmm_: added_product})
     with counter:
         numbers = StepNumbers(1, np.array([0.0, 0.1]))
@@ -87,6 +89,14 @@ def counted(job):
     return counter.get_total_flops()
 
 
+@pytest.fixture
+def products_of_torch(monkeypatch):
+    """Products of compiled code, which torch does not see, are torch's."""
+    import_module("widenet.kernels.compiled_sweep")  # what takes the routine by name must have it by then
+    monkeypatch.setattr("widenet.kernels.compiled_products.product_routine", lambda: 0)
+
+
+@pytest.mark.usefixtures("products_of_torch")
 @pytest.mark.parametrize("kept", [True, False], ids=["logits kept", "logits computed again"])
 @pytest.mark.parametrize(
     "case",
@@ -111,12 +121,27 @@ def counted(job):
 def test_products_are_those_that_torch_counts(case, kept, monkeypatch):
     if not kept:
         monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", 0)
-    # Torch does not see the products of compiled code. What takes the routine by name must have it by then.
-    import_module("widenet.kernels.compiled_sweep")
-    monkeypatch.setattr("widenet.kernels.compiled_products.product_routine", lambda: 0)
     asked = job(**case)
     sparse = 4 * EXAMPLES * ENTRIES * 7
     assert work(asked).operations - sparse == counted(asked)
+
+
+@pytest.mark.usefixtures("products_of_torch")
+@pytest.mark.parametrize("is_split", [False, True])
+def test_products_along_a_sequence_are_those_that_torch_counts(is_split):
+    layers = [
+        *EMBEDDED,
+        gru(units=9, split=is_split),
+        gru(name="second", cell="lstm", units=7, source=["state", "item"], split=is_split),
+        NEXT,
+    ]
+    training = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd"})
+    layout = bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(13, "sequence")})
+    asked = Job.of(layout, {"items": ENTRIES - 1.0})
+    rows = [[(3 * row + 5 * place) % 13 for place in range(ENTRIES)] for row in range(EXAMPLES)]
+    sparse = 4 * EXAMPLES * (ENTRIES - 1) * layout.units["item"]
+    assert work(asked).operations - sparse == counted(asked, SparseBatch.from_lists(rows))
+    assert sum(weight.split for weight in layout.weights.values()) == 5 * is_split
 
 
 def test_an_output_on_a_sparse_input_works_on_stored_entries_and_sends_nothing_of_them():

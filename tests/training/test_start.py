@@ -8,6 +8,7 @@ import shutil
 import pytest
 import torch
 
+from tests import sequences
 from tests.older import checkpoint_of_ranges, dataset_of_format_1, run_without_digests
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
@@ -135,21 +136,33 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     assert said == ([] if catalogue == "the same" else [kept + lost])
 
 
-def with_split(is_split):
-    """The document of "adam, split", its layers split or whole."""
-    layers = [layer | ({"split": is_split} if "split" in layer else {}) for layer in SPLIT["layers"]]
-    return {"layers": layers}
+def with_split(layers, is_split):
+    """A document whose layers with "split" are split or whole."""
+    return {"layers": [layer | ({"split": is_split} if "split" in layer else {}) for layer in layers]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("hidden", ["deep/taste", "deeper/deep"]), ("recurrent", ["state/item", "state/state"])],
+)
 @pytest.mark.parametrize(("was", "shards"), [(True, 2), (False, 3), (False, 2)])
-def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_round(was, shards, tmp_path):
-    data, training = books(tmp_path / "data"), SETTINGS["adam, split"][1]
-    model = train(with_split(was), {**training, "keep": "last"}, data, tmp_path / "before")
+def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_round(
+    was, shards, kind, names, tmp_path
+):
+    if kind == "hidden":
+        data, layers = books(tmp_path / "data"), SPLIT["layers"]
+    else:
+        data = sequences.write(tmp_path / "data")
+        layers = [*sequences.EMBEDDED, sequences.gru(split=True), sequences.NEXT]
+    training = SETTINGS["adam, split"][1]
+    model = train(with_split(layers, was), {**training, "keep": "last"}, data, tmp_path / "before")
     latest = RunDirectory.open(tmp_path / "before").latest()
-    old = made(with_split(was), training, data)
+    old = made(with_split(layers, was), training, data)
     latest.load_into(old, with_state=True)
-    net, _ = begun(tmp_path, with_split(not was), {**training, "shards": shards}, data, tmp_path / "before")
-    for name in ("deep/taste", "deeper/deep"):
+    net, _ = begun(
+        tmp_path, with_split(layers, not was), {**training, "shards": shards}, data, tmp_path / "before"
+    )
+    for name in names:
         in_shards, whole = (net, old) if not was else (old, net)
         weight = whole.trunk[name]
         assert torch.equal(rows(in_shards)[name, "weight"], weight.tensor)
@@ -157,7 +170,7 @@ def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_rou
         for key, state in weight.state.items():
             assert torch.equal(rows(in_shards)[name, f"state.{key}"], state)
             assert bool(state.any())
-    assert model.network.layout.weights["deep/taste"].split == was
+        assert model.network.layout.weights[name].split == was
 
 
 def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):

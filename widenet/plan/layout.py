@@ -62,7 +62,7 @@ class Weight:
         columns: Number of columns; None for a bias.
         wide: Whether its rows are cut into shards: those of sparse inputs and outputs, and of split layers;
             otherwise every process holds all of it.
-        split: Whether it is a split hidden layer's, from a source that is no sparse input.
+        split: Whether it is a split hidden or recurrent layer's, from a source that is no sparse input.
         by_tiles: Whether every step uses all its rows, so that all have a gradient; otherwise, if it is wide,
             only rows that a batch touches or an output's sample holds.
         trained: Whether it has a gradient; otherwise it follows the batches, as running statistics do.

@@ -174,10 +174,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         (layer, source, weight) for layer, source, name in inputs if (weight := job.layout.weights[name]).wide
     ]
     wide = [(layer, source, weight) for layer, source, weight in cut if not weight.split]
-    yield from (_split(job, layer, weight, process) for layer, _, weight in cut if weight.split)
+    yield from (_split(job, layer, source, weight, process) for layer, source, weight in cut if weight.split)
     rows = sum(_touched_rows(job, weight, source, process) for _, source, weight in wide)
     samples = sum(_sample(job, layer, process) for layer in job.network.outputs if layer.sample is not None)
-    yield sum(_exact_sum(job, layer, weight.row_length, process) for layer, _, weight in wide)
+    yield sum(_exact_sum(job, job.vectors(layer), weight.row_length, process) for layer, _, weight in wide)
     for (layer, source), link in job.layout.links.items():
         if (layer, source) in job.layout.windows:
             windows, filters = job.layout.windows[layer, source], job.layout.weights[link.weight].rows
@@ -197,9 +197,9 @@ def _phases(job: Job, process: int) -> Iterator[int]:
     )
 
 
-def _exact_sum(job: Job, layer: str, columns: int, process: int) -> int:
+def _exact_sum(job: Job, vectors: int, columns: int, process: int) -> int:
     """Return the bytes of a sum: a float32 term per held shard, and three 64-bit arrays."""
-    return job.vectors(layer) * columns * (4 * job.num_held(process) + 3 * 8)
+    return vectors * columns * (4 * job.num_held(process) + 3 * 8)
 
 
 def examples_of_shards(job: Job) -> int:
@@ -221,11 +221,16 @@ def _gradients_by_shard(job: Job, process: int) -> int:
     return 4 * numbers * (3 * own + 2) + 8 * numbers * own // shards
 
 
-def _split(job: Job, layer: str, weight: Weight, process: int) -> int:
-    """Return the bytes of a split layer's product: all shards' units twice, or the sum to its source."""
+def _split(job: Job, layer: str, source: str, weight: Weight, process: int) -> int:
+    """Return the bytes of a split layer's product: all shards' units twice, or the sum to its source.
+
+    A recurrent layer multiplies the states of one time, but has the gradients of all for their weight.
+    """
     units, num = job.shards(weight).size(0), job.vectors(layer)
-    gathered = 4 * num * units * (2 * job.training.shards + job.num_held(process))
-    return max(gathered, 4 * num * weight.rows + _exact_sum(job, layer, weight.row_length, process))
+    at_once = job.num_examples if source == layer else num
+    gathered = 4 * at_once * units * (2 * job.training.shards + job.num_held(process))
+    summed = _exact_sum(job, at_once, weight.row_length, process)
+    return max(gathered, 4 * num * weight.rows + summed)
 
 
 def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
@@ -282,7 +287,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     at_work = min(job.num_threads, job.num_held(process)) * tile
     if job.device != "cpu" and job.training.precision != "float32":
         at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))
-    return at_work + _exact_sum(job, layer.name, weight.incoming, process)
+    return at_work + _exact_sum(job, job.vectors(layer.name), weight.incoming, process)
 
 
 def _fused_tiles(job: Job, shard: int, units: int, columns: int, process: int) -> int:
@@ -307,7 +312,7 @@ def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int)
     at_work = min(job.num_threads, job.num_held(process)) * (
         4 * 4 * job.num_examples * units + 32 * round(entries) + block
     )
-    return at_work + _exact_sum(job, layer.name, 0, process)
+    return at_work + _exact_sum(job, job.vectors(layer.name), 0, process)
 
 
 def _defers_rows(job: Job, layer: OutputLayer, process: int) -> int:
@@ -316,7 +321,9 @@ def _defers_rows(job: Job, layer: OutputLayer, process: int) -> int:
     These are six float64 numbers per hidden unit, the rows of a batch's targets, and the matrices.
     """
     width, columns = job.layout.units[layer.name], deferred_columns(layer, job.layout)
-    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(job, layer.name, columns, process)
+    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(
+        job, job.vectors(layer.name), columns, process
+    )
     touched = (
         min(job.num_examples * job.entries[layer.field], width)
         * job.num_held(process)

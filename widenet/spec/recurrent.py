@@ -44,6 +44,13 @@ class RecurrentLayer(Spec, OfLayers):
     """
     skip: Sources | None = None
     """Layers with the same number of units that are added to the output."""
+    split: bool | None = None
+    """Cut the weights of the gates into shards of rows, so that each process holds and updates only its
+    share; the cells are computed in every process.
+
+    Unset: weights of 16 MiB or more are cut if they and their state take at least the bytes that a step of
+    `last` positions in each example then sends. Weights from sparse inputs are always cut, by features.
+    """
 
     @property
     def sums(self) -> int:

@@ -1,14 +1,13 @@
 """Plans of fully connected layers."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TypeVar
 
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
 from widenet.plan.sharing import link_of
-from widenet.plan.splitting import check_split, is_split
+from widenet.plan.splitting import check_split, split_where_it_pays
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer
@@ -47,10 +46,7 @@ class HiddenPlan(ActivatedPlan[HiddenLayer]):
 
     def weight(self, layout: Layout, layer: HiddenLayer, source: str) -> Weight:
         """Return the weight for a source, cut into shards of units if the layer is split."""
-        weight = super().weight(layout, layer, source)
-        if weight.wide or not is_split(layout, layer, weight, source):
-            return weight
-        return replace(weight, wide=True, split=True, by_tiles=True)
+        return split_where_it_pays(layout, layer, super().weight(layout, layer, source), source)
 
     def check(self, layout: Layout, layer: HiddenLayer) -> None:
         """See `LayerPlan.check`."""

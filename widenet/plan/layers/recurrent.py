@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
+from widenet.plan.splitting import split_where_it_pays
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 
@@ -20,6 +21,10 @@ class RecurrentPlan(LayerPlan[RecurrentLayer]):
         """Return one sum for each gate and unit."""
         del units
         return layer.sums
+
+    def weight(self, layout: Layout, layer: RecurrentLayer, source: str) -> Weight:
+        """Return the weight for a source or the state before, cut into shards if the layer is split."""
+        return split_where_it_pays(layout, layer, super().weight(layout, layer, source), source)
 
     def numbers(self, layout: Layout, layer: RecurrentLayer) -> Iterator[tuple[str, Weight]]:
         """Yield the biases of the gates."""
