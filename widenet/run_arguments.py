@@ -40,6 +40,22 @@ Fields = Annotated[
         flag="",
     ),
 ]
+Never = Annotated[
+    str | Path | Sequence[str | int] | None,
+    Argument("File of item ids, one per line, that are never recommended."),
+]
+Only = Annotated[
+    str | Path | Sequence[str | int] | None,
+    Argument("File of item ids, one per line: only these are recommended. Unknown ids have no effect."),
+]
+NeverFor = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument("CSV file (user,item) of items that are never recommended to a user."),
+]
+Weights = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
+]
 SET_ASIDE = ("validation", "heldout")
 """The parts that can be compared with recommendations."""
 
@@ -142,16 +158,10 @@ class PredictArguments(_Checked):
     _: KW_ONLY
     output: Output = None
     exclude_seen: ExcludeSeen = True
-    never: Annotated[
-        str | Path | None, Argument("File of item ids, one per line, that are never recommended.")
-    ] = None
-    never_for: Annotated[
-        str | Path | None, Argument("CSV file (user,item) of items that are never recommended to a user.")
-    ] = None
-    weights: Annotated[
-        str | Path | None,
-        Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
-    ] = None
+    never: Never = None
+    only: Only = None
+    never_for: NeverFor = None
+    weights: Weights = None
     say: Annotated[
         Callable[[str], None] | None,
         Argument("Called after the last block if the dataset lacks users of `never_for`.", flag=""),
@@ -177,7 +187,7 @@ class RecommendArguments(_Checked):
     ] = None
     data: Annotated[
         "Dataset | str | Path | None",
-        Argument("The dataset of `users`. Default: that of the training.", flag=""),
+        Argument("The dataset of the users, with the items that they have. Default: that of the training."),
     ] = None
     values: Annotated[
         Sequence[float] | Sequence[Sequence[float]] | None,
@@ -193,6 +203,17 @@ class RecommendArguments(_Checked):
         Argument('The columns of a table of baskets: "user", "item" and "value". Default: guessed.', flag=""),
     ] = None
     exclude_seen: ExcludeSeen = True
+    never: Never = None
+    only: Only = None
+    never_for: Annotated[
+        str | Path | Mapping[Any, Any] | None,
+        Argument(
+            "For `users`: CSV file (user,item) of items that are never recommended to a user, or a list of"
+            " ids for each.",
+            flag="",
+        ),
+    ] = None
+    weights: Weights = None
     output: Output = None
     format: Annotated[
         Literal["pandas", "polars", "arrow"] | None,

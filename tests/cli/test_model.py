@@ -200,18 +200,28 @@ def test_recommend_for_a_user_gives_what_predict_gives(more, widenet, tmp_path):
         data.sparse("items", np.array([data.row_of("u3")])).indices.numpy()
     )
     assert widenet("recommend", "run", "--user", "u3", *SPLIT).err == f"For u3 with: {'; '.join(titles)}\n"
+    of_the_training = widenet("recommend", "run", "--user", "u3", "-k", 9, "--json", *more)
+    assert json.loads(of_the_training.out) == found
+
+
+@pytest.mark.usefixtures("inside")
+def test_filters_leave_out_the_items_of_a_file(widenet, tmp_path):
+    def found(*words):
+        return [
+            each["item"] for each in json.loads(widenet("recommend", "run", *words, "--json", "-k", 9).out)
+        ]
+
+    everything = found("--items", "0")
+    (tmp_path / "two.txt").write_text("\n".join(everything[1:3]), "utf-8")
+    assert found("--items", "0", "--never", tmp_path / "two.txt") == [everything[0], *everything[3:]]
+    assert found("--items", "0", "--only", tmp_path / "two.txt") == everything[1:3]
+    widenet("predict", "run", *SPLIT, "--out", tmp_path / "all.csv", "--only", tmp_path / "two.txt")
+    assert {item for _, item, _ in rows_of(tmp_path / "all.csv")} == set(everything[1:3])
 
 
 REFUSED_USERS = {
-    ("--user", "u3"): "--user and --data go together, without items: one user of a dataset.",
-    (
-        "--user",
-        "u3",
-        "--data",
-        "data",
-        "hobbit",
-    ): "--user and --data go together, without items: one user of a dataset.",
-    ("--data", "data", "hobbit"): "--user and --data go together, without items: one user of a dataset.",
+    ("--user", "u3", "--data", "data", "hobbit"): "--data needs --user, which excludes items.",
+    ("--data", "data", "hobbit"): "--data needs --user, which excludes items.",
     (
         "--user",
         "u99",

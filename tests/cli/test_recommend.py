@@ -34,7 +34,7 @@ def test_recommendations_load_torch_alone_of_the_slow_libraries(item, inside):
         "recommend nowhere --items 0",
         "recommend data --items 0",
         "recommend run",
-        "recommend run --user u1",
+        "recommend run --data data",
         "evaluate nowhere --data data",
         "evaluate run --data nowhere",
         "predict nowhere --data data --out new.csv",

@@ -84,9 +84,9 @@ MISTAKES = {
         "data must be a Dataset or a path; got None",
     ),
     "no filter": (
-        lambda m: m.predict(m.run.path.parent / "data", never=["0"]),
+        lambda m: m.predict(m.run.path.parent / "data", never=5),
         OptionError,
-        r"never must be a path or None; got \['0'\]",
+        "never must be a path, a list of texts or whole numbers or None; got 5",
     ),
     "no run": (lambda _: Model.load(5), OptionError, "run must be a path; got 5"),
 }

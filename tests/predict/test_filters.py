@@ -7,7 +7,7 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
-from widenet.predict.filters import PerUser, joined, read_banned, read_weights
+from widenet.predict.filters import PerUser, joined, read_allowed, read_banned, read_weights
 from widenet.sparse import SparseBatch
 
 
@@ -59,6 +59,43 @@ def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
     )
     barred.of(["eve", "ann"])
     assert barred.warning() == ""
+
+
+def test_lists_and_dictionaries_say_the_same_as_files(names, file):
+    assert read_banned(["a", "d"], names, 5).tolist() == read_banned(file("a\nd\n"), names, 5).tolist()
+    factors = read_weights({"d": 0.5, "b,c": 2, "a": 0}, names, 5)
+    assert factors.tolist() == [0.0, 2.0, 0.5, 1.0, 1.0]
+    barred = PerUser({"bob": ["d", "a", "d"], 7: ("b,c",)}, names)
+    assert rows(barred.of(["7", "bob", "ann"])) == [[1], [0, 2], []]
+    unasked = PerUser({"bob": ["d"], "eve": ["a"]}, names)
+    unasked.of(["bob"])
+    assert unasked.warning().startswith("`never_for`: 1 of 2 users are not in the dataset")
+
+
+def test_only_some_items_are_allowed_and_unknown_ids_change_nothing(names, file):
+    assert read_allowed(["d", "new", "a"], names, 5).tolist() == [True, False, True, False, False]
+    assert read_allowed(file('new\n"b,c"\n'), names, 4).tolist() == [False, True, False, False]
+    with pytest.raises(DataError, match=r"`only` must name at least one of the 4 items, such as 'a'"):
+        read_allowed(["new"], names, 4)
+
+
+VALUES = {
+    "never": (
+        lambda names: read_banned(["a", "zz"], names, 4),
+        "`never`: the id 'zz' is not in the vocabulary",
+    ),
+    "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is not in"),
+    "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is not in"),
+    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "`weights`.*at least 0"),
+    "no weight": (lambda names: read_weights({"a": "much"}, names, 4), "`weights`.*a finite number"),
+}
+
+
+@pytest.mark.parametrize("mistake", VALUES)
+def test_a_mistake_in_values_names_their_argument(mistake, names):
+    call, message = VALUES[mistake]
+    with pytest.raises(DataError, match=message):
+        call(names)
 
 
 def test_entries_of_two_batches_are_joined_example_by_example():

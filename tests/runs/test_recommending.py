@@ -12,7 +12,7 @@ from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
-from widenet.runs import Model, train
+from widenet.runs import Model, Recommendation, train
 
 WIDTH = 12
 ROWS = [[(user + step) % WIDTH for step in (0, 2, 5, 7)] for user in range(20)]
@@ -111,6 +111,57 @@ def test_a_matrix_is_a_table_of_numbers(tmp_path):
     )
 
 
+def items(found):
+    return [[int(row.item) for row in rows] for rows in found]
+
+
+ASKED = {
+    "one basket": lambda model, **more: [model.recommend(["3", "5"], k=WIDTH, **more)],
+    "baskets": lambda model, **more: model.recommend([["3", "5"], ["0"]], k=WIDTH, **more),
+    "users": lambda model, **more: model.recommend(users=["3", "8"], k=WIDTH, **more),
+    "everybody": lambda model, **more: predicted(model, **more),
+}
+
+
+def predicted(model, **more):
+    lists = []
+    for block in model.predict(model.run.dataset(), k=WIDTH, **more):
+        edges = np.cumsum(block.counts)[:-1]
+        pairs = list(zip(block.items, block.scores.tolist(), strict=True))
+        lists += [
+            [Recommendation(i, TITLES[int(i)], s) for i, s in pairs[start:stop]]
+            for start, stop in zip([0, *edges], [*edges, len(pairs)], strict=True)
+        ]
+    return lists
+
+
+@pytest.mark.parametrize("who", ASKED)
+def test_filters_leave_out_exactly_what_they_name(who, model, tmp_path):
+    ask = ASKED[who]
+    everything = items(ask(model))
+    never, only = [1, "2", 9], [2, 4, 6, 9, 11, "unknown"]
+    (tmp_path / "only.txt").write_text("\n".join(map(str, only)), "utf-8")
+    kept = [[item for item in row if item not in {1, 2, 9}] for row in everything]
+    assert items(ask(model, never=never)) == kept
+    kept = [[item for item in row if item in {2, 4, 6, 9, 11}] for row in everything]
+    assert items(ask(model, only=only)) == items(ask(model, only=tmp_path / "only.txt")) == kept
+    kept = [[item for item in row if item in {4, 6, 11}] for row in everything]
+    assert items(ask(model, never=never, only=only)) == kept
+    assert items(ask(model, weights={4: 0, "6": 0}, only=only)) == [
+        [item for item in row if item in {2, 9, 11}] for row in everything
+    ]
+    [scores] = [row.score for row in ask(model, weights={4: 1000})[-1] if row.item == "4"] or [None]
+    [before] = [row.score for row in ask(model)[-1] if row.item == "4"] or [None]
+    assert scores is before is None or scores == pytest.approx(1000 * before, rel=1e-5)
+
+
+def test_items_are_kept_from_single_users(model):
+    everything = items(model.recommend(users=[3, 8], k=WIDTH))
+    never_for = {3: [everything[0][0]], "11": ["1"]}
+    found = items(model.recommend(users=[3, 8], k=WIDTH, never_for=never_for))
+    assert found == [everything[0][1:], everything[1]]
+
+
 def test_similar_items_are_those_of_numpy(model):
     vectors = all_rows(next(iter(model.network.wide.values()))).numpy().astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -181,6 +232,11 @@ MISTAKES = {
         lambda m: m.recommend([["1"], ["2"]], fields={"items": ["3"]}),
         OptionError,
         "`fields` does not go with",
+    ),
+    "items never for somebody unknown": (
+        lambda m: m.recommend(["1"], never_for={"1": ["2"]}),
+        OptionError,
+        "`never_for` does not go with one basket",
     ),
     "another format": (
         lambda m: m.recommend(["1"], format="panda"),

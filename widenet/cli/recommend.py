@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,11 +31,7 @@ def recommend(
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
-    user: Annotated[str | None, typer.Option(help="The id of a user of --data, instead of items.")] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The dataset directory of --user, with the items that the user has."),
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
     device: Device = None,
@@ -55,10 +50,9 @@ def recommend(
     from widenet.training.existing_run import check_run
 
     items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
-    if (user is None) != (data is None) or (user is not None and items):
-        raise OptionError(
-            "--user and --data go together, without items: one user of a dataset. Give both, or items alone."
-        )
+    data = words["data"]
+    if (user is None and data is not None) or (user is not None and items):
+        raise OptionError("--data needs --user, which excludes items. Name a user of a dataset, or items.")
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     check_run(run)
@@ -71,7 +65,8 @@ def recommend(
     if items or fields:
         warn(model.doubts(items, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
-    if user is not None and data is not None:
+    shown |= {name: words[name] for name in ("never", "only", "weights")}
+    if user is not None:
         warn(model.ignored(data))
         rows, had = model.recommend(users=user, data=data, **shown), model.history_of(user, data)
     else:

@@ -1,56 +1,141 @@
-"""Reads files of filters: items that must not be recommended, and weights of items."""
+"""Filters: items that must not be recommended or alone may be, and weights of items, from files or values."""
 
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import DataError
+from widenet.errors import DataError, FitError
+from widenet.model.activations import definition
+from widenet.model.layers.output import WideOutput
+from widenet.predict.arguments import checked_names
+from widenet.predict.top_k import Filter
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
 
+Ids: TypeAlias = str | Path | Sequence[str | int]
+"""A file with one id a line, or a list of ids."""
+Weights: TypeAlias = str | Path | Mapping[str | int, float]
+"""A CSV file with the columns item and weight, or a number for each id."""
+IdsByUser: TypeAlias = str | Path | Mapping[str | int, Sequence[str | int]]
+"""A CSV file with the columns user and item, or a list of ids for each user."""
+_Row: TypeAlias = tuple[str, tuple[str, ...]]
+"""The place of a row, for messages, and its cells."""
 
-def read_banned(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """Read items that are recommended to no one, from a file with one id a line; returns bool [width].
+
+def filter_of(
+    output: WideOutput,
+    vocabulary: Vocabulary,
+    never: Ids | None = None,
+    only: Ids | None = None,
+    weights: Weights | None = None,
+) -> Filter:
+    """Make the filter of an output for everybody; its tensors lie in the host's memory.
+
+    Args:
+        output: The output.
+        vocabulary: The names of its items.
+        never: Items that are recommended to no one.
+        only: The only items that are recommended; ids that the vocabulary lacks have no effect.
+        weights: Factors on scores.
 
     Raises:
-        DataError: The file cannot be read, or has an unknown id.
+        DataError: A file cannot be read, or an item or a weight is wrong.
+        FitError: The scores may be negative, so that factors make no sense.
     """
-    rows = _rows(path, ("item",), header=False)
+    if weights is not None and definition(output.spec.activation).signed:
+        raise FitError(
+            "weights need scores of at least 0, such as a sigmoid or softmax; output"
+            f' "{output.spec.name}" has "{output.spec.activation.kind}".'
+        )
+    masks = [] if never is None else [read_banned(never, vocabulary, output.width)]
+    masks += [] if only is None else [~read_allowed(only, vocabulary, output.width)]
+    banned_L = torch.stack(masks).any(dim=0) if masks else None
+    return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, output.width))
+
+
+def read_banned(never: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
+    """Read items that are recommended to no one; returns bool [width].
+
+    Args:
+        never: A file with one id a line, or a list of ids.
+        vocabulary: The names of the items.
+        width: Number of units.
+
+    Raises:
+        DataError: The file cannot be read, or an id is unknown.
+    """
     banned = torch.zeros(width, dtype=torch.bool)
-    banned[_indices(path, vocabulary, [(line, item) for line, (item,) in rows])] = True
+    banned[_indices(vocabulary, _ids("never", never))] = True
     return banned
 
 
-def read_weights(path: Path, vocabulary: Vocabulary, width: int) -> Tensor:
-    """Read factors on the scores from a CSV file with the columns item and weight; returns float32 [width].
-
-    Items that the file does not name have the factor 1.
+def read_allowed(only: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
+    """Read the only items that are recommended, as `read_banned`; an unknown id has no effect.
 
     Raises:
-        DataError: The file cannot be read, has an unknown id, or a weight that is not a number from 0 on.
+        DataError: The file cannot be read, or no id is known.
     """
-    rows = list(_rows(path, ("item", "weight"), header=True))
-    numbers = [_number(path, line, weight) for line, (_, weight) in rows]
-    weights = torch.ones(width)
-    weights[_indices(path, vocabulary, [(line, item) for line, (item, _) in rows])] = torch.tensor(
+    units = vocabulary.places_of([item for _, item in _ids("only", only)])
+    if not (units >= 0).any():
+        place = only if isinstance(only, str | PathLike) else "`only`"
+        raise DataError(
+            f"{place} must name at least one of the {len(vocabulary):,} items, such as"
+            f" {vocabulary.ids([0])[0]!r}; it names none. Write ids, not titles."
+        )
+    allowed = torch.zeros(width, dtype=torch.bool)
+    allowed[units[units >= 0]] = True
+    return allowed
+
+
+def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor:
+    """Read factors on the scores; returns float32 [width]. Items without a factor have the factor 1.
+
+    Args:
+        weights: A CSV file with the columns item and weight, or a number for each id.
+        vocabulary: The names of the items.
+        width: Number of units.
+
+    Raises:
+        DataError: The file cannot be read, an id is unknown, or a weight is not a number from 0 on.
+    """
+    if isinstance(weights, Mapping):
+        rows: list[_Row] = [("`weights`", (str(item), str(weight))) for item, weight in weights.items()]
+    else:
+        rows = list(_rows(Path(weights), ("item", "weight"), header=True))
+    numbers = [_number(place, weight) for place, (_, weight) in rows]
+    factors = torch.ones(width)
+    factors[_indices(vocabulary, [(place, item) for place, (item, _) in rows])] = torch.tensor(
         numbers, dtype=torch.float32
     )
-    return weights
+    return factors
 
 
 class PerUser:
-    """Items that single users must not be shown, read from a CSV file with the columns user and item."""
+    """Items that single users must not be shown.
 
-    def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
-        self._path = path
-        rows = list(_rows(path, ("user", "item"), header=True))
-        units = _indices(path, vocabulary, [(line, item) for line, (_, item) in rows])
+    They come from a CSV file with the columns user and item, or from a list of ids for each user.
+    """
+
+    def __init__(self, never_for: IdsByUser, vocabulary: Vocabulary) -> None:
+        if isinstance(never_for, Mapping):
+            self._name = "`never_for`"
+            rows: list[_Row] = [
+                (self._name, (str(user), item))
+                for user, items in never_for.items()
+                for _, item in _ids("never_for", items)
+            ]
+        else:
+            self._name = str(never_for)
+            rows = list(_rows(Path(never_for), ("user", "item"), header=True))
+        units = _indices(vocabulary, [(place, item) for place, (_, item) in rows])
         self.units: dict[str, list[int]] = {}
         for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).append(unit)
@@ -67,7 +152,7 @@ class PerUser:
             return ""
         number = f"{len(self._unused):,} of {len(self.units):,} users"
         return (
-            f'{self._path}: {number} are not in the dataset, such as "{min(self._unused)}";'
+            f'{self._name}: {number} are not in the dataset, such as "{min(self._unused)}";'
             " their lines had no effect."
         )
 
@@ -80,8 +165,8 @@ def joined(first: SparseBatch, second: SparseBatch) -> SparseBatch:
     return SparseBatch(first.indptr + second.indptr, units_Z)
 
 
-def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the line number and the named columns of each row of a CSV file.
+def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[_Row]:
+    """Yield the place and the named columns of each row of a CSV file.
 
     Without a header the file must have exactly these columns.
     """
@@ -105,35 +190,39 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[tuple[
                     raise DataError(
                         f"{path}: line {reader.line_num}: must have {expected}; got {len(row)}. Fix the line."
                     )
-                yield reader.line_num, tuple(row[names[name]] for name in columns)
+                yield f"{path}: line {reader.line_num}", tuple(row[names[name]] for name in columns)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read: {reason}. Check the path and the file.") from None
 
 
-def _number(path: Path, line: int, text: str) -> float:
+def _ids(option: str, ids: Ids) -> list[tuple[str, str]]:
+    """The place and the id of each line of a file, or of each entry of a list."""
+    if isinstance(ids, str | PathLike):
+        return [(place, item) for place, (item,) in _rows(Path(ids), ("item",), header=False)]
+    return [(f"`{option}`", str(item)) for item in checked_names(f"{option} must be a list of ids", ids)]
+
+
+def _number(place: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if number < 0:
         rule = 'column "weight" must be at least 0, for never shown'
-        raise DataError(
-            f'{path}: line {line}: {rule}; got "{text}". Write a number below 1 to show an item less.'
-        )
+        raise DataError(f'{place}: {rule}; got "{text}". Write a number below 1 to show an item less.')
     if not number <= torch.finfo(torch.float32).max:
-        raise DataError(
-            f'{path}: line {line}: column "weight" must be a finite number; got "{text}". Fix the line.'
-        )
+        raise DataError(f'{place}: column "weight" must be a finite number; got "{text}". Fix the line.')
     return number
 
 
-def _indices(path: Path, vocabulary: Vocabulary, items: Sequence[tuple[int, str]]) -> np.ndarray:
-    """The units of items, int64; each item comes with its line number for messages."""
+def _indices(vocabulary: Vocabulary, items: Sequence[tuple[str, str]]) -> np.ndarray:
+    """The units of items, int64; each item comes with its place for messages."""
     units = vocabulary.places_of([item for _, item in items])
     unknown = np.flatnonzero(units < 0)
     if len(unknown):
-        line, item = items[unknown[0]]
+        place, item = items[unknown[0]]
         rule = f"the id {item!r} is not in the vocabulary of {len(vocabulary):,} features"
-        raise DataError(f"{path}: line {line}: {rule}. Remove it from the file.")
+        remedy = "Remove it." if place.startswith("`") else "Remove it from the file."
+        raise DataError(f"{place}: {rule}. {remedy}")
     return units

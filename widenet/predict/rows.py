@@ -108,20 +108,22 @@ class Block:
         counts: Number of recommendations of each user, int64 [E].
         items: R ids.
         scores: float32 [R].
+        units: The items' units, int64 [R].
     """
 
     users: list[str]
     counts: np.ndarray
     items: list[str]
     scores: np.ndarray
+    units: np.ndarray
 
     @classmethod
     def of(cls, users: list[str], names: Vocabulary, scores_EK: Tensor, units_EK: Tensor) -> "Block":
         """The recommendations that `top_k` returned for some users."""
         kept_EK = units_EK >= 0
         counts_E = kept_EK.sum(dim=1).cpu().numpy()
-        items = names.ids(units_EK[kept_EK].cpu().numpy())
-        return cls(users, counts_E, items, scores_EK[kept_EK].cpu().to(torch.float32).numpy())
+        units, scores = units_EK[kept_EK].cpu().numpy(), scores_EK[kept_EK].cpu().to(torch.float32).numpy()
+        return cls(users, counts_E, names.ids(units), scores, units)
 
 
 def recommendations(

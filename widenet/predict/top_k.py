@@ -33,6 +33,11 @@ class Filter:
     banned_L: Tensor | None = None
     weight_L: Tensor | None = None
 
+    def to(self, device: torch.device) -> "Filter":
+        """The filter on another device."""
+        moved = (None if each is None else each.to(device) for each in (self.banned_L, self.weight_L))
+        return Filter(*moved)
+
     def within(self, num_units: int, output: WideOutput) -> "Filter":
         """This filter without the units from `num_units` on, which the output reserves for new features."""
         if num_units >= output.width:

@@ -35,7 +35,7 @@ class Answers:
     Attributes:
         asked: Who or what was asked for: E names.
         counts: Number of items of each, int64 [E].
-        items: The ids, R texts.
+        units: Their units, int64 [R].
         scores: float32 or float64 [R].
         names: Vocabulary of the items.
         whole: Whether ids are shown as numbers.
@@ -43,7 +43,7 @@ class Answers:
 
     asked: Sequence[Any]
     counts: np.ndarray
-    items: Sequence[str]
+    units: np.ndarray
     scores: np.ndarray
     names: Vocabulary
     whole: bool = False
@@ -56,7 +56,7 @@ class Answers:
         return cls(
             asked,
             np.concatenate([np.zeros(0, np.int64), *(block.counts for block in blocks)]),
-            [item for block in blocks for item in block.items],
+            np.concatenate([np.zeros(0, np.int64), *(block.units for block in blocks)]),
             np.concatenate([np.zeros(0, np.float32), *(block.scores for block in blocks)]),
             names,
             whole,
@@ -64,9 +64,10 @@ class Answers:
 
     def lists(self) -> list[list[Recommendation]]:
         """A list for each question."""
-        titles = self.names.titles(self.names.index_of(self.items))
-        ids = self.ids().to_pylist()
-        rows = [Recommendation(*row) for row in zip(ids, titles, self.scores.tolist(), strict=True)]
+        texts, titles = self.names.ids(self.units), self.names.titles(self.units)
+        ids: Sequence[str | int] = [int(text) for text in texts] if self.whole else texts
+        scores: list[float] = self.scores.tolist()
+        rows = [Recommendation(*row) for row in zip(ids, titles, scores, strict=True)]
         stops = np.cumsum(self.counts)
         return [rows[stop - count : stop] for stop, count in zip(stops, self.counts, strict=True)]
 
@@ -75,11 +76,6 @@ class Answers:
         if form is not None:
             return self.table(form, asked, item)
         return self.lists()[0] if is_one else self.lists()
-
-    def ids(self) -> pa.Array:
-        """The ids of the items: int64 or string [R]."""
-        ids = pa.array(self.items, pa.string())
-        return ids.cast(pa.int64()) if self.whole else ids
 
     def table(self, form: Format, asked: str, item: str) -> Any:
         """A row for each item, with its rank from 1, and its title if there are titles.
@@ -90,11 +86,15 @@ class Answers:
             item: Name of the column of items.
         """
         starts = np.cumsum(self.counts) - self.counts
-        ranks = np.arange(1, len(self.items) + 1) - np.repeat(starts, self.counts)
+        ranks = np.arange(1, len(self.units) + 1) - np.repeat(starts, self.counts)
         owners = pa.array(np.repeat(np.arange(len(self.counts)), self.counts))
-        columns = {asked: _array(self.asked).take(owners), item: self.ids()}
+        ids = pa.array(self.names.ids(self.units), pa.string())
+        columns = {
+            asked: _array(self.asked).take(owners),
+            item: ids.cast(pa.int64()) if self.whole else ids,
+        }
         if self.names.has_titles:
-            columns["title"] = pa.array(self.names.titles(self.names.index_of(self.items)), pa.string())
+            columns["title"] = pa.array(self.names.titles(self.units), pa.string())
         columns |= {"score": pa.array(self.scores), "rank": pa.array(ranks, pa.int32())}
         return in_format(pa.table(columns), form)
 

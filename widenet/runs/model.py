@@ -10,21 +10,17 @@ from widenet.arguments import method_with_fields_of, typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError
 from widenet.evaluate import check_part, evaluate, output_name
 from widenet.knn.measures import Measure
 from widenet.metrics import Metrics, checked_k
-from widenet.model.activations import definition
 from widenet.model.build import build
-from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
-from widenet.predict.filters import PerUser, read_banned, read_weights
+from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.rows import Block, history, recommendations
-from widenet.predict.top_k import Filter
 from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
@@ -145,14 +141,13 @@ class Model:
         check_same_dataset(self.network.exchange, dataset)
         return dataset
 
-    def ignored(self, data: Dataset | str | Path) -> list[str]:
+    def ignored(self, data: Dataset | str | Path | None = None) -> list[str]:
         """Return notes on a dataset for this model, a sentence each.
 
         Which of its fields the network does not read, and whose values either the training or the dataset has
-        not.
+        not. By default, it is the dataset of the training.
         """
-        dataset = dataset_of(data)
-        self.run.check_dataset(dataset)
+        dataset = self._dataset(data)
         return unread(self.run.network, dataset) + other_values(self.run, dataset)
 
     @method_with_fields_of(EvaluateArguments, Dataset)
@@ -248,12 +243,13 @@ class Model:
         return answers.shown(format, is_one, "item", "similar")
 
     @typed
-    def history_of(self, user: str, data: Dataset | str | Path) -> list[str]:
+    def history_of(self, user: str, data: Dataset | str | Path | None = None) -> list[str]:
         """Return the titles of the user's features that `recommend` feeds to the network.
 
         They are those of its first field with names; without such a field, the list is empty.
+        By default, the dataset is that of the training.
         """
-        dataset = dataset_of(data)
+        dataset = self._dataset(data)
         fields = (
             layer.field
             for layer in self.run.network.inputs
@@ -305,6 +301,7 @@ class Model:
         if arguments.part is not None:
             check_part(arguments.part)
             dataset.sparse_field(output.spec.field, arguments.part)
+        allowed = filter_of(output, names, arguments.never, arguments.only, arguments.weights)
         personal = arguments.never_for
         return _one_thread_a_block(
             recommendations(
@@ -314,28 +311,11 @@ class Model:
                 name,
                 k,
                 arguments.exclude_seen,
-                self._filter(arguments, output, names),
-                None if personal is None else PerUser(path_of("never_for", personal), names),
+                allowed.to(self.network.device),
+                None if personal is None else PerUser(personal, names),
                 arguments.say,
                 part=arguments.part,
             )
-        )
-
-    def _filter(self, arguments: PredictArguments, output: WideOutput, names: Vocabulary) -> Filter:
-        """The items that nobody is shown, and the weights of scores."""
-        never, weights = arguments.never, arguments.weights
-        activation = output.spec.activation
-        if weights is not None and definition(activation).signed:
-            raise FitError(
-                "weights need scores of at least 0, such as a sigmoid or softmax; output"
-                f' "{output.spec.name}" has "{activation.kind}".'
-            )
-        banned_L = None if never is None else read_banned(path_of("never", never), names, output.width)
-        weight_L = None if weights is None else read_weights(path_of("weights", weights), names, output.width)
-        device = self.network.device
-        return Filter(
-            banned_L=None if banned_L is None else banned_L.to(device),
-            weight_L=None if weight_L is None else weight_L.to(device),
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from torch import Tensor
 
-from widenet.data.baskets import Baskets, baskets_of
+from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.data.vocabulary import Vocabulary
@@ -20,6 +20,7 @@ from widenet.knn.of_network import Trained, check_layer, features_of
 from widenet.metrics import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import checked_items, checked_names, checked_values
+from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.top_k import Filter, top_k
 from widenet.run_arguments import RecommendArguments
@@ -70,6 +71,8 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str]) -> Baskets:
     if is_table(items):
         if values is not None:
             raise OptionError("`values` is for lists; a table has a column. Name it in `columns`.")
+        from widenet.data.basket_tables import baskets_of  # loads DuckDB
+
         return baskets_of(items, columns)
     if columns:
         raise OptionError("`columns` is for tables. Leave it out.")
@@ -101,6 +104,9 @@ def answered(
     """
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     names = run.vocabulary(network.outputs[output].spec.field)
+    allowed = filter_of(
+        network.outputs[output], names, arguments.never, arguments.only, arguments.weights
+    ).to(network.device)
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)
@@ -109,18 +115,28 @@ def answered(
         if arguments.fields:
             instead = person.batches_of(run, person.with_items(run, output, (), arguments.fields))
         rows = dataset.rows_of([str(user) for user in asked])
+        personal = None if arguments.never_for is None else PerUser(arguments.never_for, names)
         blocks = recommendations(
-            network, dataset, names, output, k, arguments.exclude_seen, chosen=rows, instead=instead
+            network,
+            dataset,
+            names,
+            output,
+            k,
+            arguments.exclude_seen,
+            allowed,
+            personal,
+            chosen=rows,
+            instead=instead,
         )
     elif are_many(arguments.items):
-        _check_unused(arguments, ["data", "fields"], "several baskets")
+        _check_unused(arguments, ["data", "fields", "never_for"], "several baskets")
         known = baskets(arguments.items, arguments.values, arguments.columns or {})
         asked, is_one = known.keys, False
-        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen)
+        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, allowed)
     else:
-        _check_unused(arguments, ["data", "columns"], "one basket")
+        _check_unused(arguments, ["data", "columns", "never_for"], "one basket")
         asked, is_one = [0], True
-        blocks = iter([_for_one(run, network, output, k, arguments)])
+        blocks = iter([_for_one(run, network, output, k, arguments, allowed)])
     return Answers.of_blocks(asked, list(blocks), names, "item" in whole_numbers(run)), is_one
 
 
@@ -140,7 +156,7 @@ def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str
 
 
 def _for_one(
-    run: RunDirectory, network: Network, output: str, k: int, arguments: RecommendArguments
+    run: RunDirectory, network: Network, output: str, k: int, arguments: RecommendArguments, allowed: Filter
 ) -> Block:
     """The k best items of an output for one basket, and for what else is known."""
     known = person.with_items(run, output, arguments.items, arguments.fields)
@@ -152,7 +168,7 @@ def _for_one(
     target = network.outputs[output].spec.field
     seen = inputs.get(target) if arguments.exclude_seen else None
     names = run.vocabulary(target)
-    allowed = Filter().within(len(names), network.outputs[output])
+    allowed = allowed.within(len(names), network.outputs[output])
     seen = seen if isinstance(seen, SparseBatch) else None
     return Block.of([], names, *top_k(network, inputs, output, k, seen, allowed))
 
@@ -174,7 +190,7 @@ def alike(
     answers = Answers(
         asked,
         kept_EK.sum(axis=1),
-        names.ids(units_EK[kept_EK]),
+        units_EK[kept_EK],
         scores_EK[kept_EK],
         names,
         "item" in whole_numbers(run),
@@ -189,6 +205,7 @@ def for_baskets(
     k: int,
     known: Baskets,
     exclude_seen: bool,
+    allowed: Filter,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every basket, block by block.
 
@@ -199,6 +216,7 @@ def for_baskets(
         k: Number of items for each basket.
         known: The baskets.
         exclude_seen: Whether to leave out the items of the basket.
+        allowed: Filter for all baskets.
 
     Raises:
         DataError: An item is unknown.
@@ -208,7 +226,7 @@ def for_baskets(
     rows, values = _rows(run, field, known)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    allowed = Filter().within(len(names), network.outputs[output])
+    allowed = allowed.within(len(names), network.outputs[output])
     step = rows_a_block(min(k, network.outputs[output].width))
     for start in range(0, len(rows), step):
         batch = SparseBatch.from_lists(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypedDict, Unpack, overload
 
 from widenet.data.dataset import Dataset
+from widenet.predict.filters import Ids, IdsByUser, Weights
 from widenet.runs.answers import Format, Recommendation
 
 
@@ -16,6 +17,10 @@ class RecommendOptions(TypedDict, total=False):
     fields: Mapping[str, Any] | None
     columns: Mapping[str, str] | None
     exclude_seen: bool
+    never: Ids | None
+    only: Ids | None
+    never_for: IdsByUser | None
+    weights: Weights | None
     output: str | None
 
 
