@@ -18,7 +18,7 @@ from widenet.plan.numbers import duration
 
 WIDTH, EXAMPLES, HISTORY = 1_000_000, 8192, 30
 PICTURES, PIXELS, CLASSES = 384, 3 * 227 * 227, 1000
-EVALUATION = {"every_epochs": 4, "part": "heldout"}
+EVALUATION = {"every_epochs": 1, "part": "heldout"}
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +64,12 @@ def _cases(folder: Path) -> list[Case]:
     (best,), (alexnet,) = (list(presets(name).values()) for name in ("gowalla", "alexnet"))
     adam = {"epochs": 3, "batch_size": 1024, "optimizer": "adam"}
     return [
-        Case("Gowalla, its preset, evaluated twice", *_documents(*best, evaluation=EVALUATION), gowalla, 1),
+        Case(
+            "Gowalla, its preset, 2 epochs, evaluated twice",
+            *_documents(*best, epochs=2, evaluation=EVALUATION),
+            gowalla,
+            1,
+        ),
         Case(f"AlexNet, {PICTURES} pictures, 2 epochs", *_documents(*alexnet, epochs=2), pictures, 1),
         Case(
             "1,000,000 x 128 in and out, softmax, adam, batch 1024, 3 epochs",
