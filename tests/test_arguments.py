@@ -160,6 +160,8 @@ def test_every_argument_of_every_public_function_refuses_what_it_does_not_take(t
         (widenet.Model.load, {"run": run}),
         (model.evaluate, {"data": data}),
         (model.recommend, {"items": ["1"]}),
+        (model.similar, {"items": "1"}),
+        (model.explain, {"item": "1", "items": ["2"]}),
         (model.recommend, {"users": "0", "data": data}),
         (model.history_of, {"user": "0", "data": data}),
         (model.predict, {"data": data}),

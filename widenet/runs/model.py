@@ -10,7 +10,7 @@ from widenet.arguments import method_with_fields_of, typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import FitError
+from widenet.errors import FitError, OptionError
 from widenet.evaluate import check_part, evaluate, output_name
 from widenet.knn.measures import Measure
 from widenet.metrics import Metrics, checked_k
@@ -26,7 +26,7 @@ from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
-from widenet.runs.recommending import alike, answered, are_many
+from widenet.runs.recommending import Known, alike, answered, are_many, reasons
 from widenet.runs.seen_before import seen_before
 from widenet.runs.signatures import compares, recommends
 from widenet.runs.unread import named_without_values, other_values, unread
@@ -241,6 +241,50 @@ class Model:
         check_format(format)
         answers, is_one = alike(self.run, self, items, checked_k(k), layer, measure)
         return answers.shown(format, is_one, "item", "similar")
+
+    @typed
+    def explain(
+        self,
+        item: str | int,
+        items: Sequence[str | int] = (),
+        *,
+        user: str | int | None = None,
+        data: Dataset | str | Path | None = None,
+        values: Sequence[float] | None = None,
+        output: str | None = None,
+        format: Format | None = None,  # noqa: A002 (a table's kind has this name everywhere)
+    ) -> Any:
+        """Return what each item of a history adds to the logit of an item, the largest first.
+
+        The numbers add up to the logit without biases. This is exact for networks that read one field and
+        whose hidden layers are linear, with or without "cosine", such as the default network. Under "cosine",
+        the length of the history's vector divides each number. Other networks are refused.
+
+        Args:
+            item: An id or a title; a number is an id.
+            items: The history: ids or titles.
+            user: The id of a user with this history, instead of `items`.
+            data: The dataset of `user`. Default: that of the training.
+            values: One number for each of `items`, for networks trained with values.
+            output: The output layer, if the network has several.
+            format: "pandas", "polars" or "arrow": return a table with the columns item, because, title (if
+                there are titles), score and rank.
+
+        Returns:
+            A `Recommendation` for each item of the history, whose score is the number, or a table.
+
+        Raises:
+            DataError: An item or the user is unknown.
+            FitError: The network is not linear, or the dataset does not fit or is gone.
+            OptionError: An argument is wrong.
+        """
+        check_format(format)
+        if user is not None and (len(items) or values is not None):
+            raise OptionError("`items` and `values` do not go with `user`. Leave them out.")
+        name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)
+        with fixed_arithmetic():
+            answers = reasons(self.run, self.network, dataset, name, item, Known(user, items, values))
+        return answers.shown(format, True, "item", "because")
 
     @typed
     def history_of(self, user: str, data: Dataset | str | Path | None = None) -> list[str]:

@@ -1,6 +1,7 @@
 """What is recommended to whom: to one basket, to several, or to users of a dataset."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +13,7 @@ from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Manifest
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
@@ -22,6 +23,7 @@ from widenet.model.network import Network
 from widenet.predict.arguments import checked_items, checked_names, checked_values
 from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.rows import Block, recommendations, rows_a_block
+from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter, top_k
 from widenet.run_arguments import RecommendArguments
 from widenet.runs import person
@@ -29,6 +31,15 @@ from widenet.runs.answers import Answers
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import DATA
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of somebody: the id of a user, or items with their values."""
+
+    user: str | int | None = None
+    items: Sequence[str | int] = ()
+    values: Sequence[float] | None = None
 
 
 def is_table(items: Any) -> bool:
@@ -196,6 +207,43 @@ def alike(
         "item" in whole_numbers(run),
     )
     return answers, is_one
+
+
+def reasons(
+    run: RunDirectory, network: Network, dataset: Dataset | None, output: str, item: Any, known: Known
+) -> Answers:
+    """Return what each item of a history adds to the logit of an item; raises as `Model.explain`.
+
+    Args:
+        run: The run.
+        network: Its network; all its processes must call this.
+        dataset: The dataset of the user; None for a basket.
+        output: Name of the output.
+        item: The item to explain.
+        known: The user, or the items and their values.
+    """
+    field = person.field_of_items(run, output)
+    if run.fields[field].kind != "sparse":
+        raise FitError(f'{run.path} reads "{field}" as a {run.fields[field].kind}, which it cannot explain.')
+    if dataset is not None:
+        example = dataset.sparse(field, dataset.rows_of([str(known.user)]))
+    else:
+        inputs = person.with_items(run, output, known.items, None)
+        batch = person.batches_of(run, inputs, known.values)[field]
+        assert isinstance(batch, SparseBatch), "the field is sparse"
+        example = batch
+    [wanted], _ = listed_ids("item", [item])
+    unit = run.vocabulary(network.outputs[output].spec.field).find(wanted)[0]
+    share_Z = shares(network, example, output, unit).numpy()
+    order = np.argsort(-share_Z, kind="stable")
+    return Answers(
+        [wanted],
+        np.array([len(order)]),
+        example.indices.numpy().astype(np.int64)[order],
+        share_Z[order],
+        run.vocabulary(field),
+        "item" in whole_numbers(run),
+    )
 
 
 def for_baskets(

@@ -1,0 +1,71 @@
+"""What each feature of an example adds to a logit: exact, for networks that are linear up to a length."""
+
+import torch
+from torch import Tensor
+
+from widenet.errors import FitError
+from widenet.model.layers.input import scaled
+from widenet.model.layers.output import SHORTEST
+from widenet.model.network import Network
+from widenet.sparse import SparseBatch
+from widenet.spec.layers import HiddenLayer, InputLayer
+from widenet.spec.network import NetworkSpec
+
+
+@torch.no_grad()
+def shares(network: Network, example: SparseBatch, output_name: str, unit: int) -> Tensor:
+    """Return what each feature of an example adds to the logit of a unit, float64 [Z].
+
+    Their sum is the logit without the biases of all layers. Under "cosine" the length of the example's vector
+    divides all of them.
+
+    Args:
+        network: The network; all its processes must call this.
+        example: One example of the field that the network reads, in the host's memory.
+        output_name: Name of the output.
+        unit: The unit.
+
+    Raises:
+        FitError: The network is not linear.
+    """
+    layer = _linear(network.spec)
+    if layer.values == "ignore":
+        example = example.with_values(None)
+    # The whole example, each of its features alone, and none.
+    indptr = torch.cat([torch.tensor([0]), example.num_entries + torch.arange(example.num_entries + 1)])
+    indptr = torch.cat([indptr, indptr[-1:]])
+    values = None if example.values is None else example.values.repeat(2)
+    batch = SparseBatch(indptr, example.indices.repeat(2), values)
+    activity = network.forward(network.prepare({layer.field: batch}, None), None)
+    output, factors = network.output_for(output_name, activity), network.damping.get(layer.name)
+    factors_F = None if factors is None else factors.cpu()
+    together, alone = scaled(layer, batch, factors_F).values_or_ones().double().chunk(2)
+    ratio_Z1 = torch.where(alone == 0, 0.0, together / alone)[:, None].to(network.device)
+    if output_name in activity.features:
+        inputs_EH = torch.zeros(batch.num_examples, 0, device=network.device)
+    else:
+        inputs_EH = torch.cat([activity.values[name] for name in network.spec.sources(output.spec)], dim=1)
+    if output.spec.cosine is not None:
+        length = float(inputs_EH[0].norm())
+        inputs_EH = inputs_EH * (0.0 if length <= SHORTEST else 1 / (length * output.spec.cosine.temperature))
+    shard, row = unit % output.weight.shards.count, unit // output.weight.shards.count
+    own = None
+    if shard in output.weight.parts:
+        own = output.tile(shard, row, row + 1).products(inputs_EH)
+    shape = (batch.num_examples, 1)
+    logits_E1 = output.exchange.fetch(shard, own, shape, network.device, output.where).double()
+    return ((logits_E1[1:-1] - logits_E1[-1:]) * ratio_Z1)[:, 0].cpu()
+
+
+def _linear(spec: NetworkSpec) -> InputLayer:
+    """Return the input of a linear network; raise FitError for another network."""
+    rule = "A network can be explained if it reads one field and all its hidden layers are linear"
+    remedy = "`similar` shows what is near an item in any network."
+    if len(spec.inputs) > 1:
+        raise FitError(f"{rule}; it has {len(spec.inputs)} inputs. {remedy}")
+    for layer in spec.hidden:
+        if not isinstance(layer, HiddenLayer):
+            raise FitError(f'{rule}; "{layer.name}" is {layer.kind}. {remedy}')
+        if layer.activation.kind != "linear":
+            raise FitError(f'{rule}; "{layer.name}" has the activation {layer.activation.kind}. {remedy}')
+    return spec.inputs[0]
