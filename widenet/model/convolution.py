@@ -10,7 +10,13 @@ from widenet.model.operands import add_product, fill_product
 from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.model.product import Blocks
 from widenet.plan.narrow import edges
-from widenet.plan.unfolding import blocks_of_examples, inner_of_filters, inner_of_inputs, pieces
+from widenet.plan.unfolding import (
+    blocks_of_examples,
+    inner_of_filters,
+    inner_of_inputs,
+    pieces,
+    predicted_examples,
+)
 from widenet.plan.windows import Windows
 
 
@@ -93,8 +99,13 @@ class _Work:
         self.num, self.filters = num_examples, filters
         self.windows, self.blocks = windows, blocks
         self.like, self.device = like.new_empty(0), like.device.type
-        self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
-        self.edges = edges(num_examples, self.count)
+        if blocks.rows is None:
+            self.count = blocks_of_examples(num_examples, windows, filters, blocks.most, self.device)
+            self.edges = edges(num_examples, self.count)
+        else:
+            size = predicted_examples(windows, self.device)
+            self.edges = [*range(0, num_examples, size), num_examples]
+            self.count = len(self.edges) - 1
 
     def empty(self, *shape: int) -> Tensor:
         """Return an empty tensor of the result's type."""

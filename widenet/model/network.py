@@ -27,6 +27,7 @@ from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.by_examples import ends_of, weights_by_examples
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
+from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.scratch import release
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
@@ -49,6 +50,7 @@ class Activity:
         statistics: Statistics of the batch, by layer with a batch normalization.
         taken: See `Prepared`.
         features: See `Prepared`.
+        predicts: Whether this is no step of a training, so that blocks have `PREDICTED_ROWS`.
     """
 
     values: dict[str, Tensor]
@@ -58,6 +60,7 @@ class Activity:
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     features: dict[str, SparseBatch] = field(default_factory=dict)
+    predicts: bool = False
 
 
 @dataclass
@@ -105,7 +108,7 @@ class Network:
             random: The step's random numbers; None outside training, where outputs have no targets.
             weights_E: See `Prepared`.
         """
-        prepared = preparation.prepared(self._ends, fields, random)
+        prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
         if self.device.type == "cpu":
             return prepared
@@ -190,7 +193,12 @@ class Network:
 
     def forward(self, prepared: Prepared, random: StepRandom | None) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
-        activity = Activity(dict(prepared.dense), taken=prepared.taken, features=prepared.features)
+        activity = Activity(
+            dict(prepared.dense),
+            taken=prepared.taken,
+            features=prepared.features,
+            predicts=random is None,
+        )
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
@@ -378,12 +386,13 @@ class Network:
         values_EN = activity.values[key[1]]
         if key in self.layout.windows:
             weight_FK = self.trunk[self.layout.links[key].weight].tensor
-            return convolution(values_EN, weight_FK, self.layout.windows[key], self._blocks(key[0]))
+            blocks = self._blocks(key[0], activity)
+            return convolution(values_EN, weight_FK, self.layout.windows[key], blocks)
         return product(values_EN, self._factor(key, activity))
 
     def _factor(self, key: Key, activity: Activity) -> Factor:
         """Return the weight of a layer and one of its sources of numbers."""
-        link, blocks = self.layout.links[key], self._blocks(key[0])
+        link, blocks = self.layout.links[key], self._blocks(key[0], activity)
         if link.weight in self.wide:
             wide = self.wide[link.weight]
             leaves = activity.split[link.weight] = leaves_of(wide)
@@ -391,6 +400,7 @@ class Network:
         weight_HN = self.trunk[link.weight].tensor
         return Whole(weight_HN.T if link.transposed else weight_HN, blocks)
 
-    def _blocks(self, layer: str) -> Blocks:
+    def _blocks(self, layer: str, activity: Activity) -> Blocks:
         half = self.layout.training.precision == "bfloat16" and torch.is_grad_enabled()
-        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half)
+        rows = PREDICTED_ROWS[self.device.type] if activity.predicts else None
+        return Blocks(self.exchange, self.layout.num_shards, f'layer "{layer}"', half, rows)

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def rounded(values: Tensor) -> Tensor:
@@ -19,6 +20,21 @@ def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
     if left_RK.dtype == torch.bfloat16:
         return torch.mm(left_RK, right_KC, out_dtype=torch.float32)
     return left_RK @ right_KC
+
+
+def product_by_rows(left_RK: Tensor, right_KC: Tensor, rows: int) -> Tensor:
+    """Return left @ right, float32 [R, C], from products of exactly `rows` rows, filled up with zeros."""
+    filled_RK = filled(left_RK, rows)
+    result_RC = filled_RK.new_empty(len(filled_RK), right_KC.shape[1], dtype=torch.float32)
+    for start in range(0, len(filled_RK), rows):
+        fill_product(result_RC[start : start + rows], filled_RK[start : start + rows], right_KC)
+    return result_RC[: len(left_RK)]
+
+
+def filled(values_RK: Tensor, rows: int) -> Tensor:
+    """Return a matrix with zeros after its rows, up to a multiple of `rows`."""
+    missing = -len(values_RK) % rows
+    return pad(values_RK, (0, 0, 0, missing)) if missing else values_RK
 
 
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:

@@ -73,8 +73,8 @@ class Ends:
     damping: Mapping[str, Tensor]
 
 
-def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None) -> Prepared:
-    """See `Network.prepare`."""
+def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None, together: int) -> Prepared:
+    """See `Network.prepare`; for `together`, which counts outside training, see `Positions`."""
     batch, hidden = Prepared({}, {}, {}), dict[str, SparseBatch]()
     for layer in ends.inputs:
         values = fields[layer.field]
@@ -85,7 +85,7 @@ def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None
             values, hidden[layer.field] = hide(layer, values, random)
         elif layer.values == "ignore":
             values = values.with_values(None)
-        _add_sparse(ends, layer, values, random is not None, batch)
+        _add_sparse(ends, layer, values, random is not None, batch, together)
     for name, output in ends.outputs.items():
         positions = batch.positions.get(ends.along.get(name, ""))
         predicts_next = random is not None and output.spec.predict == "next"
@@ -102,15 +102,18 @@ def prepared(ends: Ends, fields: Mapping[str, Values], random: StepRandom | None
 
 
 def _add_sparse(
-    ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, batch: Prepared
+    ends: Ends, layer: InputLayer, values: SparseBatch, in_training: bool, batch: Prepared, together: int
 ) -> None:
     """Add the sparse field of an input layer to a prepared batch."""
     if layer.name in ends.along:
         batch.positions[layer.name] = Positions.of(
-            values, layer.newest, in_training and _all_predict_next(ends, layer)
+            values,
+            layer.newest,
+            in_training and _all_predict_next(ends, layer),
+            1 if in_training else together,
         )
         values = batch.positions[layer.name].features
-    features = scaled(layer, values, ends.damping.get(layer.name))
+    features = scaled(layer, values, ends.damping.get(layer.name), in_training)
     batch.features |= dict.fromkeys(ends.standing.get(layer.name, ()), features)
     if layer.name in ends.shards:
         batch.sparse[layer.name] = split(features, ends.shards[layer.name])

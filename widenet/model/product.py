@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.exchange import Exchange, Pending
-from widenet.model.operands import fill_product, rounded
+from widenet.model.operands import fill_product, filled, rounded
 from widenet.plan.narrow import edges, num_blocks
 
 
@@ -23,27 +23,38 @@ class Blocks:
         most: Largest number of blocks.
         where: Name of the layer for messages, such as 'layer "taste"'.
         half: Whether to round operands to bfloat16.
+        rows: Rows of every block outside training, where no row may depend on how many there are; None:
+            shapes decide.
     """
 
     exchange: Exchange
     most: int
     where: str
     half: bool = False
+    rows: int | None = None
 
     def operand(self, values: Tensor) -> Tensor:
         """Return float32 values as operands of a product."""
         return rounded(values) if self.half else values
 
     def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
-        """Start left @ right, float32 [R, C]; both come from `operand`."""
+        """Start left @ right, float32 [R, C]; both come from `operand`.
+
+        With `rows`, more rows follow that filled up the last block.
+        """
+        if self.rows is not None:
+            left_RK = filled(left_RK, self.rows)
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
         result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
         def fill(start: int, stop: int) -> None:
             fill_product(result_RC[start:stop], left_RK[start:stop], right_KC)
 
-        count = num_blocks(rows, inner, columns, self.most, left_RK.device.type)
-        return self.exchange.start_blocks(result_RC, edges(rows, count), fill, inner, self.where)
+        if self.rows is None:
+            starts = edges(rows, num_blocks(rows, inner, columns, self.most, left_RK.device.type))
+        else:
+            starts = [*range(0, rows + 1, self.rows)]
+        return self.exchange.start_blocks(result_RC, starts, fill, inner, self.where)
 
 
 class Factor(Protocol):
@@ -96,7 +107,7 @@ class Whole:
 
     def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
         """See `Factor.times`."""
-        return self.blocks.start(values_EN, operands[0].T).result()
+        return self.blocks.start(values_EN, operands[0].T).result()[: len(values_EN)]
 
     def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
         """See `Factor.start_back`."""

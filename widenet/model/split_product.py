@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.model.exchange import Pending
-from widenet.model.operands import matrix_product
+from widenet.model.operands import matrix_product, product_by_rows
 from widenet.model.product import Blocks
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
@@ -53,7 +53,10 @@ class Split:
         exchange, rows = self.blocks.exchange, dict(zip(self.by_shard, operands, strict=True))
 
         def units_of(shard: int) -> Tensor:
-            units_ER = matrix_product(values_EN, rows[shard].T)
+            if self.blocks.rows is None:
+                units_ER = matrix_product(values_EN, rows[shard].T)
+            else:
+                units_ER = product_by_rows(values_EN, rows[shard].T, self.blocks.rows)
             return pad(units_ER, (0, self.shards.size(0) - self.shards.size(shard)))
 
         terms = exchange.gather(exchange.each(units_of), self.blocks.where)

@@ -22,6 +22,14 @@ LEAST_SEARCHED, FEWEST_EXAMPLES = 64, 16
 RANKED_TOGETHER = 512
 """Largest number of examples that are ranked in one pass over an output's weights."""
 
+PREDICTED_ROWS = {"cpu": 64, "cuda": 512}
+"""Rows of every product outside training, by kind of device; the last block is filled up with zeros.
+
+The bits of a row depend on the shape of its product. So what a row gives would depend on how many came with
+it, if shapes were not fixed. On a CPU, products of 64 rows take up to 1.5 times as long as those of 512, and
+those of fewer rows hardly less time than 64.
+"""
+
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 
@@ -47,6 +55,12 @@ def tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int,
 def searched_tiles(num_units: int, num_examples: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the tiles (start, stop) of a shard for a search for the best units."""
     units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // max(num_examples, FEWEST_EXAMPLES))
+    return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
+
+
+def predicted_tiles(num_units: int, device: str) -> Iterator[tuple[int, int]]:
+    """Return the tiles (start, stop) of a shard for predictions, however many examples there are."""
+    units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // RANKED_TOGETHER)
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from math import prod
 
 from widenet.plan.narrow import dividing_pays, most_rows, num_blocks
+from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.plan.windows import Windows
 
 _UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
@@ -19,6 +20,12 @@ def blocks_of_examples(num_examples: int, windows: Windows, filters: int, most: 
 def examples_at_once(windows: Windows, device: str) -> int:
     """Return the number of examples whose windows are unfolded at once."""
     return max(1, _UNFOLDED_NUMBERS[device] // (windows.inputs * prod(windows.positions)))
+
+
+def predicted_examples(windows: Windows, device: str) -> int:
+    """Return the examples of a block and a piece outside training, a divisor of `PREDICTED_ROWS`."""
+    room = examples_at_once(windows, device)
+    return min(PREDICTED_ROWS[device], 2 ** (room.bit_length() - 1))
 
 
 def pieces(start: int, stop: int, windows: Windows, device: str) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,8 @@ from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.shards import as_slice
-from widenet.plan.tiles import searched_tiles
+from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
+from widenet.predict.blocks import filled_columns, in_blocks, num_examples
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.transfer import sent_together
@@ -56,6 +57,19 @@ class Filter:
         return SparseBatch(torch.tensor([0, len(barred_B)], device=barred_B.device), barred_B)
 
 
+@dataclass(frozen=True)
+class Only:
+    """Units to choose from, for some examples of a batch.
+
+    Attributes:
+        units: The units of each example; of the others, none.
+        listed_E: Whether an example has such units, bool [E].
+    """
+
+    units: SparseBatch
+    listed_E: Tensor
+
+
 def top_k(
     network: Network,
     fields: Mapping[str, Values],
@@ -65,11 +79,12 @@ def top_k(
     allowed: Filter | None = None,
     scores: bool = True,
     factors: SparseBatch | None = None,
+    only: Only | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the k best units of an output for every example of a batch, best first.
 
     A score is an activation, times the filter's weight, times the factor. Of units with equal scores, the
-    lower one comes first.
+    lower one comes first. An example's scores have the same bits in every batch (`predict.blocks`).
 
     Args:
         network: The network; all its processes must call this.
@@ -81,37 +96,48 @@ def top_k(
         scores: If False, logits may be returned instead of scores if they give the same ranking. This is much
             faster for a softmax.
         factors: Factors on the scores of some units, example by example, each unit at most once.
+        only: Units to choose from, for some examples.
 
     Returns:
         Scores float32 [E, K] and units int64 [E, K], K = min(k, width). Missing entries are -inf and -1.
     """
     with torch.no_grad():
-        activity = network.forward(network.prepare(fields, None), None)
-        output = network.output_for(output_name, activity)
-        tiles = Tiles(output, network.direct(output, activity))
-        number = min(k, output.width)
-        return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors).run()
+        tiles = Tiles.of_batch(network, fields, output_name)
+        number = min(k, tiles.output.width)
+        return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors, only).run()
 
 
 class Tiles:
-    """Computes logits and scores of an output for E examples, a tile of its units at a time."""
+    """Computes logits and scores of an output for E examples, a tile of its units at a time.
 
-    def __init__(self, output: WideOutput, direct_EH: Tensor) -> None:
-        self.output, self.direct_EH = output, direct_EH
+    Attributes:
+        output: The output.
+        direct_EH: The vectors that enter it, with rows that fill up the last block.
+        num: Number of examples without these rows.
+    """
+
+    def __init__(self, output: WideOutput, direct_EH: Tensor, num: int) -> None:
+        self.output, self.direct_EH, self.num = output, direct_EH, num
         self.activation, self.shards = output.spec.activation, output.weight.shards
+        self.rows = PREDICTED_ROWS[direct_EH.device.type]
+
+    @classmethod
+    def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
+        """Return the tiles of an output for a batch."""
+        activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
+        output = network.output_for(name, activity)
+        return cls(output, network.direct(output, activity), num_examples(fields))
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """The tiles of a shard, in order: start and stop within the shard."""
         with self.output.weight.parts[shard].sweep(updates=False) as sweep:
-            for start, stop in searched_tiles(
-                self.shards.size(shard), len(self.direct_EH), self.direct_EH.device.type
-            ):
+            for start, stop in predicted_tiles(self.shards.size(shard), self.direct_EH.device.type):
                 sweep.at(start, stop)
                 yield start, stop
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Logits of a tile of one of this process's shards, float32 [E, T]."""
-        return self.output.tile(shard, start, stop).logits(self.direct_EH)
+        return self.output.tile(shard, start, stop).logits_by_rows(self.direct_EH, self.rows)
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         """Activations of some logits; `total_E1` is the result of `total`."""
@@ -152,12 +178,16 @@ class _Ranking:
         allowed: Filter,
         scores: bool,
         factors: SparseBatch | None,
+        only: Only | None,
     ) -> None:
-        self.tiles, self.output, self.direct_EH, self.k = tiles, tiles.output, tiles.direct_EH, k
+        self.tiles, self.output, self.k = tiles, tiles.output, k
+        self.device = tiles.direct_EH.device
         self.shards, self.weight_L = tiles.shards, allowed.weight_L
         self.excluded, self.barred, self.factors = (
             self._by_unit(batch) for batch in (excluded, allowed.barred(), factors)
         )
+        self.only = None if only is None else self._by_unit(only.units)
+        self.listed_E = None if only is None else only.listed_E.to(self.device)
         kind = tiles.activation.kind
         self.scores = scores
         self.by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
@@ -167,19 +197,25 @@ class _Ranking:
         if batch is None:
             return None
         by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), self.shards)]
-        return sent_together(by_unit, self.direct_EH.device)
+        return sent_together(by_unit, self.device)
 
     def run(self) -> tuple[Tensor, Tensor]:
         exchange, where = self.output.exchange, self.output.where
         total_E1 = None if self.by_logit else self.tiles.total()
-        floor_E = self.direct_EH.new_full((len(self.direct_EH),), -torch.inf)
+        floor_E = torch.full((self.tiles.num,), -torch.inf, device=self.device)
         best = exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
         if self.divides and self.by_logit:
             total_E1 = self.tiles.summed([summed for _, summed in best])
         keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in best], where), dim=1)
         ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
-        scores_EK = self.tiles.scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
+        scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
+
+    def _scores(self, ranked_EK: Tensor, total_E1: Tensor | None) -> Tensor:
+        """Return the activations of the best logits, in whole blocks as those of tiles."""
+        whole_EN = filled_columns(ranked_EK, self.tiles.rows)
+        own_E1 = None if total_E1 is None else total_E1[: self.tiles.num]
+        return self.tiles.scores(whole_EN, own_E1)[:, : self.k]
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
         """Return the keys of a shard's best units, int64 [E, K], and the sum over its units.
@@ -194,6 +230,7 @@ class _Ranking:
                 summed.add(ranked_ET)
             if not self.by_logit:
                 ranked_ET = self.tiles.scores(ranked_ET, total_E1)
+            ranked_ET = ranked_ET[: self.tiles.num]
             if self.weight_L is not None:
                 ranked_ET = ranked_ET * self.weight_L[as_slice(units[start:stop])]
             if self.factors is not None:
@@ -205,6 +242,13 @@ class _Ranking:
     def _hide(self, ranked_ET: Tensor, shard: int, start: int) -> None:
         """Set the scores of units that must not appear to -inf."""
         stop = start + ranked_ET.shape[1]
+        if self.only is not None:
+            own = self.only[shard]
+            low, high = own.edges([start, stop])
+            places = own.examples_Z[low:high], own.units_Z[low:high] - start
+            kept_Z = ranked_ET[places]
+            ranked_ET[self.listed_E] = -torch.inf
+            ranked_ET[places] = kept_Z
         if self.excluded is not None:
             own = self.excluded[shard]
             low, high = own.edges([start, stop])

@@ -34,7 +34,13 @@ def hide(spec: InputLayer, batch: SparseBatch, random: StepRandom) -> tuple[Spar
     return stays, batch.keep(~kept_Z)
 
 
-def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> SparseBatch:
+_MOST_SQUARES = 2**24
+"""Entries of a batch outside training up to which its size does not reach the bits of an example's length."""
+
+
+def scaled(
+    spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None, in_training: bool = True
+) -> SparseBatch:
     """The batch with the values that enter the network."""
     if factors_F is not None:
         batch = batch.with_values(batch.values_or_ones() * factors_F[batch.indices.long()])
@@ -42,7 +48,8 @@ def scaled(spec: InputLayer, batch: SparseBatch, factors_F: Tensor | None) -> Sp
         return batch
     values_Z, examples_Z, counts_E = batch.values_or_ones(), batch.example_of_entry(), batch.counts()
     if spec.scale == "unit":
-        squares_E = sum_by(values_Z * values_Z, examples_Z, batch.num_examples)
+        num_terms = None if in_training else max(_MOST_SQUARES, batch.num_entries)
+        squares_E = sum_by(values_Z * values_Z, examples_Z, batch.num_examples, num_terms)
         return batch.with_values(values_Z * squares_E.clamp_min(1e-30).rsqrt()[examples_Z])
     divisor_E = counts_E.clamp_min(1).to(torch.float32)
     return batch.with_values(values_Z / (divisor_E if spec.scale == "mean" else divisor_E.sqrt())[examples_Z])
