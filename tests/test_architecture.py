@@ -19,6 +19,7 @@ LEVELS = [
     {"__main__"},
     {"dsstne", "fitting", "frameworks", "spark"},
     {"cli"},
+    {"serve"},
     {"demo", "interop", "report", "starter"},
     {"runs"},
     {"run_arguments"},
@@ -51,6 +52,7 @@ CONFINED = {
     "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
     "typer": ("widenet/cli/", "widenet/demo", "widenet/dsstne/commands/"),
     "rich": ("widenet/cli/", "widenet/demo"),
+    **dict.fromkeys(("msgspec", "prometheus_client", "starlette", "uvicorn"), ("widenet/serve/",)),
     "safetensors": ("widenet/checkpoint.py", "widenet/tensor_file.py"),
     "torch.distributed": ("widenet/parallel/",),
     "triton": ("widenet/kernels/triton/",),
@@ -90,7 +92,7 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-MOST_STATEMENTS = 27_800  # of the whole package, without docstrings
+MOST_STATEMENTS = 28_800  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
@@ -187,14 +189,8 @@ def test_libraries_stay_in_their_rooms():
     ],
 )
 def test_an_import_of_the_same_level_or_upward_is_seen(source):
-    assert (
-        len(
-            upward_imports(
-                "widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py", ast.parse(source)
-            )
-        )
-        == 1
-    )
+    path = "widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py"
+    assert len(upward_imports(path, ast.parse(source))) == 1
 
 
 WEAKLY_HELD = {

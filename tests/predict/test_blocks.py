@@ -30,7 +30,12 @@ def out(**more):
 ITEMS = {"name": "in", "kind": "input", "field": "items"}
 PICTURE = {"name": "picture", "kind": "input", "field": "picture", "shape": [1, 7, 7]}
 LAYERS = {
-    "deep": [ITEMS, {"name": "low", "units": 37, "activation": "sigmoid"}, {"name": "mid", "units": 19}, out()],
+    "deep": [
+        ITEMS,
+        {"name": "low", "units": 37, "activation": "sigmoid"},
+        {"name": "mid", "units": 19},
+        out(),
+    ],
     "units": [
         {**ITEMS, "scale": "unit"},
         {"name": "mid", "units": 13, "activation": "gelu"},

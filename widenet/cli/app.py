@@ -29,6 +29,7 @@ _COMMANDS = {
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
+    "serve": Command("Answer requests over HTTP", "widenet.cli.serve:serve"),
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),

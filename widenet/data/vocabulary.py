@@ -148,6 +148,17 @@ class Vocabulary:
         """
         if not isinstance(text, str):
             return [int(self.index_of([str(text)])[0])]
+        if found := self.matching(text):
+            return found
+        near = self._nearest(text)
+        remedy = f" Nearest: {'; '.join(near)}."
+        if not near:
+            remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
+        field = self.path.name.partition(".")[0]
+        raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
+
+    def matching(self, text: str) -> list[int]:
+        """As `find`; returns an empty list if there is no such feature."""
         composed = normalize("NFC", text)
         written, lowered = _text(text), _text(composed.lower())
         rules: list[tuple[str, _Rule]] = [
@@ -159,12 +170,7 @@ class Vocabulary:
                 return matches
         if text and (matches := self._containing(composed)):
             return self._with_whole_words(matches, composed) or matches
-        near = self._nearest(text)
-        remedy = f" Nearest: {'; '.join(near)}."
-        if not near:
-            remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
-        field = self.path.name.partition(".")[0]
-        raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
+        return []
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:
         """The features that fulfil a rule, most popular first."""

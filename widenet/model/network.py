@@ -48,8 +48,7 @@ class Activity:
         split: Weights of split layers, by name and shard; the backward pass gives them gradients.
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
-        taken: See `Prepared`.
-        features: See `Prepared`.
+        taken, features: See `Prepared`.
         predicts: Whether this is no step of a training, so that blocks have `PREDICTED_ROWS`.
     """
 
@@ -193,12 +192,8 @@ class Network:
 
     def forward(self, prepared: Prepared, random: StepRandom | None) -> Activity:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
-        activity = Activity(
-            dict(prepared.dense),
-            taken=prepared.taken,
-            features=prepared.features,
-            predicts=random is None,
-        )
+        activity = Activity(dict(prepared.dense), predicts=random is None)
+        activity.taken, activity.features = prepared.taken, prepared.features
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
@@ -383,10 +378,9 @@ class Network:
             (gathered_EH,) = pending[key].result()
             activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
             return gathered_EH
-        values_EN = activity.values[key[1]]
+        values_EN, blocks = activity.values[key[1]], self._blocks(key[0], activity)
         if key in self.layout.windows:
             weight_FK = self.trunk[self.layout.links[key].weight].tensor
-            blocks = self._blocks(key[0], activity)
             return convolution(values_EN, weight_FK, self.layout.windows[key], blocks)
         return product(values_EN, self._factor(key, activity))
 

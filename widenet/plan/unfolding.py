@@ -25,7 +25,7 @@ def examples_at_once(windows: Windows, device: str) -> int:
 def predicted_examples(windows: Windows, device: str) -> int:
     """Return the examples of a block and a piece outside training, a divisor of `PREDICTED_ROWS`."""
     room = examples_at_once(windows, device)
-    return min(PREDICTED_ROWS[device], 2 ** (room.bit_length() - 1))
+    return min(PREDICTED_ROWS[device], 1 << room.bit_length() - 1)
 
 
 def pieces(start: int, stop: int, windows: Windows, device: str) -> Iterator[tuple[int, int]]:

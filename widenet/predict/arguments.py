@@ -57,6 +57,18 @@ def checked_values(values: Sequence[float], number: int) -> list[float]:
 def named_history(
     vocabulary: Vocabulary, items: Sequence[str | int], numbers: Sequence[float] | None, is_sequence: bool
 ) -> SparseBatch:
+    """Make a batch of one example from ids and titles; see `history_of_units`.
+
+    Raises:
+        OptionError: There are values for a sequence.
+        DataError: An item is not in the vocabulary.
+    """
+    return history_of_units([vocabulary.find(item)[0] for item in items], numbers, is_sequence)
+
+
+def history_of_units(
+    indices: Sequence[int], numbers: Sequence[float] | None, is_sequence: bool
+) -> SparseBatch:
     """Make a batch of one example from a history.
 
     A sequence keeps the order of the items. Otherwise each item occurs once, with its last value, in
@@ -64,9 +76,7 @@ def named_history(
 
     Raises:
         OptionError: There are values for a sequence.
-        DataError: An item is not in the vocabulary.
     """
-    indices = [vocabulary.find(item)[0] for item in items]
     if is_sequence:
         if numbers is not None:
             raise OptionError("values do not go with a network that reads a sequence. Leave them out.")

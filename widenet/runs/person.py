@@ -77,7 +77,7 @@ def batches_of(
                     f'values must be numbers of items; got no item, and the numbers of the field "{name}".'
                     " Leave them out."
                 )
-            by_field[name] = torch.tensor([_numbers(name, values, record.width)])
+            by_field[name] = torch.tensor([numbers_of(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
         by_field[name] = named_history(
@@ -100,7 +100,7 @@ def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[s
     for name, values in inputs.items():
         record = run.fields[name]
         if record.kind == "dense":
-            by_field[name] = [f"{value:g}" for value in _numbers(name, values, record.width)]
+            by_field[name] = [f"{value:g}" for value in numbers_of(name, values, record.width)]
         else:
             vocabulary = run.vocabulary(name)
             by_field[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
@@ -155,7 +155,8 @@ def _names(field: str, values: Sequence[Any]) -> list[str | int]:
     return checked_names(f'field "{field}" takes ids or titles', values)
 
 
-def _numbers(field: str, values: Sequence[Any], width: int) -> list[float]:
+def numbers_of(field: str, values: Sequence[Any], width: int) -> list[float]:
+    """Return the numbers of a dense field; raises OptionError, DataError for anything else."""
     if len(values) != width:
         raise OptionError(
             f'field "{field}" takes {width:,} number{"" if width == 1 else "s"}; got {len(values):,}.'

@@ -138,7 +138,8 @@ class Tile:
     def logits_by_rows(self, direct_EH: Tensor, rows: int) -> Tensor:
         """As `logits`, from products of exactly `rows` vectors, of whose number E is a multiple."""
         logits_ET = direct_EH.new_empty(len(direct_EH), len(self.operand))
-        for into, vectors in zip(logits_ET.split(rows), direct_EH.split(rows), strict=True):
+        for start in range(0, len(direct_EH), rows):
+            into, vectors = logits_ET[start : start + rows], direct_EH[start : start + rows]
             if self.bias_T is None:
                 torch.mm(vectors, self.operand.T, out=into)
             else:

@@ -1,0 +1,161 @@
+"""A small world of runs, and real services on this machine."""
+
+import http.client
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from widenet.data.lists import dataset_from_lists
+from widenet.runs import train
+
+LACKS = [
+    name
+    for name in ("msgspec", "prometheus_client", "starlette", "uvicorn", "uvloop", "httptools")
+    if importlib.util.find_spec(name) is None
+]
+WIDTH, NUM = 301, 120
+NETWORK = {
+    "layers": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 8, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+}  # fmt: skip
+TOKEN = "a-token-of-more-than-16-letters"
+
+
+def pytest_ignore_collect(collection_path):
+    """Modules that import what the extra installs are left out where it is missing."""
+    return (
+        True
+        if LACKS and collection_path.name.startswith("test_") and collection_path.name != "test_app.py"
+        else None
+    )
+
+
+@dataclass
+class World:
+    """A dataset, runs over it, and their users' histories."""
+
+    folder: Path
+    data: Path
+    rows: list
+
+    def run(self, name):
+        return self.folder / "runs" / name
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """Not to be written to."""
+    folder = tmp_path_factory.mktemp("served")
+    random = np.random.default_rng(4)
+    rows = [sorted(random.choice(WIDTH, random.integers(0, 20), replace=False).tolist()) for _ in range(NUM)]
+    data = dataset_from_lists(
+        folder / "data",
+        rows,
+        ids=[f"u{row}" for row in range(NUM)],
+        item_ids=[f"i{item}" for item in range(WIDTH)],
+        titles=[f"Title {item}" for item in range(WIDTH)],
+        heldout=[[row % WIDTH] for row in range(NUM)],
+    )
+    (folder / "runs").mkdir()
+    for seed, name in enumerate(("first", "second")):
+        train(NETWORK, {"epochs": 2, "shards": 3, "seed": seed}, data, folder / "runs" / name)
+    return World(folder, data.path, rows)
+
+
+@dataclass
+class Reply:
+    """What a request got."""
+
+    status: int
+    headers: dict
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+@dataclass
+class Service:
+    """A running service."""
+
+    process: subprocess.Popen
+    port: int
+
+    def ask(self, method, path, body=None, headers=None, connection=None):
+        own = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            own.request(method, path, body, headers or {})
+            answer = own.getresponse()
+            return Reply(answer.status, dict(answer.getheaders()), answer.read())
+        finally:
+            if connection is None:
+                own.close()
+
+    def post(self, path, value, connection=None, **headers):
+        return self.ask(
+            "POST", path, json.dumps(value), {"Content-Type": "application/json", **headers}, connection
+        )
+
+    def recommend(self, connection=None, **request):
+        return self.post("/v1/recommend", request, connection)
+
+    def get(self, path, **headers):
+        return self.ask("GET", path, headers=headers)
+
+    def measured(self, name):
+        """The sum of a measurement over its labels."""
+        lines = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.get("/metrics").body.decode(), re.MULTILINE)
+        return sum(map(float, lines))
+
+    def end(self):
+        """Ask the service to end; returns its status and what it has said since it was ready."""
+        self.process.send_signal(signal.SIGTERM)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+@contextmanager
+def service(run, *words, program=("-m", "widenet")):
+    """A service of a run on a free port."""
+    command = [sys.executable, *program, "serve", str(run), "--port", "0", *map(str, words)]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        said = ""
+        for line in process.stderr:
+            said += line
+            if ready := re.search(r"http://\S+:(\d+)$", line.strip()):
+                break
+        else:
+            pytest.fail(f"the service ended: {said}")
+        yield Service(process, int(ready[1]))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def served(world):
+    """A service of the first run with its users."""
+    with service(world.run("first"), "--data", world.data) as running:
+        yield running

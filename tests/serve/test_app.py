@@ -1,0 +1,183 @@
+"""The routes of a real service: answers of predict, mistakes named, hostile requests refused."""
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.serve.conftest import LACKS, NUM, TOKEN, service
+from widenet.runs import Model
+
+pytestmark = pytest.mark.skipif(
+    bool(LACKS), reason=f"{LACKS} are not installed; `make test-serve` installs them"
+)
+
+
+@pytest.fixture(scope="module")
+def model(world):
+    return Model.load(world.run("first"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def predictions(world, model):
+    found = {}
+    for block in model.predict(world.data, k=12):
+        stops = np.cumsum(block.counts)
+        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
+            own = slice(stop - count, stop)
+            found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
+    return found
+
+
+def pairs(answer):
+    return [(item["item"], item["score"]) for item in answer["items"]]
+
+
+def test_answers_under_load_are_the_bits_of_predict(served, predictions, model):
+    def of(row):
+        if row % 3:
+            return served.recommend(user=f"u{row}", k=12)
+        return served.recommend(requests=[{"user": f"u{each}", "k": 12} for each in (row, 0, 1)])
+
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(of, range(NUM)))
+    assert {reply.status for reply in replies} == {200}
+    for row, reply in enumerate(replies):
+        wanted = [row] if row % 3 else [row, 0, 1]
+        found = [reply.json] if row % 3 else reply.json["results"]
+        assert [pairs(answer) for answer in found] == [predictions[f"u{each}"] for each in wanted]
+        assert {answer["fingerprint"] for answer in found} == {model.fingerprint()}
+    assert served.measured("widenet_batch_rows_sum") >= NUM
+
+
+def test_a_basket_gets_what_recommend_gives_with_titles(served, model):
+    answer = served.recommend(items=["i4", "i9"], k=4).json
+    assert answer["items"] == [vars(one) for one in model.recommend(["i4", "i9"], k=4)]
+
+
+def test_scores_similar_items_and_titles(served, model):
+    best = model.recommend(["i4"], k=3)
+    scored = served.post("/v1/score", {"items": ["i4"], "candidates": [one.item for one in best[::-1]]}).json
+    assert [item["score"] for item in scored["items"]] == [one.score for one in best[::-1]]
+    similar = served.post("/v1/similar", {"item": "i4", "k": 3, "measure": "dot"}).json
+    assert len(similar["items"]) == 3
+    assert "i4" not in [item["item"] for item in similar["items"]]
+    found = served.get("/v1/items?search=title%2012").json["items"]
+    assert found[0] == {"item": "i12", "title": "Title 12"}
+    assert served.get("/v1/items?search=nothing%00").json["items"] == []
+
+
+def test_it_says_how_it_is_and_what_it_takes(served, model):
+    assert served.get("/health/live").json == {"status": "live"}
+    assert served.get("/health/ready").json == {"status": "ready", "fingerprint": model.fingerprint()}
+    document = served.get("/openapi.json").json
+    assert {"/v1/recommend", "/v1/score", "/v1/similar", "/v1/items"} <= set(document["paths"])
+    assert "/v1/admin/load" not in document["paths"]
+    text = served.get("/metrics").body.decode()
+    for name in ("widenet_requests_total", "widenet_request_seconds_bucket", "widenet_queue_rows"):
+        assert f"\n{name}" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b'{"items": ["i1"', 422, "malformed"),
+        (b"\xff\xfe{}", 422, "malformed"),
+        (b"[" * 100_000, 422, "malformed"),
+        (b'{"items": ["i1"], "k": 1e999}', 422, "malformed"),
+        (b'{"items": ["i1"], "kk": 1}', 422, "malformed"),
+        (b'{"items": ["i1"], "k": 0}', 422, "out_of_bounds"),
+        (b'{"items": ["i1"], "k": 100000}', 422, "out_of_bounds"),
+        (json.dumps({"items": ["i1"] * 100_000}).encode(), 422, "out_of_bounds"),
+        (json.dumps({"items": ["i1"] * 200_000}).encode(), 413, "too_large"),
+        (json.dumps({"requests": [{"items": ["i1"]}] * 65}).encode(), 422, "too_many"),
+        (b'{"requests": []}', 422, "too_many"),
+        (b'{"requests": [{"items": ["i1"]}], "k": 3}', 422, "contradiction"),
+        (b'{"requests": [{"items": ["i1"]}, {"items": ["../x"]}]}', 422, "unknown_item"),
+        (b"{}", 422, "nothing_known"),
+    ],
+)
+def test_a_wrong_body_gets_one_clear_answer(body, status, code, served):
+    reply = served.ask("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
+    assert (reply.status, reply.json["error"]["code"]) == (status, code)
+    assert reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/v1/recommend", 405),
+        ("GET", "/../../etc/passwd", 404),
+        ("GET", "/v1/items/%2e%2e/%2e%2e/etc/passwd", 404),
+        ("GET", "/v1/items", 422),
+        ("GET", "/v1/items?search=" + "x" * 1000, 422),
+        ("POST", "/v1/admin/load", 404),
+    ],
+)
+def test_a_wrong_path_gets_one_clear_answer(method, path, status, served):
+    reply = served.ask(method, path, b"{}", {"Content-Type": "application/json"})
+    assert reply.status == status
+    assert reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": "127.0.0.1.evil.example:80"}, 421),
+        ({"Host": "localhost:x"}, 421),
+        ({"Host": ""}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Host": "localhost"}, 200),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Content-Type": "application/json; charset=utf-8"}, 200),
+    ],
+)
+def test_pages_of_other_sites_and_other_names_of_the_host_are_refused(headers, status, served):
+    wanted = {"Content-Type": "application/json", **headers}
+    assert served.ask("POST", "/v1/recommend", b'{"items": ["i1"]}', wanted).status == status
+
+
+def test_bytes_that_are_no_request_and_a_client_that_leaves_stop_nobody(served):
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    for sent in (b"\x00\xff\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", head + b"Content-Length: 50\r\n\r\n{"):
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.sendall(sent)
+    # A thousand connections that say nothing.
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(1000)]
+    assert served.recommend(items=["i1"]).status == 200
+    for connection in idle:
+        connection.close()
+    chunks = (b"x" * 2**16 for _ in range(40))
+    reply = served.ask("POST", "/v1/recommend", chunks, {"Content-Type": "application/json"})
+    assert reply.status == 413
+
+
+def test_with_a_token_every_request_needs_it_and_runs_below_the_folder_can_be_loaded(world, tmp_path):
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    given = {"Authorization": f"Bearer {TOKEN}"}
+    words = "--token-file", tmp_path / "token", "--runs", world.folder / "runs"
+    others = [{}, *({"Authorization": word} for word in ("Bearer x", f"Basic {TOKEN}", "é"))]
+    with service(world.run("first"), *words, "--allow-host", "shop.example") as running:
+        body = {"items": ["i1"], "k": 3}
+        for wrong in others:
+            assert running.post("/v1/recommend", body, **wrong).status == 401
+            assert running.get("/metrics", **wrong).status == 401
+            assert running.post("/v1/admin/load", {"run": "second"}, **wrong).status == 401
+        assert running.get("/health/live").status == 200
+        assert running.post("/v1/recommend", body, **given, Host="SHOP.example:8000").status == 200
+        for name in ("../first", "/etc", "none", "", ".", "..", "first/../second", "a\x00b"):
+            assert running.post("/v1/admin/load", {"run": name}, **given).status == 404
+        reply = running.post("/v1/admin/load", {"run": "second"}, **given)
+        second = Model.load(world.run("second"), "cpu")
+        assert (reply.status, reply.json) == (200, {"fingerprint": second.fingerprint()})
+        answer = running.post("/v1/recommend", body, **given).json
+        assert answer["fingerprint"] == second.fingerprint()
+        assert answer["items"] == [vars(one) for one in second.recommend(["i1"], k=3)]
+        assert running.end() == (0, "")

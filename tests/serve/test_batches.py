@@ -1,0 +1,151 @@
+"""The thread of the model: batches of what has arrived, a bounded queue, deadlines, swaps and the end."""
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from widenet.serve.batches import ModelThread, Rhythm
+from widenet.serve.measurements import Measurements
+from widenet.serve.messages import Answer, RefusedError, Similar
+
+
+class Stopped:
+    """A model that waits in every batch until it is let go; its answers name the items that they are for."""
+
+    def __init__(self, fingerprint="first", broken=False):
+        self.fingerprint, self.broken = fingerprint, broken
+        self.entered, self.go, self.batches = Event(), Event(), []
+
+    def answers(self, asks):
+        self.entered.set()
+        self.go.wait()
+        self.batches.append([ask.item for ask in asks])
+        if self.broken:
+            raise ValueError("a fault")
+        return [Answer(f"{self.fingerprint} {ask.item}", []) for ask in asks]
+
+
+def asks(*items):
+    return [Similar(item=str(item)) for item in items]
+
+
+def run(engine, steps, **rhythm):
+    """Run the steps of a test with a thread of a model, and end it."""
+
+    async def all_steps():
+        chosen = {"max_batch": 3, "max_delay_seconds": 0, "queue": 5, "deadline_seconds": 60, **rhythm}
+        thread = ModelThread(engine, Rhythm(**chosen), Measurements())
+        thread.start()
+        try:
+            await steps(thread)
+        finally:
+            engine.go.set()
+            await asyncio.to_thread(thread.close)
+
+    asyncio.run(all_steps())
+
+
+async def stopped_in(engine, thread):
+    """Send one request, and wait until the model is in its batch."""
+    (future,) = thread.offer(asks("a"))
+    await asyncio.to_thread(engine.entered.wait)
+    return future
+
+
+def test_what_arrives_while_the_model_computes_is_the_next_batch():
+    engine = Stopped()
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        others = thread.offer(asks(1, 2)) + thread.offer(asks(3, 4))
+        engine.go.set()
+        found = await asyncio.gather(first, *others)
+        assert [answer.fingerprint for answer in found] == [f"first {item}" for item in "a1234"]
+        assert engine.batches == [["a"], ["1", "2", "3"], ["4"]]
+
+    run(engine, steps)
+
+
+def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
+    engine = Stopped()
+
+    async def steps(thread):
+        await stopped_in(engine, thread)
+        waiting = thread.offer(asks(1, 2, 3, 4))
+        with pytest.raises(RefusedError) as refused:
+            thread.offer(asks(5, 6))
+        assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
+        waiting += thread.offer(asks(7))
+        with pytest.raises(RefusedError):
+            thread.offer(asks(8))
+        engine.go.set()
+        assert len(await asyncio.gather(*waiting)) == 5
+
+    run(engine, steps)
+    assert engine.batches == [["a"], ["1", "2", "3"], ["4", "7"]]
+
+
+def test_nobody_computes_what_nobody_waits_for(monkeypatch):
+    engine, now = Stopped(), [0.0]
+    monkeypatch.setattr("widenet.serve.batches.monotonic", lambda: now[0])
+
+    async def steps(thread):
+        await stopped_in(engine, thread)
+        thread.offer(asks(1))
+        now[0] = 5.0
+        thread.offer(asks(2))
+        now[0] = 11.0
+        engine.go.set()
+
+    run(engine, steps, deadline_seconds=10)
+    assert engine.batches == [["a"], ["2"]]
+
+
+def test_a_swap_comes_between_two_batches():
+    engine, other = Stopped(), Stopped("second")
+    other.go.set()
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        (second,) = thread.offer(asks(1))
+        thread.swap(other)
+        engine.go.set()
+        found = await asyncio.gather(first, second)
+        assert [answer.fingerprint for answer in found] == ["first a", "second 1"]
+
+    run(engine, steps)
+
+
+def test_the_end_answers_what_was_accepted_and_accepts_no_more():
+    engine, found = Stopped(), []
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        others = thread.offer(asks(1, 2, 3, 4))
+        end = asyncio.create_task(asyncio.to_thread(thread.close))
+        while thread.is_open:
+            await asyncio.sleep(0)
+        with pytest.raises(RefusedError, match="the service ends"):
+            thread.offer(asks(5))
+        engine.go.set()
+        found.extend(await asyncio.gather(first, *others))
+        await end
+
+    run(engine, steps)
+    assert len(found) == 5
+
+
+def test_a_batch_that_fails_is_answered_and_the_next_one_computed(capsys):
+    engine = Stopped(broken=True)
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        engine.go.set()
+        refused = await first
+        assert (refused.status, refused.mistake.message) == (500, "the model failed on this batch.")
+        engine.broken = False
+        assert (await thread.offer(asks(1))[0]).fingerprint == "first 1"
+
+    run(engine, steps)
+    assert capsys.readouterr().err == "widenet: a batch failed: ValueError.\n"

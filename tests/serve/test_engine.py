@@ -1,0 +1,146 @@
+"""The model's answers: those of predict and recommend to the bit, in every batch."""
+
+import numpy as np
+import pytest
+
+from tests.serve.conftest import WIDTH
+from widenet.errors import FitError
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.runs import Model
+from widenet.serve import engine as module
+from widenet.serve.engine import Engine
+from widenet.serve.messages import Recommend, RefusedError, Score, Similar
+
+
+@pytest.fixture(scope="module")
+def engine(world):
+    return Engine.load(world.run("first"), world.data, "cpu", None)
+
+
+@pytest.fixture(scope="module")
+def model(world):
+    return Model.load(world.run("first"), "cpu")
+
+
+def answered(engine, *asks):
+    with fixed_arithmetic():
+        return engine.answers(asks)
+
+
+def pairs(answer):
+    return [(item.item, item.score) for item in answer.items]
+
+
+def predicted(model, data, **options):
+    found = {}
+    for block in model.predict(data, **options):
+        stops = np.cumsum(block.counts)
+        for user, stop, count in zip(block.users, stops, block.counts, strict=True):
+            own = slice(stop - count, stop)
+            found[user] = list(zip(block.items[own], block.scores[own].tolist(), strict=True))
+    return found
+
+
+def test_every_batching_of_users_and_baskets_gives_the_bits_of_predict_and_recommend(engine, model, world):
+    predictions, random = predicted(model, world.data, k=30), np.random.default_rng(1)
+    asks, expected = [], []
+    for row in random.permutation(len(world.rows)).tolist():
+        k = int(random.integers(1, 30))
+        asks.append(Recommend(user=f"u{row}", k=k))
+        expected.append(predictions[f"u{row}"][:k])
+        items = [f"i{item}" for item in random.permutation(world.rows[row])]
+        if items:
+            asks.append(Recommend(items=items, k=k))
+            expected.append([(one.item, one.score) for one in model.recommend(items, k=k)])
+    order = random.permutation(len(asks)).tolist()
+    while order:
+        chosen, order = order[: (size := int(random.integers(1, 90)))], order[size:]
+        found = answered(engine, *(asks[place] for place in chosen))
+        assert [pairs(answer) for answer in found] == [expected[place] for place in chosen]
+        assert {answer.fingerprint for answer in found} == {model.fingerprint()}
+
+
+def test_filters_choose_among_the_scores_of_all_items(engine, model):
+    everything = [(one.item, one.score) for one in model.recommend(["i1", "i2"], k=WIDTH, exclude_seen=False)]
+    never, only = ["i5", "i9", everything[0][0]], [f"i{item}" for item in range(0, WIDTH, 7)]
+    wanted = [
+        ({}, lambda item: item not in ("i1", "i2")),
+        ({"include_seen": True}, lambda _: True),
+        ({"never": never}, lambda item: item not in ("i1", "i2", *never)),
+        ({"only": [*only, "i1"]}, lambda item: item in only and item not in ("i1", "i2")),
+        ({"only": only, "never": ["i7"], "include_seen": True}, lambda item: item in only and item != "i7"),
+        ({"only": []}, lambda _: False),
+    ]
+    found = answered(engine, *(Recommend(items=["i1", "i2"], k=WIDTH, **filters) for filters, _ in wanted))
+    for answer, (_, allows) in zip(found, wanted, strict=True):
+        assert pairs(answer) == [pair for pair in everything if allows(pair[0])]
+
+
+def test_scores_come_in_the_order_of_the_candidates_seen_ones_too(engine, model):
+    score_of = {one.item: one.score for one in model.recommend(["i1", "i2"], k=WIDTH, exclude_seen=False)}
+    candidates = ["i8", "i1", "i300", "i8"]
+    ask = Score(items=["i1", "i2"], candidates=["i8", "no", "i1", "i300", "i8"], unknown="skip")
+    (answer,) = answered(engine, ask)
+    assert pairs(answer) == [(item, score_of[item]) for item in candidates]
+    assert answer.unknown == ["no"]
+
+
+def test_similar_items_are_those_of_the_vectors_without_the_item_itself(engine, model):
+    vectors = {}
+    for shard, part in model.network.outputs["out"].weight.parts.items():
+        for unit, row in zip(model.network.shards("out").units(shard), part.weight.numpy(), strict=True):
+            vectors[f"i{unit}"] = row.astype(np.float64)
+    query = vectors.pop("i4")
+    cosine = {
+        item: row @ query / np.linalg.norm(row) / np.linalg.norm(query) for item, row in vectors.items()
+    }
+    best = sorted(cosine, key=cosine.get, reverse=True)[:5]
+    (answer,) = answered(engine, Similar(item="i4", k=5))
+    assert [item.item for item in answer.items] == best
+    assert [item.score for item in answer.items] == pytest.approx([cosine[item] for item in best])
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"items": ["i1", "x\n1"]}, "unknown_item"),
+        ({"items": ["i1"], "never": ["x"]}, "unknown_item"),
+        ({"user": "nobody"}, "unknown_user"),
+        ({"user": "u1", "items": ["i1"]}, "contradiction"),
+        ({"items": []}, "nothing_known"),
+        ({"items": ["i1"], "values": [1.0, 2.0]}, "invalid"),
+        ({"items": ["i1"], "values": [1e300]}, "invalid"),
+        ({"values": [1.0], "fields": {"items": ["i1"]}}, "contradiction"),
+        ({"fields": {"age": 3}}, "unknown_field"),
+        ({"fields": {"items": [3]}}, "wrong_type"),
+    ],
+)
+def test_a_mistake_is_named_and_spoils_no_other_answer(request_, code, engine):
+    good = Recommend(items=["i1"])
+    first, refused, last = answered(engine, good, Recommend(**request_), good)
+    assert first == last == answered(engine, good)[0]
+    assert isinstance(refused, RefusedError)
+    assert (refused.status, refused.mistake.code) == (422, code)
+    assert refused.mistake.message.isprintable()
+
+
+def test_unknown_items_are_skipped_where_the_request_says_so(engine):
+    skipping, plain, nothing = answered(
+        engine,
+        Recommend(items=["i1", "x", "i2"], unknown="skip"),
+        Recommend(items=["i1", "i2"]),
+        Recommend(items=["x"], unknown="skip"),
+    )
+    assert (pairs(skipping), skipping.unknown, plain.unknown) == (pairs(plain), ["x"], [])
+    assert len(nothing.items) == 10
+
+
+def test_a_model_whose_rows_depend_on_their_places_is_refused(world, monkeypatch):
+    def moved(*arguments, top_k=module.top_k, **more):
+        scores, units = top_k(*arguments, **more)
+        scores[3:] += 1e-7
+        return scores, units
+
+    monkeypatch.setattr(module, "top_k", moved)
+    with pytest.raises(FitError, match="a row other bits at other places of a block"):
+        Engine.load(world.run("first"), None, "cpu", None)

@@ -1,0 +1,81 @@
+"""A newer model is swapped in under load: no request lost, and each answer that of the model it names."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.serve.conftest import service
+from widenet.runs import Model
+from widenet.serve.batches import ModelThread, Rhythm
+from widenet.serve.engine import Engine
+from widenet.serve.following import Follower
+from widenet.serve.measurements import Measurements
+from widenet.serve.messages import RefusedError
+
+
+def point(link, run):
+    """Let a link lead to another run, at once."""
+    beside = link.with_name("beside")
+    beside.symlink_to(run)
+    beside.replace(link)
+
+
+def test_the_model_of_a_link_that_moves_is_swapped_under_load_without_an_error(world, tmp_path):
+    link = tmp_path / "current"
+    point(link, world.run("first"))
+    expected = {}
+    for name in ("first", "second"):
+        model = Model.load(world.run(name), "cpu")
+        expected[model.fingerprint()] = [vars(one) for one in model.recommend(["i1", "i7"], k=5)]
+    first, second = expected
+    with service(link) as running, ThreadPoolExecutor(8) as pool:
+
+        def until(fingerprint):
+            seen = []
+            while not seen or seen[-1].json["fingerprint"] != fingerprint:
+                seen.append(running.recommend(items=["i1", "i7"], k=5))
+            return seen
+
+        for name, fingerprint in (("second", second), ("first", first), ("second", second)):
+            point(link, world.run(name))
+            for replies in pool.map(until, [fingerprint] * 8):
+                assert {reply.status for reply in replies} == {200}
+                assert all(reply.json["items"] == expected[reply.json["fingerprint"]] for reply in replies)
+        assert running.measured("widenet_swaps_total") == 3
+
+
+@pytest.fixture
+def follower(world, tmp_path):
+    link = tmp_path / "current"
+    point(link, world.run("first"))
+    engine = Engine.load(link, world.data, "cpu", None)
+    thread = ModelThread(engine, Rhythm(1, 0, 1, 1), Measurements())
+    return Follower(link, thread, lambda run: Engine.load(run, world.data, "cpu", None))
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, world, tmp_path, capsys):
+    before = follower._model.engine
+    point(follower.run, tmp_path / "none")
+    follower.look()
+    follower.look()
+    assert follower._model.engine is before
+    assert capsys.readouterr().err.count("the model that answers stays") == 1
+    with pytest.raises(RefusedError, match="does not exist"):
+        follower.load(tmp_path / "none")
+    assert follower._model.engine is before
+    point(follower.run, world.run("second"))
+    follower.look()
+    assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()
+
+
+def test_a_run_of_other_items_is_refused(follower, tmp_path):
+    from tests.serve.conftest import NETWORK
+    from widenet.data.lists import dataset_from_lists
+    from widenet.runs import train
+
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1]], item_ids=["a", "b"])
+    train(NETWORK, {"epochs": 1}, data, tmp_path / "other")
+    before = follower._model.engine
+    with pytest.raises(RefusedError, match='field "items" is not that of'):
+        follower.load(tmp_path / "other")
+    assert follower._model.engine is before

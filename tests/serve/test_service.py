@@ -1,0 +1,99 @@
+"""A service's beginning and end: mistakes before the model is read, a full queue, SIGTERM, nothing lost."""
+
+import shutil
+import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.serve.conftest import service
+
+FAULTY = (str(Path(__file__).with_name("faulty.py")),)
+
+
+def refused(*words):
+    """What a service says that does not begin."""
+    command = [sys.executable, "-m", "widenet", "serve", *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+def test_a_port_in_use_is_told(world):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = refused(world.run("first"), "--port", port)
+    assert said.startswith(f"widenet: port {port} of 127.0.0.1 is in use. End the other program, or choose")
+
+
+def test_other_addresses_need_a_token_and_a_token_letters(world, tmp_path):
+    run = world.run("first")
+    assert "`--host` 0.0.0.0" in refused(run, "--host", "0.0.0.0").replace("--host 0", "`--host` 0")
+    (tmp_path / "short").write_text("secret\n")
+    assert "at least 16 characters" in refused(run, "--host", "0.0.0.0", "--token-file", tmp_path / "short")
+    assert "cannot be read" in refused(run, "--host", "0.0.0.0", "--token-file", tmp_path / "none")
+    assert "only requests with a token may load runs" in refused(run, "--runs", world.folder)
+
+
+def test_what_is_no_run_or_has_no_weights_yet_is_told(world, tmp_path):
+    assert "does not exist" in refused(tmp_path / "none")
+    assert "is not a run" in refused(world.data)
+    beginning = tmp_path / "beginning"
+    beginning.mkdir()
+    for name in ("network.json", "training.json", "fields.json"):
+        (beginning / name).write_bytes((world.run("first") / name).read_bytes())
+    assert "holds no weights yet" in refused(beginning)
+
+
+def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_was_accepted(world):
+    words = "--max-batch", 1, "--max-delay-ms", 0, "--queue", 2, "--deadline-ms", 60_000
+    with service(world.run("first"), *words, program=FAULTY) as running, ThreadPoolExecutor(3) as pool:
+        accepted = [pool.submit(running.recommend, items=["i1"])]
+        assert running.process.stdout.readline() == "stopped\n"
+        accepted += [pool.submit(running.recommend, items=["i2"]) for _ in range(2)]
+        while running.measured("widenet_queue_rows") < 2:
+            pass
+        for _ in range(20):
+            reply = running.recommend(items=["i3"])
+            assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+            assert reply.json["error"]["code"] == "busy"
+        assert running.get("/health/live").status == 200
+        running.process.terminate()
+        running.process.stdin.write("go\n" * 3)
+        running.process.stdin.flush()
+        assert [future.result().status for future in accepted] == [200] * 3
+        assert running.process.wait(timeout=60) == 0
+
+
+def test_a_request_whose_deadline_passes_gets_504(world):
+    with service(world.run("first"), "--deadline-ms", 50, program=FAULTY) as running:
+        assert running.recommend(items=["i1"]).status == 504
+        running.process.stdin.write("go\n" * 2)
+        running.process.stdin.flush()
+        assert running.get("/health/ready").status == 200
+
+
+def test_a_run_that_is_deleted_under_the_service_goes_on_answering(world, tmp_path):
+    shutil.copytree(world.run("first"), tmp_path / "run")
+    with service(tmp_path / "run") as running:
+        before = running.recommend(items=["i1"])
+        shutil.rmtree(tmp_path / "run")
+        while running.measured("widenet_failed_loads_total") < 1:
+            pass
+        assert running.recommend(items=["i1"]).json == before.json
+        assert running.get("/v1/items?search=Title").status == 200
+        status, said = running.end()
+    assert status == 0
+    assert said.count("the model that answers stays") == 1
+
+
+@pytest.mark.parametrize("name", ["", "x\n[31m"])
+def test_nothing_of_a_request_reaches_the_log(name, world):
+    with service(world.run("first")) as running:
+        assert running.recommend(items=[name]).status == 422
+        assert running.get("/%0a%1b[31m").status == 404
+        assert running.end() == (0, "")

@@ -1,0 +1,233 @@
+"""The routes: read a request, ask the model's thread, write the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from widenet.serve.batches import ModelThread
+from widenet.serve.engine import Engine
+from widenet.serve.following import Follower
+from widenet.serve.guard import Guard
+from widenet.serve.messages import (
+    Answer,
+    Answers,
+    Ask,
+    Bounds,
+    Finding,
+    Load,
+    Mistake,
+    Recommend,
+    RecommendMany,
+    Refusal,
+    RefusedError,
+    Score,
+    Similar,
+)
+from widenet.serve.openapi import document
+
+_T = TypeVar("_T")
+_Handler = Callable[[Request], Awaitable[Response]]
+
+_LONGEST_SEARCH, _MOST_FOUND = 200, 50
+_RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
+_SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Service:
+    """All that the routes need.
+
+    Attributes:
+        model: The thread of the model.
+        follower: Loads newer models.
+        guard: Who may ask.
+        bounds: What a request may ask for.
+        runs: Folder of runs that may be loaded by name; None: no such route.
+    """
+
+    model: ModelThread
+    follower: Follower
+    guard: Guard
+    bounds: Bounds
+    runs: Path | None
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes = [
+            self._route("/v1/recommend", self.recommend, "POST"),
+            self._route("/v1/score", self.score, "POST"),
+            self._route("/v1/similar", self.similar, "POST"),
+            self._route("/v1/items", self.items, "GET"),
+            self._route("/health/live", self.live, "GET", is_open=True),
+            self._route("/health/ready", self.ready, "GET", is_open=True),
+            self._route("/metrics", self.metrics, "GET"),
+            self._route("/openapi.json", self.openapi, "GET"),
+        ]
+        if self.guard.token is not None and self.runs is not None:
+            routes.append(self._route("/v1/admin/load", self.load, "POST"))
+        return Starlette(
+            routes=routes,
+            lifespan=self._life,
+            exception_handlers={
+                404: _plain(404, "not_found", "there is no such route."),
+                405: _plain(405, "wrong_method", "the route takes another method."),
+            },
+        )
+
+    @asynccontextmanager
+    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+        del app
+        self.model.start()
+        self.follower.start()
+        yield
+        self.follower.close()
+        await asyncio.to_thread(self.model.close)
+
+    def _route(self, path: str, handler: _Handler, method: str, is_open: bool = False) -> Route:
+        measured = self.model.measured
+        seconds = measured.seconds.labels(path)
+
+        async def answer(request: Request) -> Response:
+            start = monotonic()
+            try:
+                self.guard.check(request, is_open)
+                response = await handler(request)
+            except RefusedError as refused:
+                response = _refused(refused)
+            except ClientDisconnect:
+                response = Response(status_code=400)
+            measured.requests.labels(path, str(response.status_code)).inc()
+            seconds.observe(monotonic() - start)
+            return response
+
+        return Route(path, answer, methods=[method])
+
+    async def recommend(self, request: Request) -> Response:
+        """One request, or several under `requests`."""
+        post = _decoded(_RECOMMEND, await self.guard.body(request))
+        if post.requests is None:
+            return _json((await self._answers([post]))[0])
+        if post != RecommendMany(requests=post.requests):
+            raise RefusedError(422, "contradiction", "requests goes without other fields.")
+        return _json(Answers(await self._answers(post.requests)))
+
+    async def score(self, request: Request) -> Response:
+        """The scores of some items for one person."""
+        ask = _decoded(_SCORE, await self.guard.body(request))
+        return _json((await self._answers([ask]))[0])
+
+    async def similar(self, request: Request) -> Response:
+        """The items most similar to one."""
+        ask = _decoded(_SIMILAR, await self.guard.body(request))
+        return _json((await self._answers([ask]))[0])
+
+    async def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Return the answers of the model's thread; raises RefusedError for the first that has none."""
+        self.bounds.check(asks)
+        futures = self.model.offer(asks)
+        try:
+            async with asyncio.timeout(self.model.rhythm.deadline_seconds):
+                results = await asyncio.gather(*futures)
+        except TimeoutError:
+            raise RefusedError(504, "too_late", "the model had no time before the deadline.") from None
+        answers = []
+        for place, result in enumerate(results):
+            if isinstance(result, RefusedError):
+                where = f"requests[{place}]: " if len(asks) > 1 else ""
+                mistake = result.mistake
+                raise RefusedError(result.status, mistake.code, where + mistake.message, result.headers)
+            answers.append(result)
+        return answers
+
+    async def items(self, request: Request) -> Response:
+        """The items whose id or title a text finds."""
+        text = request.query_params.get("search", "")
+        if not 1 <= len(text) <= _LONGEST_SEARCH:
+            raise RefusedError(
+                422,
+                "out_of_bounds",
+                f"search must have 1 to {_LONGEST_SEARCH} characters; got {len(text):,}.",
+            )
+        engine = self.model.engine
+        assert isinstance(engine, Engine)
+        found = await asyncio.to_thread(engine.search, text, _MOST_FOUND)
+        return _json(Finding(engine.fingerprint, found))
+
+    async def load(self, request: Request) -> Response:
+        """Serve another run of the folder."""
+        name = _decoded(_LOAD, await self.guard.body(request)).run
+        assert self.runs is not None
+        path = run_below(self.runs, name)
+        return _json({"fingerprint": await asyncio.to_thread(self.follower.load, path)})
+
+    async def live(self, request: Request) -> Response:
+        """Whether the process answers."""
+        del request
+        return _json({"status": "live"})
+
+    async def ready(self, request: Request) -> Response:
+        """Whether the model answers."""
+        del request
+        if not self.model.is_open:
+            raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
+        return _json({"status": "ready", "fingerprint": self.model.engine.fingerprint})
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus' text."""
+        del request
+        return Response(self.model.measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI document."""
+        del request
+        return _json(document(self.bounds, with_load=self.runs is not None))
+
+
+def run_below(folder: Path, name: str) -> Path:
+    """Return a run of a folder by its name.
+
+    Raises:
+        RefusedError: There is no such run directly below the folder.
+    """
+    known = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    if name not in known or not (folder / name / "network.json").is_file():
+        raise RefusedError(404, "no_run", "there is no run of this name.")
+    return folder / name
+
+
+def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        sentence = str(error) if isinstance(error, msgspec.DecodeError) else "the body is no valid JSON."
+        raise RefusedError(422, "malformed", sentence) from None
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(_encode(value), status, headers, "application/json")
+
+
+def _refused(refused: RefusedError) -> Response:
+    return _json(Refusal(refused.mistake), refused.status, refused.headers)
+
+
+def _plain(status: int, code: str, message: str) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        del request, error
+        return _json(Refusal(Mistake(code, message)), status)
+
+    return answer
+
+
+__all__ = ["Recommend", "Service", "run_below"]

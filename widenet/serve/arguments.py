@@ -1,0 +1,56 @@
+"""The arguments of a service, each declared once: type, default, bounds and sentence."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import Annotated
+
+from widenet.arguments import Argument, check_bounds
+from widenet.run_arguments import Device, Output
+
+
+@dataclass(frozen=True)
+class ServeArguments:
+    """The arguments of `widenet serve`."""
+
+    run: Annotated[str | Path, Argument("The run directory that `widenet train` made.", form="RUN")]
+    _: KW_ONLY
+    data: Annotated[
+        str | Path | None, Argument("The dataset directory whose users requests may name by id.")
+    ] = None
+    port: Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)] = 8000
+    host: Annotated[
+        str, Argument("Address to listen on. Other addresses than this machine's own need `token_file`.")
+    ] = "127.0.0.1"
+    token_file: Annotated[
+        str | Path | None,
+        Argument("File with a token of at least 16 characters, which every request must then carry."),
+    ] = None
+    allow_host: Annotated[
+        Sequence[str],
+        Argument("Name under which requests may address the service.", form="NAME", is_repeated=True),
+    ] = ()
+    runs: Annotated[
+        str | Path | None,
+        Argument("Folder of runs that requests with the token may load by name."),
+    ] = None
+    device: Device = None
+    output: Output = None
+    max_batch: Annotated[int, Argument("Largest number of rows that are computed together.", at_least=1)] = 64
+    max_delay_ms: Annotated[
+        float, Argument("Milliseconds that a request waits at most for others to join it.", at_least=0)
+    ] = 2.0
+    queue: Annotated[
+        int, Argument("Rows that may wait; when they are as many, requests get 503 at once.", at_least=1)
+    ] = 1024
+    deadline_ms: Annotated[
+        float, Argument("Milliseconds after which a request that has no answer gets 504.", at_least=1)
+    ] = 2000.0
+    max_bytes: Annotated[int, Argument("Largest size of a request's body.", at_least=1)] = 2**20
+    max_items: Annotated[int, Argument("Largest number of items in each list of a request.", at_least=1)] = (
+        10_000
+    )
+    max_k: Annotated[int, Argument("Largest k of a request.", at_least=1)] = 1000
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

@@ -1,0 +1,157 @@
+"""One thread that computes: whatever has arrived is a batch, and a newer model comes between two of them."""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Condition, Thread
+from time import monotonic
+from typing import Protocol
+
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.serve.measurements import Measurements
+from widenet.serve.messages import Answer, Ask, RefusedError
+
+Result = Answer | RefusedError
+
+
+class Answering(Protocol):
+    """A model that answers."""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of its weights."""
+
+    def answers(self, asks: Sequence[Ask]) -> list[Result]:
+        """Return the answer to each request, or its refusal."""
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """When a batch begins, and how much may wait.
+
+    Attributes:
+        max_batch: Largest number of rows of a batch.
+        max_delay_seconds: How long the first row of a batch waits at most for others.
+        queue: Largest number of rows that wait.
+        deadline_seconds: After this, nobody waits for a row any more.
+    """
+
+    max_batch: int
+    max_delay_seconds: float
+    queue: int
+    deadline_seconds: float
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    ask: Ask
+    future: "asyncio.Future[Result]"
+    arrived: float
+
+
+class ModelThread:
+    """Answers requests of an event loop in batches.
+
+    Attributes:
+        engine: The model that answers the next batch.
+    """
+
+    def __init__(self, engine: Answering, rhythm: Rhythm, measured: Measurements) -> None:
+        self.engine, self.rhythm, self.measured = engine, rhythm, measured
+        self._waiting: deque[_Waiting] = deque()
+        self._changed, self._closing = Condition(), False
+        self._thread = Thread(target=self._run, name="model", daemon=True)
+        measured.queue.set_function(lambda: len(self._waiting))
+        measured.answers_now(engine.fingerprint)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests are accepted."""
+        return self._thread.is_alive() and not self._closing
+
+    def offer(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Result]]":
+        """Put requests into the queue, all or none; the running event loop gets the results.
+
+        Raises:
+            RefusedError: There is no room, or the service ends.
+        """
+        loop, now = asyncio.get_running_loop(), monotonic()
+        waiting = [_Waiting(ask, loop.create_future(), now) for ask in asks]
+        with self._changed:
+            if self._closing:
+                raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
+            if len(self._waiting) + len(asks) > self.rhythm.queue:
+                raise RefusedError(
+                    503, "busy", "too many requests wait. Try again later.", {"Retry-After": "1"}
+                )
+            self._waiting.extend(waiting)
+            self._changed.notify()
+        return [each.future for each in waiting]
+
+    def swap(self, engine: Answering) -> None:
+        """Let another model answer from the next batch on."""
+        with self._changed:
+            self.engine = engine
+        self.measured.swaps.inc()
+        self.measured.answers_now(engine.fingerprint)
+
+    def close(self) -> None:
+        """Answer everything that was accepted, then end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with fixed_arithmetic():
+            while taken := self._take():
+                self._answer(*taken)
+
+    def _take(self) -> tuple[Answering, list[_Waiting]] | None:
+        """Wait for a batch; None at the end."""
+        rhythm = self.rhythm
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closing)
+            if not self._waiting:
+                return None
+            # A row that has waited for the batch before waits no longer.
+            left = self._waiting[0].arrived + rhythm.max_delay_seconds - monotonic()
+            if left > 0:
+                self._changed.wait_for(
+                    lambda: len(self._waiting) >= rhythm.max_batch or self._closing, timeout=left
+                )
+            number = min(rhythm.max_batch, len(self._waiting))
+            return self.engine, [self._waiting.popleft() for _ in range(number)]
+
+    def _answer(self, engine: Answering, batch: Sequence[_Waiting]) -> None:
+        start = monotonic()
+        awaited = [each for each in batch if start - each.arrived < self.rhythm.deadline_seconds]
+        if not awaited:
+            return
+        self.measured.batches.observe(len(awaited))
+        try:
+            results: Sequence[Result] = engine.answers([each.ask for each in awaited])
+        except Exception as error:
+            self.measured.errors.inc()
+            print(f"widenet: a batch failed: {type(error).__name__}.", file=sys.stderr)  # noqa: T201
+            results = [RefusedError(500, "failed", "the model failed on this batch.")] * len(awaited)
+        self.measured.busy.inc(monotonic() - start)
+        _deliver([each.future for each in awaited], results)
+
+
+def _deliver(futures: "Sequence[asyncio.Future[Result]]", results: Sequence[Result]) -> None:
+    """Hand results to the event loop, all at once; a closed loop waits for none."""
+
+    def deliver() -> None:
+        for future, result in zip(futures, results, strict=True):
+            if not future.done():  # nobody waits after the deadline
+                future.set_result(result)
+
+    deliver_later: Callable[[], object] = deliver
+    futures[0].get_loop().call_soon_threadsafe(deliver_later)

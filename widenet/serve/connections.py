@@ -1,0 +1,44 @@
+"""Connections whose requests must begin in time: a client that sends a letter a minute holds none open."""
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_SECONDS_TO_BEGIN = 10.0
+"""From the connection, or the first byte of a further request, to the end of its headers."""
+
+
+class PatientConnection(HttpToolsProtocol):
+    """uvicorn's connection, closed if the headers of a request do not come to an end."""
+
+    _limit: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Begin to wait for the end of the headers, unless a request is being answered."""
+        if self._limit is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting."""
+        self._stop()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        self._limit = self.loop.call_later(_SECONDS_TO_BEGIN, self.transport.close)
+
+    def _stop(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None

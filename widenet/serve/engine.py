@@ -1,0 +1,214 @@
+"""Answers batches of requests with one loaded model; only one thread at a time may call it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from widenet.data.dataset import Dataset
+from widenet.data.vocabulary import Vocabulary
+from widenet.errors import FitError, WidenetError
+from widenet.evaluate import output_name
+from widenet.knn.neighbours import Neighbours
+from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.predict.top_k import Filter, Only, top_k
+from widenet.runs import Model
+from widenet.serve.messages import Answer, Ask, Found, Item, Recommend, RefusedError, Score, Similar
+from widenet.serve.names import Names
+from widenet.serve.people import Known, People, as_refusal
+from widenet.sparse import SparseBatch
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A person of a batch: which request, who, what to leave out and what to choose from."""
+
+    place: int
+    ask: Recommend | Score
+    known: Known
+    never: list[int]
+    only: list[int] | None
+    candidates: list[int | None]
+
+    @property
+    def k(self) -> int:
+        return len(self.candidates) if isinstance(self.ask, Score) else self.ask.k
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A model that is ready to answer.
+
+    Attributes:
+        model: The model.
+        output: The output that recommends.
+        fingerprint: SHA-256 of its weights.
+        people: Makes batches.
+        items: Ids of the output's items.
+        vocabulary: The same with titles.
+    """
+
+    model: Model
+    output: str
+    fingerprint: str
+    people: People
+    items: Names
+    vocabulary: Vocabulary
+    _similar: dict[str, Neighbours] = field(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls, run: str | Path, data: str | Path | Dataset | None, device: str | None, output: str | None
+    ) -> "Engine":
+        """Load a run's model and check that it answers.
+
+        Raises:
+            WidenetError: The run has no model, does not go with the dataset, or gives no finite scores.
+        """
+        model = Model.load(run, device)
+        name = output_name(model.network, output)
+        dataset = Dataset.open(data) if isinstance(data, str | Path) else data
+        if dataset is not None:
+            model.run.check_dataset(dataset)
+        target = model.network.outputs[name].spec.field
+        fields = {target, *(layer.field for layer in model.network.spec.inputs)}
+        vocabularies = {
+            each: model.run.vocabulary(each) for each in fields if model.run.fields[each].kind != "dense"
+        }
+        names = {
+            each: Names.of("item" if each == target else "feature", own.all_ids().to_pylist())
+            for each, own in vocabularies.items()
+        }
+        users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
+        people = People(model.run, model.network, name, names, dataset, users)
+        engine = cls(model, name, model.fingerprint(), people, names[target], vocabularies[target])
+        engine._check()
+        return engine
+
+    def _check(self) -> None:
+        """Raise FitError unless a full block gives finite scores, the same wherever a row stands."""
+        network, rows = self.model.network, PREDICTED_ROWS[self.model.network.device.type]
+        inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
+        one = Known(inputs={name: self._sample(name) for name in inputs})
+        (alone,) = self._ranked([one], 10)
+        others = self._ranked([one] * rows, 10)
+        if not all(math.isfinite(score) for _, score in alone):
+            raise FitError(f"{self.model.run.path}: the model's scores are not finite. Train it again.")
+        if any(each != alone for each in others):
+            raise FitError(
+                f"{self.model.run.path}: this machine's products give a row other bits at other places of a"
+                " block, so that answers would depend on what they are computed with. Use another device."
+            )
+
+    def _sample(self, name: str) -> "SparseBatch | torch.Tensor":
+        """A small input of a field: a few of its features, or numbers between 0 and 1."""
+        record = self.model.run.fields[name]
+        if record.kind == "dense":
+            return torch.linspace(0, 1, record.width)[None]
+        return SparseBatch.from_lists([[*range(0, record.width, max(1, record.width // 5))]])
+
+    def _ranked(self, people: Sequence[Known], k: int) -> list[list[tuple[int, float]]]:
+        scores_EK, units_EK = top_k(self.model.network, self.people.batch(people), self.output, k)
+        rows = zip(units_EK.tolist(), scores_EK.tolist(), strict=True)
+        return [list(zip(units, scores, strict=True)) for units, scores in rows]
+
+    def answers(self, asks: Sequence[Ask]) -> list[Answer | RefusedError]:
+        """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
+        results: list[Answer | RefusedError | None] = [None] * len(asks)
+        rows = []
+        for place, ask in enumerate(asks):
+            try:
+                if isinstance(ask, Similar):
+                    results[place] = self._nearest(ask)
+                else:
+                    rows.append(self._row(place, ask))
+            except RefusedError as refused:
+                results[place] = refused
+            except WidenetError as error:
+                results[place] = as_refusal(error)
+        if rows:
+            rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
+            for row, answer in zip(rows, self._recommended(rows), strict=True):
+                results[row.place] = answer
+        return [result for result in results if result is not None]
+
+    def _row(self, place: int, ask: Recommend | Score) -> _Row:
+        known = self.people.known(ask)
+        if isinstance(ask, Score):
+            candidates = self.items.places(ask.candidates, ask.unknown, known.skipped)
+            only = [unit for unit in candidates if unit is not None]
+            return _Row(place, ask, known, [], only, candidates)
+        never = self.items.places(ask.never or [], ask.unknown, known.skipped)
+        only_or_none = None if ask.only is None else self.items.places(ask.only, ask.unknown, known.skipped)
+        return _Row(
+            place,
+            ask,
+            known,
+            [unit for unit in never if unit is not None],
+            None if only_or_none is None else [unit for unit in only_or_none if unit is not None],
+            [],
+        )
+
+    def _recommended(self, rows: Sequence[_Row]) -> list[Answer]:
+        people = [row.known for row in rows]
+        hides = [isinstance(row.ask, Recommend) and not row.ask.include_seen for row in rows]
+        seen = self.people.seen(people) if any(hides) else [[] for _ in rows]
+        excluded = [
+            [*(own if hidden else []), *row.never] for own, hidden, row in zip(seen, hides, rows, strict=True)
+        ]
+        only = None
+        if any(row.only is not None for row in rows):
+            only = Only(
+                SparseBatch.from_lists([sorted(set(row.only or [])) for row in rows]),
+                torch.tensor([row.only is not None for row in rows]),
+            )
+        network = self.model.network
+        allowed = Filter().within(len(self.vocabulary), network.outputs[self.output])
+        scores_EK, units_EK = top_k(
+            network,
+            self.people.batch(people),
+            self.output,
+            max(row.k for row in rows),
+            SparseBatch.from_lists(excluded) if any(excluded) else None,
+            allowed,
+            only=only,
+        )
+        found = []
+        for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):
+            pairs = [(unit, score) for unit, score in zip(units, scores, strict=True) if unit >= 0]
+            if isinstance(row.ask, Score):
+                score_of = dict(pairs)
+                pairs = [(unit, score_of[unit]) for unit in row.candidates if unit is not None]
+            found.append(pairs[: row.k])
+        return self._named(rows, found)
+
+    def _named(self, rows: Sequence[_Row], found: Sequence[Sequence[tuple[int, float]]]) -> list[Answer]:
+        """Return answers with ids and titles, which are read for the whole batch at once."""
+        units = [unit for pairs in found for unit, _ in pairs]
+        named = iter(zip(self.vocabulary.ids(units), self.vocabulary.titles(units), strict=True))
+        return [
+            Answer(
+                self.fingerprint, [Item(*next(named), score=score) for _, score in pairs], row.known.skipped
+            )
+            for row, pairs in zip(rows, found, strict=True)
+        ]
+
+    def _nearest(self, ask: Similar) -> Answer:
+        if ask.measure not in self._similar:
+            self._similar[ask.measure] = Neighbours.of_model(self.model, self.output, ask.measure)
+        collection = self._similar[ask.measure]
+        unit = self.items.places([ask.item], "refuse", [])[0]
+        assert unit is not None
+        (scores,), (units,) = collection.search(collection.vectors([unit]), ask.k + 1)
+        kept = (units != unit).nonzero()[0][: ask.k]
+        ids, titles = self.vocabulary.ids(units[kept]), self.vocabulary.titles(units[kept])
+        items = [Item(*row) for row in zip(ids, titles, scores[kept].tolist(), strict=True)]
+        return Answer(self.fingerprint, items)
+
+    def search(self, text: str, most: int) -> list[Found]:
+        """Return the items that a text finds by id or title, most popular first; any thread may call it."""
+        units = self.vocabulary.matching(text)[:most]
+        ids, titles = self.vocabulary.ids(units), self.vocabulary.titles(units)
+        return [Found(*row) for row in zip(ids, titles, strict=True)]

@@ -1,0 +1,134 @@
+"""Who may ask: names of the host, pages of other sites, the token, and sizes of bodies."""
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import Request
+
+from widenet.errors import OptionError
+from widenet.serve.messages import RefusedError
+
+_LEAST_TOKEN = 16
+_LONGEST_TOKEN = 4096
+_SECONDS_TO_SEND = 10.0
+"""How long a client may take to send a body."""
+
+
+def read_token(path: str | Path) -> bytes:
+    """Read a token from a file; raises OptionError."""
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(_LONGEST_TOKEN + 1).strip()
+    except OSError as error:
+        raise OptionError(f"`token_file` cannot be read: {path}: {error.strerror}. Check the path.") from None
+    if not _LEAST_TOKEN <= len(token) <= _LONGEST_TOKEN or not token.isascii() or b" " in token:
+        raise OptionError(
+            f"{path} must hold a token of at least {_LEAST_TOKEN} characters without blanks. Make one with"
+            " `openssl rand -hex 32`."
+        )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Refuses requests before they are read.
+
+    Attributes:
+        token: The token that requests must carry; None: none.
+        names: Names of the host, in lower case, beside localhost and addresses.
+        max_bytes: Largest size of a body.
+    """
+
+    token: bytes | None
+    names: frozenset[str]
+    max_bytes: int
+
+    def check(self, request: Request, is_open: bool) -> None:
+        """Raise RefusedError for a request that must not be read.
+
+        Args:
+            request: The request.
+            is_open: Whether it needs no token.
+        """
+        headers = request.headers
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_own(hosts[0]):
+            # A page of another site can give its name the address of this machine, but not change the name.
+            raise RefusedError(
+                421, "wrong_host", "Host must be an address, localhost, or an allowed name of this service."
+            )
+        origin = headers.get("origin")
+        own = (f"http://{hosts[0]}", f"https://{hosts[0]}")
+        if (origin is not None and origin.lower() not in own) or headers.get("sec-fetch-site") in (
+            "cross-site",
+            "same-site",
+        ):
+            raise RefusedError(403, "cross_site", "pages of other sites may not ask this service.")
+        if self.token is not None and not is_open:
+            self._check_token(headers)
+
+    def _check_token(self, headers: Mapping[str, str]) -> None:
+        assert self.token is not None
+        given = headers.get("authorization", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(given, b"Bearer " + self.token):
+            raise RefusedError(
+                401,
+                "no_token",
+                "Authorization must be Bearer with the token of this service.",
+                {"WWW-Authenticate": "Bearer"},
+            )
+
+    def _is_own(self, host: str) -> bool:
+        name = host.lower()
+        if name.startswith("["):
+            name, bracket, port = name[1:].partition("]")
+            port = port.removeprefix(":")
+            if not bracket:
+                return False
+        else:
+            name, _, port = name.partition(":")
+        if port and not (port.isascii() and port.isdigit()):
+            return False
+        if name == "localhost" or name in self.names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    async def body(self, request: Request) -> bytes:
+        """Read the JSON body of a request; raises RefusedError for one that is too large, slow or no JSON."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "wrong_type", "Content-Type must be application/json.")
+        too_large = RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes.")
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or len(length) > 18 or int(length) > self.max_bytes:
+            raise too_large
+        pieces, size = [], 0
+        try:
+            async with asyncio.timeout(_SECONDS_TO_SEND):
+                async for piece in request.stream():
+                    size += len(piece)
+                    if size > self.max_bytes:
+                        raise too_large
+                    pieces.append(piece)
+        except TimeoutError:
+            raise RefusedError(
+                408, "too_slow", f"the body must arrive within {_SECONDS_TO_SEND:g} seconds."
+            ) from None
+        return b"".join(pieces)

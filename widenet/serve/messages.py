@@ -1,0 +1,190 @@
+"""Requests and answers, as JSON has them, and the bounds that a request must keep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+Unknown = Literal["refuse", "skip"]
+Measure = Literal["cosine", "dot", "l2"]
+FieldValue = str | float | list[str | float]
+
+
+class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """Somebody to recommend to: a basket, or a user of the dataset.
+
+    Attributes:
+        items: Ids of items, for networks that read a sequence in order, the newest last.
+        values: One number for each item, for networks trained with values.
+        fields: What is known beside items, by field: ids of categories, or numbers of a dense field.
+        user: Id of a user of the dataset, instead of items.
+        unknown: Whether an unknown id refuses the request or is skipped.
+    """
+
+    items: list[str] | None = None
+    values: list[float] | None = None
+    fields: dict[str, FieldValue] | None = None
+    user: str | None = None
+    unknown: Unknown = "refuse"
+
+
+class Recommend(Person, kw_only=True):
+    """One request for recommendations.
+
+    Attributes:
+        k: Number of items.
+        never: Ids of items to leave out.
+        only: Ids of the items to choose from.
+        include_seen: Whether items that the person has may be recommended.
+    """
+
+    k: int = 10
+    never: list[str] | None = None
+    only: list[str] | None = None
+    include_seen: bool = False
+
+
+class RecommendMany(Recommend, kw_only=True):
+    """One request for recommendations, or several under `requests`."""
+
+    requests: list[Recommend] | None = None
+
+
+class Score(Person, kw_only=True):
+    """A request for the scores of some items.
+
+    Attributes:
+        candidates: Ids of the items.
+    """
+
+    candidates: list[str]
+
+
+class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request for the items most similar to one.
+
+    Attributes:
+        item: Id of the item.
+        k: Number of items.
+        measure: Measure of nearness of the items' vectors.
+    """
+
+    item: str
+    k: int = 10
+    measure: Measure = "cosine"
+
+
+class Load(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A request to serve another run.
+
+    Attributes:
+        run: Name of a run in the folder of runs.
+    """
+
+    run: str
+
+
+class Item(msgspec.Struct):
+    """An item with its score; the title is the id where it has none."""
+
+    item: str
+    title: str
+    score: float
+
+
+class Answer(msgspec.Struct):
+    """The items of one request, best first, or in the order of its candidates.
+
+    Attributes:
+        fingerprint: SHA-256 of the weights that gave the answer.
+        items: The items.
+        unknown: Ids of the request that were skipped.
+    """
+
+    fingerprint: str
+    items: list[Item]
+    unknown: list[str] = []
+
+
+class Answers(msgspec.Struct):
+    """The answers to several requests, in order."""
+
+    results: list[Answer]
+
+
+class Found(msgspec.Struct):
+    """An item of a search."""
+
+    item: str
+    title: str
+
+
+class Finding(msgspec.Struct):
+    """The items that a search found, most popular first."""
+
+    fingerprint: str
+    items: list[Found]
+
+
+class Mistake(msgspec.Struct):
+    """Why a request has no answer: a word for programs, and a sentence."""
+
+    code: str
+    message: str
+
+
+class Refusal(msgspec.Struct):
+    """An answer that is no success."""
+
+    error: Mistake
+
+
+class RefusedError(Exception):
+    """A request that gets an error as its answer.
+
+    Attributes:
+        status: HTTP status.
+        mistake: What the answer says.
+        headers: Further headers.
+    """
+
+    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.mistake, self.headers = status, Mistake(code, message), headers or {}
+
+
+Ask = Recommend | Score | Similar
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The largest lists and numbers of a request."""
+
+    max_items: int
+    max_k: int
+    max_rows: int
+
+    def check(self, asks: Sequence[Ask]) -> None:
+        """Raise RefusedError for a request beyond the bounds."""
+        if not 1 <= len(asks) <= self.max_rows:
+            raise RefusedError(
+                422, "too_many", f"requests must hold 1 to {self.max_rows:,} requests; got {len(asks):,}."
+            )
+        for ask in asks:
+            self._check(ask)
+
+    def _check(self, ask: Ask) -> None:
+        k = len(ask.candidates) if isinstance(ask, Score) else ask.k
+        name = "candidates" if isinstance(ask, Score) else "k"
+        if not 1 <= k <= self.max_k:
+            what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
+            raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
+        for name in ("items", "values", "never", "only"):
+            listed = getattr(ask, name, None)
+            if listed is not None and len(listed) > self.max_items:
+                raise RefusedError(
+                    422,
+                    "out_of_bounds",
+                    f"{name} must hold at most {self.max_items:,} entries; got {len(listed):,}.",
+                )

@@ -1,0 +1,85 @@
+"""The OpenAPI document of a service."""
+
+from typing import Any
+
+import msgspec
+
+from widenet.serve.messages import (
+    Answer,
+    Answers,
+    Bounds,
+    Finding,
+    Load,
+    RecommendMany,
+    Refusal,
+    Score,
+    Similar,
+)
+
+_TYPES = (RecommendMany, Score, Similar, Load, Answer, Answers, Finding, Refusal)
+_REFERENCE = "#/components/schemas/{name}"
+
+
+def document(bounds: Bounds, with_load: bool) -> dict[str, Any]:
+    """Return the OpenAPI document; `with_load` if runs may be loaded by name."""
+    schemas, components = msgspec.json.schema_components(_TYPES, ref_template=_REFERENCE)
+    of = dict(zip(_TYPES, schemas, strict=True))
+    paths: dict[str, Any] = {
+        "/v1/recommend": _post(
+            "Items for a basket, for a user, or for several of them.",
+            of[RecommendMany],
+            {"oneOf": [of[Answer], of[Answers]]},
+            of[Refusal],
+        ),
+        "/v1/score": _post("Scores of some items.", of[Score], of[Answer], of[Refusal]),
+        "/v1/similar": _post("Items most similar to one.", of[Similar], of[Answer], of[Refusal]),
+        "/v1/items": {
+            "get": _operation("Items by id or title.", of[Finding], of[Refusal])
+            | {
+                "parameters": [
+                    {"name": "search", "in": "query", "required": True, "schema": {"type": "string"}}
+                ]
+            }
+        },
+    }
+    for path, summary in (
+        ("/health/live", "Whether the process answers."),
+        ("/health/ready", "Whether the model answers."),
+    ):
+        paths[path] = {"get": _operation(summary, {"type": "object"}, of[Refusal])}
+    if with_load:
+        paths["/v1/admin/load"] = _post("Serve another run.", of[Load], {"type": "object"}, of[Refusal])
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "widenet",
+            "version": "1",
+            "description": (
+                f"Lists hold at most {bounds.max_items:,} entries, k is at most {bounds.max_k:,}, and a body"
+                f" holds at most {bounds.max_rows:,} requests."
+            ),
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _post(summary: str, body: Any, answer: Any, refusal: Any) -> dict[str, Any]:
+    request = {"required": True, "content": {"application/json": {"schema": body}}}
+    return {"post": _operation(summary, answer, refusal) | {"requestBody": request}}
+
+
+def _operation(summary: str, answer: Any, refusal: Any) -> dict[str, Any]:
+    def content(schema: Any) -> dict[str, Any]:
+        return {"application/json": {"schema": schema}}
+
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": "The answer.", "content": content(answer)},
+            "default": {"description": "Why there is no answer.", "content": content(refusal)},
+        },
+    }
