@@ -1,18 +1,21 @@
 """`widenet data`: makes, splits, describes and verifies dataset directories."""
 
-import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.dataset import show, show_description
+from widenet.cli.dataset import show, show_description, summary
 from widenet.cli.declared import with_flags_of
 from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
+from widenet.cli.json_output import AsJson, print_json
 from widenet.data.split_arguments import SplitArguments
 from widenet.errors import OptionError, WidenetError
+
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
 
 app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -31,12 +34,14 @@ app.command("fetch")(fetch)
 
 @app.command("split")
 @with_flags_of(SplitArguments)
-def split(heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, **words: Any) -> None:
+def split(
+    heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, as_json: AsJson = False, **words: Any
+) -> None:
     """Set aside a random share of each user's items, the last items, or whole users."""
     from widenet.data.split import split as run
 
     if users_out is None and not heldout_users:
-        show(words["out"], run(**words).manifest, made=False)
+        show(words["out"], run(**words).manifest, made=False, as_json=as_json)
         return
     if users_out is None or not heldout_users:
         raise OptionError(
@@ -46,25 +51,29 @@ def split(heldout_users: _HeldoutUsers = 0.0, users_out: _UsersOut = None, **wor
     for name in ("heldout_last", "validation_last", "heldout_since", "validation_since"):
         if words.pop(name) is not None:
             raise OptionError(f"--heldout-users must not stand beside `{name}`. Split twice.")
-    _split_users(words.pop("source"), words.pop("out"), users_out, users=heldout_users, **words)
+    out = words.pop("out")
+    both = _split_users(words.pop("source"), out, users_out, users=heldout_users, **words)
+    if as_json:
+        print_json([summary(path, made.manifest) for path, made in zip((out, users_out), both, strict=True)])
+        return
+    for path, made in zip((out, users_out), both, strict=True):
+        show(path, made.manifest, made=False)
 
 
-def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> None:
-    """Set users aside, and print both datasets."""
+def _split_users(source: Path, out: Path, users_out: Path, **options: Any) -> "tuple[Dataset, Dataset]":
+    """Set users aside, and return both datasets."""
     from widenet.data.held_users import split_users
 
     try:
-        both = split_users(source, out, users_out, **options)
+        return split_users(source, out, users_out, **options)
     except WidenetError as error:
         raise type(error)(re.sub(r"`users(?=[`=])", "`heldout_users", str(error))) from error
-    for path, made in zip((out, users_out), both, strict=True):
-        show(path, made.manifest, made=False)
 
 
 @app.command("describe")
 def describe(
     source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to describe.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
     plot: Annotated[
         Path | None,
         typer.Option(help="Plot the distributions into this .png or .svg file; needs matplotlib."),
@@ -75,13 +84,16 @@ def describe(
 
     described = run(source, plot)
     if as_json:
-        typer.echo(json.dumps(described, indent=2))
+        print_json(described)
     else:
         show_description(source, described)
 
 
 @app.command("verify")
-def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")]) -> None:
+def verify(
+    source: Annotated[Path, typer.Argument(metavar="DIR", help="The dataset to check.")],
+    as_json: AsJson = False,
+) -> None:
     """Read every file of a dataset, and check its checksum and content."""
     from widenet.data.contents import verify as read_and_check
     from widenet.data.manifest import Manifest
@@ -90,5 +102,5 @@ def verify(source: Annotated[Path, typer.Argument(metavar="DIR", help="The datas
     folder = readable(source, "dataset")
     manifest = Manifest.read(folder)
     read_and_check(folder, manifest)
-    show(source, manifest, made=False)
-    typer.echo("Every checksum and every rule holds.")
+    show(source, manifest, made=False, as_json=as_json)
+    typer.echo("Every checksum and every rule holds.", err=as_json)

@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from widenet.cli.json_output import print_json
 from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
     from widenet.data.manifest import Manifest
 
 
-def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
+def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = False) -> None:
     """Print the size of a dataset, and, if it was just made, the counts of its ingest."""
+    if as_json:
+        print_json(summary(path, manifest))
+        return
     typer.echo(f"{shown(path)}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
@@ -21,6 +25,20 @@ def show(path: Path, manifest: "Manifest", made: bool = True) -> None:
     for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+
+
+def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
+    """The size of a dataset and how it was made, for JSON."""
+    fields = {
+        field.name: {"kind": field.kind, "width": field.width, "entries": field.num_entries}
+        for field in manifest.fields.values()
+    }
+    return {
+        "path": shown(path),
+        "num_examples": manifest.num_examples,
+        "fields": fields,
+        "source": manifest.source,
+    }
 
 
 def show_description(path: Path, described: dict[str, Any]) -> None:

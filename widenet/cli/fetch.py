@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from widenet.cli.dataset import show
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.progress import IngestReport
 from widenet.errors import OptionError
 
@@ -27,6 +28,7 @@ def fetch(
         bool, typer.Option("--accept-licence", help="Accept the licence without a question.")
     ] = False,
     show_names: Annotated[bool, typer.Option("--list", help="Show the names of all published data.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Download published data once, and make a dataset directory from it.
 
@@ -35,6 +37,9 @@ def fetch(
     from widenet.data.fetch import Published, published
     from widenet.data.fetch import fetch as run
 
+    if show_names and as_json:
+        print_json([{"name": known.name, "about": known.about} for known in published().values()])
+        return
     if show_names:
         for known in published().values():
             typer.echo(f"{known.name:<16}{known.about}")
@@ -60,4 +65,4 @@ def fetch(
             raise OptionError(f"the licence of {name} was not accepted; nothing was read.")
     with IngestReport() as report:
         made = run(data, out, say=report.phase, on_bytes=report.bytes, on_rows=report.rows)
-    show(out, made.manifest)
+    show(out, made.manifest, as_json=as_json)

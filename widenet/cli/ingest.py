@@ -7,6 +7,7 @@ import typer
 
 from widenet.cli.dataset import show
 from widenet.cli.declared import values_of, with_flags_of
+from widenet.cli.json_output import AsJson
 from widenet.cli.progress import IngestReport
 from widenet.data.ingest_arguments import IngestArguments
 
@@ -21,7 +22,9 @@ _Out = Annotated[Path, typer.Option(help="The dataset directory to make.")]
 
 
 @with_flags_of(IngestArguments)
-def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -> None:
+def ingest(
+    context: typer.Context, sources: _Sources, out: _Out, as_json: AsJson = False, **words: Any
+) -> None:
     """Make a dataset directory from interactions, completely or not at all."""
     from widenet.data.ingest import ingest_with
     from widenet.data.options import Options
@@ -34,10 +37,10 @@ def ingest(context: typer.Context, sources: _Sources, out: _Out, **words: Any) -
     paths = [path for source in local for path in matching_paths(Path(source))]
     form = next((form for form in dataset_formats() if any(form.owns(path) for path in paths)), None)
     if form is not None and len(local) == len(sources):
-        show(out, form.ingest(paths, out, words["name"], context))
+        show(out, form.ingest(paths, out, words["name"], context), as_json=as_json)
         return
     compile_usual()
     with IngestReport() as report:
         options = Options(**values_of(IngestArguments, words), on_progress=report.phase, on_rows=report.rows)
         manifest = ingest_with(sources, out, options)
-    show(out, manifest)
+    show(out, manifest, as_json=as_json)

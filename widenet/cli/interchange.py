@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.options import IndexFiles, Run, index_files, pairs
 from widenet.cli.wording import say
 from widenet.errors import OptionError
@@ -22,13 +23,18 @@ def export(
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="With --top-k, also return units that the example has.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a trained network for other programs, and the names of its items beside it."""
     from widenet.interop.formats import writer_of
 
     if include_seen and top_k is None:
         raise OptionError("--include-seen needs --top-k, because all scores include every unit.")
-    for path in writer_of(out, file_format).export_model(run, out, top_k, not include_seen):
+    written = writer_of(out, file_format).export_model(run, out, top_k, not include_seen)
+    if as_json:
+        print_json([{"path": path, "num_bytes": path.stat().st_size} for path in written])
+        return
+    for path in written:
         typer.echo(f"{path}: {path.stat().st_size:,} bytes")
 
 
@@ -52,6 +58,7 @@ def import_network(
             help="NAME=FIELD: the dataset's field of an input or output; may be given several times."
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a run from a network that another program trained.
 
@@ -73,6 +80,11 @@ def import_network(
         say=say,
     )
     units = model.network.layout.units
+    if as_json:
+        fields = {name: {"kind": kept.kind, "width": kept.width} for name, kept in model.run.fields.items()}
+        layers = {layer.name: units[layer.name] for layer in model.run.network.layers}
+        print_json({"run": out, "units": layers, "fields": fields})
+        return
     sizes = ", ".join(f"{layer.name} {units[layer.name]:,}" for layer in model.run.network.layers)
     typer.echo(f"{out}: {sizes}")
     for name, record in model.run.fields.items():

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.options import Device, Run
 from widenet.cli.processes import Processes, run_in_processes
 
@@ -51,7 +52,7 @@ def like(
     layer: Layer = None,
     k: Annotated[int, typer.Option("-k", "--k", help="Number of items.", min=1)] = 10,
     measure: By = _Measure.cosine,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    as_json: AsJson = False,
     device: Device = None,
 ) -> None:
     """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
@@ -67,7 +68,7 @@ def like(
     if not is_leader():
         return
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
+        print_json([asdict(row) for row in rows])
         return
     names = features_of(model, check_layer(model.network, layer))
     typer.echo(f"Like: {names.titles(names.find(item)[:1])[0]}", err=True)
@@ -144,9 +145,12 @@ def export(
         int,
         typer.Option("-k", "--k", help="Length of the lists to compare with the exact ones.", min=1),
     ] = 10,
+    as_json: AsJson = False,
     device: Device = None,
 ) -> None:
     """Write an approximate index for faiss, and measure how many of the exact neighbours it finds."""
+    from dataclasses import asdict
+
     from widenet.knn.index import export_index
     from widenet.knn.neighbours import Neighbours
     from widenet.runs import Model
@@ -156,6 +160,9 @@ def export(
     else:
         collection = Neighbours.of(source, measure=measure.value, device=device)
     exported = export_index(collection, out, index.value, k)
+    if as_json:
+        print_json({"out": out, "num_vectors": len(collection), **asdict(exported)})
+        return
     typer.echo(f"{out}: {len(collection):,} vectors, {exported.num_bytes:,} bytes.")
     typer.echo(
         f"recall@{exported.k} {exported.recall:.4f} over {exported.num_queries:,} of its vectors, each"

@@ -1,12 +1,12 @@
 """Commands on a trained run: evaluate, predict, fingerprint."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from widenet.cli.declared import values_of, with_flags_of
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.options import IncludeSeen, Run
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.wording import say
@@ -42,7 +42,7 @@ def evaluate(
     context: typer.Context,
     k: _Ks = None,
     include_seen: IncludeSeen = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     processes: Processes = None,
     **words: Any,
 ) -> None:
@@ -67,8 +67,10 @@ def evaluate(
     with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
     warn(model.ignored(dataset) + model.caveats(dataset, part, output))
-    if is_leader():
-        typer.echo(json.dumps(metrics) if as_json else metrics_table(metrics, ks))
+    if is_leader() and as_json:
+        print_json(metrics)
+    elif is_leader():
+        typer.echo(metrics_table(metrics, ks))
 
 
 @with_flags_of(PredictArguments, LoadArguments)
@@ -77,6 +79,7 @@ def predict(
     out: _Out,
     file_format: _Format = None,
     include_seen: IncludeSeen = False,
+    as_json: AsJson = False,
     processes: Processes = None,
     **words: Any,
 ) -> None:
@@ -105,7 +108,11 @@ def predict(
         for _ in blocks:
             pass
         return
-    _write(blocks, out, file_format, dataset.num_examples)
+    total = _write(blocks, out, file_format, dataset.num_examples)
+    if as_json:
+        print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
+    else:
+        typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} users.")
 
 
 def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
@@ -118,8 +125,8 @@ def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
         warn([f"-k asks for {k:,} items; there are {width:,}."])
 
 
-def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> None:
-    """Write recommendations to a file, and print their number."""
+def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> int:
+    """Write recommendations to a file, and return their number."""
     from widenet.cli.progress import Counter
     from widenet.predict.files import open_results
 
@@ -129,10 +136,10 @@ def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_us
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))
             total += len(block.items)
-    typer.echo(f"{shown(out)}: {total:,} recommendations for {num_users:,} users.")
+    return total
 
 
-def fingerprint(run: Run) -> None:
+def fingerprint(run: Run, as_json: AsJson = False) -> None:
     """Print a SHA-256 of the trained weights.
 
     Equal weights have equal fingerprints, whatever the files and the number of processes.
@@ -146,7 +153,9 @@ def fingerprint(run: Run) -> None:
     model = Model.load(run, "cpu")
     warn(model.caveats())
     digest = model.fingerprint()
-    if is_leader():
+    if is_leader() and as_json:
+        print_json({"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards})
+    elif is_leader():
         typer.echo(digest)
         typer.echo(
             f"{shown(run)}: {model.run.training.shards} shards."

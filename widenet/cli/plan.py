@@ -1,6 +1,5 @@
 """`widenet plan`."""
 
-import json
 import re
 from decimal import Decimal
 from enum import StrEnum
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from widenet.cli.json_output import AsJson, print_json
 from widenet.errors import OptionError, did_you_mean
 from widenet.plan.numbers import bytes_of
 
@@ -98,7 +98,7 @@ def plan(
     measure: _Measure = False,
     weights_in: _WeightsIn = _Place.device,
     disk_bandwidth: _DiskBandwidth = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tell what a training needs before it starts.
 
@@ -145,7 +145,8 @@ def plan(
         planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
     elif named is not None:
         planned["hours"] = published_hours(job, named, sizes[1])
-    typer.echo(json.dumps(planned, indent=2) if as_json else plan_table(job, planned, assumed=data is None))
+    show = print_json if as_json else typer.echo
+    show(planned if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
         raise typer.Exit(_DOES_NOT_FIT)
 

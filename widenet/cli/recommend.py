@@ -1,12 +1,12 @@
 """`widenet recommend`."""
 
-import json
 import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from widenet.cli.declared import with_flags_of
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.model import warn
 from widenet.cli.options import Device, IncludeSeen, Run
 from widenet.run_arguments import RecommendArguments
@@ -33,7 +33,7 @@ def recommend(
     field: _Field = None,
     user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    as_json: AsJson = False,
     device: Device = None,
     **words: Any,
 ) -> None:
@@ -76,7 +76,7 @@ def recommend(
     if not is_leader():
         return
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], ensure_ascii=False))
+        print_json([asdict(row) for row in rows])
         return
     source = context.get_parameter_source("k")
     if len(rows) < k and source is not None and source.name == "COMMANDLINE":

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from widenet.cli.json_output import AsJson, print_json
+
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
     from widenet.runs import Model
@@ -23,6 +25,7 @@ def report(
     data: Annotated[
         Path | None, typer.Option(help="The dataset directory. Default: the one that the training used.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write an HTML page about a run, or a comparison of several.
 
@@ -35,7 +38,11 @@ def report(
         raise OptionError(
             "--data is for the report of one run; a comparison uses only logs and documents. Leave it out."
         )
-    typer.echo(write_report(runs, out, data))
+    written = write_report(runs, out, data)
+    if as_json:
+        print_json({"report": written})
+    else:
+        typer.echo(written)
 
 
 def leave_report(model: "Model", data: "Dataset", quiet: bool) -> Path | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widenet.cli.declared import with_flags_of
+from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.run_arguments import TrainArguments
@@ -23,6 +24,7 @@ def train(
     context: typer.Context,
     processes: Processes = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    as_json: AsJson = False,
     **words: Any,
 ) -> None:
     """Train a network.
@@ -60,7 +62,6 @@ def train(
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
-        digest = "" if quiet else model.fingerprint()
     except KeyboardInterrupt:
         report.stop()
         if is_leader():
@@ -71,8 +72,10 @@ def train(
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
         model.run.publish()
-    if not quiet and is_leader():
-        typer.echo(f"{shown(out)}: trained. Fingerprint {digest}")
+    if as_json and is_leader():
+        _print_facts(model.run.path, shown(out), written)
+    elif not quiet and is_leader():
+        typer.echo(f"{shown(out)}: trained. Fingerprint {model.facts['fingerprint']}")
         problem = diverged(model.run.training, model.run.records())
         _print_next_commands(
             None if problem is None else f"{shown(out)}: {problem}",
@@ -80,6 +83,17 @@ def train(
             f"{shown(out)} --data {shown(words['data'])}",
             includes_seen=evaluation is not None and evaluation.seen == "include",
         )
+
+
+def _print_facts(run: Path, out: str, written: Path | None) -> None:
+    """Print as JSON what `widenet runs` says of a finished run, and where its report is."""
+    from dataclasses import asdict
+
+    from widenet.report.listing import list_runs
+
+    (facts,) = [asdict(each) for each in list_runs(run).runs]
+    del facts["differences"]
+    print_json(facts | {"path": out, "report": written})
 
 
 def _print_default_documents(network: Path | None, training: Path | None, out: str) -> None:
