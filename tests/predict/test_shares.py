@@ -46,7 +46,7 @@ def without_output_bias(model, batch):
     with torch.no_grad():
         activity = network.forward(network.prepare({"items": batch}, None), None)
         output = network.output_for("next", activity)
-        tiles = Tiles(output, network.direct(output, activity))
+        tiles = Tiles.of_batch(network, {"items": batch}, "next")
         logits = torch.empty(batch.num_examples, WIDTH)
         for shard in range(3):
             for start, stop in tiles.of(shard):

@@ -9,7 +9,7 @@ import torch
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, OptionError
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, from_rows
 
 LARGEST = torch.finfo(torch.float32).max
 
@@ -80,8 +80,11 @@ def history_of_units(
     if is_sequence:
         if numbers is not None:
             raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
-        return SparseBatch.from_lists([indices])
+        return from_rows([indices])
     last_position = {index: position for position, index in enumerate(indices)}
     distinct = sorted(last_position)
-    values = None if numbers is None else [[numbers[last_position[index]] for index in distinct]]
-    return SparseBatch.from_lists([distinct], values)
+    batch = from_rows([distinct])
+    if numbers is None:
+        return batch
+    values = [numbers[last_position[index]] for index in distinct]
+    return batch.with_values(torch.tensor(values, dtype=torch.float32))

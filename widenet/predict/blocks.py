@@ -38,6 +38,7 @@ def num_examples(fields: Mapping[str, Values]) -> int:
     return values.num_examples if isinstance(values, SparseBatch) else len(values)
 
 
-def filled_columns(values_EK: torch.Tensor, columns: int) -> torch.Tensor:
-    """Return a matrix with zeros after its columns, up to a multiple of `columns`."""
-    return pad(values_EK, (0, -values_EK.shape[1] % columns))
+def filled_columns(values_EK: torch.Tensor, columns: int, value: float = 0.0) -> torch.Tensor:
+    """Return a matrix with a value after its columns, up to a multiple of `columns`."""
+    missing = -values_EK.shape[1] % columns
+    return pad(values_EK, (0, missing), value=value) if missing else values_EK

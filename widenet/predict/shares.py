@@ -39,7 +39,7 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     activity = network.forward(network.prepare({layer.field: batch}, None), None)
     output, factors = network.output_for(output_name, activity), network.damping.get(layer.name)
     factors_F = None if factors is None else factors.cpu()
-    together, alone = scaled(layer, batch, factors_F).values_or_ones().double().chunk(2)
+    together, alone = scaled(layer, batch, factors_F, in_training=False).values_or_ones().double().chunk(2)
     ratio_Z1 = torch.where(alone == 0, 0.0, together / alone)[:, None].to(network.device)
     if output_name in activity.features:
         inputs_EH = torch.zeros(batch.num_examples, 0, device=network.device)

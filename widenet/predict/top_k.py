@@ -137,17 +137,23 @@ class Tiles:
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """Logits of a tile of one of this process's shards, float32 [E, T]."""
-        return self.output.tile(shard, start, stop).logits_by_rows(self.direct_EH, self.rows)
+        return self.output.tile(shard, start, stop).logits_by_rows(self.direct_EH, self.rows)[: self.num]
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
-        """Activations of some logits; `total_E1` is the result of `total`."""
+        """Activations of some logits [E, N]; `total_E1` is the result of `total`."""
+        whole, columns = filled_columns(logits, self.rows), logits.shape[1]
         if total_E1 is None:
-            return activate(self.activation, logits)
-        return divided(self.activation.kind, logits, total_E1)
+            return activate(self.activation, whole)[:, :columns]
+        return divided(self.activation.kind, whole, total_E1)[:, :columns]
 
     def no_sum(self) -> RowSum:
         """An empty sum for the divisor of the activations."""
-        return RowSum.empty(self.activation.kind, len(self.direct_EH), self.direct_EH.device)
+        return RowSum.empty(self.activation.kind, self.num, self.direct_EH.device)
+
+    def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
+        """Add the logits of a tile to a sum, with columns that add nothing up to a whole block."""
+        nothing = -torch.inf if self.activation.kind == "softmax" else 0.0
+        summed.add(filled_columns(logits_ET, self.rows, nothing))
 
     def total(self) -> Tensor | None:
         """Divisor of the activations, float32 [E, 1]; None if the activation is elementwise.
@@ -165,7 +171,7 @@ class Tiles:
     def _sum_of(self, shard: int) -> RowSum:
         summed = self.no_sum()
         for start, stop in self.of(shard):
-            summed.add(self.logits(shard, start, stop))
+            self.add_to(summed, self.logits(shard, start, stop))
         return summed
 
 
@@ -208,14 +214,8 @@ class _Ranking:
             total_E1 = self.tiles.summed([summed for _, summed in best])
         keys_EN = torch.cat(exchange.gather([keys_EK for keys_EK, _ in best], where), dim=1)
         ranked_EK, units_EK = unpacked(keys_EN.topk(self.k, dim=1).values)
-        scores_EK = self._scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
+        scores_EK = self.tiles.scores(ranked_EK, total_E1) if self.by_logit and self.scores else ranked_EK
         return scores_EK.masked_fill(units_EK < 0, -torch.inf), units_EK
-
-    def _scores(self, ranked_EK: Tensor, total_E1: Tensor | None) -> Tensor:
-        """Return the activations of the best logits, in whole blocks as those of tiles."""
-        whole_EN = filled_columns(ranked_EK, self.tiles.rows)
-        own_E1 = None if total_E1 is None else total_E1[: self.tiles.num]
-        return self.tiles.scores(whole_EN, own_E1)[:, : self.k]
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
         """Return the keys of a shard's best units, int64 [E, K], and the sum over its units.
@@ -227,10 +227,9 @@ class _Ranking:
         for start, stop in self.tiles.of(shard):
             ranked_ET = self.tiles.logits(shard, start, stop)
             if self.divides and self.by_logit:
-                summed.add(ranked_ET)
+                self.tiles.add_to(summed, ranked_ET)
             if not self.by_logit:
                 ranked_ET = self.tiles.scores(ranked_ET, total_E1)
-            ranked_ET = ranked_ET[: self.tiles.num]
             if self.weight_L is not None:
                 ranked_ET = ranked_ET * self.weight_L[as_slice(units[start:stop])]
             if self.factors is not None:

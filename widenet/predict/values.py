@@ -31,7 +31,7 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
         for shard in range(shards.count):
             into_ET, own = piece_ET[:, shard :: shards.count], None
             if shard in output.weight.parts:
-                own = tiles.scores(tiles.logits(shard, start, start + into_ET.shape[1]), total_E1)[:num]
+                own = tiles.scores(tiles.logits(shard, start, start + into_ET.shape[1]), total_E1)
             shape = num, into_ET.shape[1]
             into_ET.copy_(output.exchange.fetch(shard, own, shape, network.device, output.where))
         yield piece_ET

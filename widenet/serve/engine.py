@@ -18,7 +18,7 @@ from widenet.runs import Model
 from widenet.serve.messages import Answer, Ask, Found, Item, Recommend, RefusedError, Score, Similar
 from widenet.serve.names import Names
 from widenet.serve.people import Known, People, as_refusal
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, from_rows
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Engine:
         record = self.model.run.fields[name]
         if record.kind == "dense":
             return torch.linspace(0, 1, record.width)[None]
-        return SparseBatch.from_lists([[*range(0, record.width, max(1, record.width // 5))]])
+        return from_rows([[*range(0, record.width, max(1, record.width // 5))]])
 
     def _ranked(self, people: Sequence[Known], k: int) -> list[list[tuple[int, float]]]:
         scores_EK, units_EK = top_k(self.model.network, self.people.batch(people), self.output, k)
@@ -161,7 +161,7 @@ class Engine:
         only = None
         if any(row.only is not None for row in rows):
             only = Only(
-                SparseBatch.from_lists([sorted(set(row.only or [])) for row in rows]),
+                from_rows([sorted(set(row.only or [])) for row in rows]),
                 torch.tensor([row.only is not None for row in rows]),
             )
         network = self.model.network
@@ -171,7 +171,7 @@ class Engine:
             self.people.batch(people),
             self.output,
             max(row.k for row in rows),
-            SparseBatch.from_lists(excluded) if any(excluded) else None,
+            from_rows(excluded) if any(excluded) else None,
             allowed,
             only=only,
         )

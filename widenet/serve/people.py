@@ -16,7 +16,7 @@ from widenet.predict.rows import history, known_parts, seen_entries
 from widenet.runs.person import item_field, numbers_of
 from widenet.serve.messages import FieldValue, Person, RefusedError
 from widenet.serve.names import Names
-from widenet.sparse import SparseBatch, stacked
+from widenet.sparse import SparseBatch, from_rows, stacked
 from widenet.training.run_directory import RunDirectory
 
 
@@ -132,7 +132,7 @@ class People:
         if record.kind == "dense":
             empty = torch.zeros(1, record.width)
             return torch.cat([*parts, *(basket.inputs.get(name, empty) for basket in baskets)])  # type: ignore[list-item]
-        empty = SparseBatch.from_lists([[]])
+        empty = from_rows([[]])
         return stacked([*parts, *(basket.inputs.get(name, empty) for basket in baskets)])  # type: ignore[list-item]
 
     def seen(self, people: Sequence[Known]) -> list[list[int]]:
