@@ -12,6 +12,7 @@ from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError, OptionError
+from widenet.fitting import fit
 from widenet.runs import Model, Recommendation, train
 
 WIDTH = 12
@@ -101,6 +102,32 @@ def test_columns_may_be_named_and_hold_values(model):
     assert same(found, [model.recommend([3, 5], k=3, values=[1, 4]), model.recommend([0], k=3, values=[2])])
     assert same(model.recommend([[3, 5], [0]], k=3, values=[[1, 4], [2]]), found)
     assert model.recommend(table, columns=named, format="pandas")["user"].dtype == np.int64
+
+
+def test_categories_are_users_in_the_order_of_their_rows(model):
+    rows = {"user": ["b", "a", "b"], "item": ["3", "0", "5"]}
+    expected = model.recommend([["3", "5"], ["0"]], k=2)
+    table = pd.DataFrame(rows).astype({"user": pd.CategoricalDtype(["a", "b", "unused"]), "item": "category"})
+    for categories in (table, pl.DataFrame(rows).with_columns(pl.all().cast(pl.Categorical))):
+        assert model.recommend(categories, k=2, format="pandas")["user"].tolist() == ["b", "b", "a", "a"]
+        assert same(model.recommend(categories, k=2), expected)
+
+
+def test_nobody_gets_nothing(model):
+    assert model.recommend(users=[]) == model.recommend({"user": [], "item": []}) == []
+    table = model.recommend(users=[], format="pandas")
+    assert (len(table), list(table)) == (0, ["user", "item", "title", "score", "rank"])
+
+
+def test_ids_beyond_signed_numbers_stay_numbers(tmp_path):
+    far = np.array([2**64 - 1, 5, 2**63, 5, 2**64 - 1, 2**63], dtype=np.uint64)
+    table = {"user": [1, 1, 2, 2, 3, 3], "item": far}
+    model = fit(table, tmp_path / "run", device="cpu", quiet=True)
+    found = model.recommend(users=[1, 2], format="arrow")
+    assert found["item"].to_pylist() == [2**63, 2**64 - 1]
+    assert [row.item for row in model.recommend([5], k=5)] == [
+        row.item for row in model.recommend(["5"], k=5)
+    ]
 
 
 def test_a_matrix_is_a_table_of_numbers(tmp_path):
@@ -238,6 +265,7 @@ MISTAKES = {
         OptionError,
         "`never_for` does not go with one basket",
     ),
+    "nothing similar": (lambda m: m.similar([]), OptionError, "items must name at least one item; got none"),
     "another format": (
         lambda m: m.recommend(["1"], format="panda"),
         OptionError,

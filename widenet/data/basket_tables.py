@@ -64,8 +64,10 @@ def _chosen(source: Source, role: str, named: str | None) -> str:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array, texts in the form that Arrow's functions take."""
+    """A column as one array without categories, texts in the form that Arrow's functions take."""
     array = column.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        return _plain(pa.chunked_array([array.dictionary])).take(array.indices)
     return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array
 
 

@@ -13,6 +13,7 @@ from widenet.optional import installed
 from widenet.predict.rows import Block
 
 Format: TypeAlias = Literal["pandas", "polars", "arrow"]
+_LARGEST_INT64 = 2**63 - 1
 FORMATS = ("pandas", "polars", "arrow")
 
 
@@ -64,8 +65,7 @@ class Answers:
 
     def lists(self) -> list[list[Recommendation]]:
         """A list for each question."""
-        texts, titles = self.names.ids(self.units), self.names.titles(self.units)
-        ids: Sequence[str | int] = [int(text) for text in texts] if self.whole else texts
+        ids, titles = self.ids(), self.names.titles(self.units)
         scores: list[float] = self.scores.tolist()
         rows = [Recommendation(*row) for row in zip(ids, titles, scores, strict=True)]
         stops = np.cumsum(self.counts)
@@ -76,6 +76,11 @@ class Answers:
         if form is not None:
             return self.table(form, asked, item)
         return self.lists()[0] if is_one else self.lists()
+
+    def ids(self) -> Sequence[str | int]:
+        """The ids of the items, R numbers or texts."""
+        texts = self.names.ids(self.units)
+        return [int(text) for text in texts] if self.whole else texts
 
     def table(self, form: Format, asked: str, item: str) -> Any:
         """A row for each item, with its rank from 1, and its title if there are titles.
@@ -88,11 +93,7 @@ class Answers:
         starts = np.cumsum(self.counts) - self.counts
         ranks = np.arange(1, len(self.units) + 1) - np.repeat(starts, self.counts)
         owners = pa.array(np.repeat(np.arange(len(self.counts)), self.counts))
-        ids = pa.array(self.names.ids(self.units), pa.string())
-        columns = {
-            asked: _array(self.asked).take(owners),
-            item: ids.cast(pa.int64()) if self.whole else ids,
-        }
+        columns = {asked: _array(self.asked).take(owners), item: _array(self.ids())}
         if self.names.has_titles:
             columns["title"] = pa.array(self.names.titles(self.units), pa.string())
         columns |= {"score": pa.array(self.scores), "rank": pa.array(ranks, pa.int32())}
@@ -121,8 +122,10 @@ def in_format(table: pa.Table, form: Format) -> Any:
 
 
 def _array(names: Sequence[Any]) -> pa.Array:
-    """Names as a column: of numbers, of texts, or as texts if there are both."""
+    """Names as a column: of numbers, or of texts where there is a text."""
     if isinstance(names, pa.Array):
         return names
-    is_whole = all(not isinstance(name, str) for name in names)
-    return pa.array(names) if is_whole else pa.array([str(name) for name in names])
+    if any(isinstance(name, str) for name in names):
+        return pa.array([str(name) for name in names], pa.string())
+    is_large = any(name > _LARGEST_INT64 for name in names)
+    return pa.array(names, pa.uint64() if is_large else pa.int64())

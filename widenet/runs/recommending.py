@@ -192,6 +192,8 @@ def alike(
     Raises as `Model.similar`.
     """
     asked, is_one = listed_ids("items", items)
+    if not asked:
+        raise OptionError("items must name at least one item; got none.")
     names = features_of(model, check_layer(model.network, layer))
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
