@@ -1,6 +1,8 @@
 """From interactions to recommendations in one call."""
 
 import json
+import os
+import signal
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 import scipy.sparse
 
 import widenet
+from widenet.cli.progress import TrainingReport
 from widenet.errors import CheckpointError, DataError
 
 USERS, ITEMS = 30, 16
@@ -115,6 +118,24 @@ def test_progress_is_shown_unless_quiet(tmp_path, capsys):
     assert "epoch   1  loss" in shown
     widenet.fit(COLUMNS, tmp_path / "run", device="cpu", quiet=True)
     assert capsys.readouterr() == ("", "")
+
+
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch):
+    epoch = TrainingReport.epoch
+
+    def interrupted(report, record):
+        epoch(report, record)
+        if record["epoch"] == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(TrainingReport, "epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        widenet.fit(COLUMNS, out, device="cpu", quiet=True)
+    assert len(widenet.Model.load(out, "cpu").run.records()) == 2
+    model = widenet.train(None, None, out / "data", out, resume=True, device="cpu")
+    assert model.fingerprint() == fitted.fingerprint()
+    assert model.recommend(users=4) == fitted.recommend(users=4)
 
 
 def test_what_stops_it_leaves_nothing(tmp_path):
