@@ -10,9 +10,7 @@ import pytest
 from tests.serve.conftest import LACKS, NUM, TOKEN, service
 from widenet.runs import Model
 
-pytestmark = pytest.mark.skipif(
-    bool(LACKS), reason=f"{LACKS} are not installed; `make test-serve` installs them"
-)
+pytestmark = pytest.mark.skipif(bool(LACKS), reason=f"{LACKS} are not installed; `make setup` installs them")
 
 
 @pytest.fixture(scope="module")
