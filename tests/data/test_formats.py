@@ -159,7 +159,7 @@ def test_a_wrong_path_is_refused(tmp_path, source):
         == "folder.csv: must be a file; it is a directory. Name the files in it."
     )
     (tmp_path / "ds").mkdir()
-    assert "already exists, and a dataset is never overwritten" in refusal(
+    assert "already exists. Replace it with `overwrite=True`, choose another `out`" in refusal(
         source("r.csv", "user,item\na,x\n"), tmp_path
     )
 

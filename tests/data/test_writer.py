@@ -80,7 +80,7 @@ def test_a_crash_while_overwriting_leaves_the_old_dataset(tmp_path):
 
 def test_an_existing_dataset_is_kept_unless_overwriting_was_asked(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0]])
-    with pytest.raises(DataError, match="already exists, and a dataset is never overwritten"):
+    with pytest.raises(DataError, match=r"already exists\. Replace it with `overwrite=True`"):
         dataset_from_lists(tmp_path / "ds", [[1]])
     assert dataset_from_lists(tmp_path / "ds", [[1]], overwrite=True).sparse(
         "items", slice(None)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
+from widenet.data.replacing import check_replaceable
 from widenet.data.rules import FieldLayout
 from widenet.data.split import check_divisible, check_moves, split
 from widenet.data.split_arguments import LARGEST_SEED
@@ -28,6 +29,7 @@ def split_users(
     validation: float = 0.0,
     seed: int = 0,
     field: str = "items",
+    overwrite: bool = False,
 ) -> tuple[Dataset, Dataset]:
     """Split a dataset by users: one dataset for training, and one of users that are set aside entirely.
 
@@ -44,6 +46,8 @@ def split_users(
         validation: Share of the entries of each user in `out` that become the validation part, as in `split`.
         seed: Seed of the random choice.
         field: The field to split.
+        overwrite: Whether to replace earlier datasets at `out` and `users_out`, each once the new one is
+            whole.
 
     Returns:
         Both datasets, opened: `out` and `users_out`.
@@ -55,11 +59,12 @@ def split_users(
     out, users_out = Path(out), Path(users_out)
     _check_shares(users, heldout, validation, seed)
     for path in (out, users_out):
-        if path.exists() or out.resolve() == users_out.resolve():
+        if (path.exists() and not overwrite) or out.resolve() == users_out.resolve():
             raise DataError(
-                f"{path}: `out` and `users_out` must be two directories that do not exist. Choose others, or"
-                " remove them first."
+                f"{path}: `out` and `users_out` must be two directories that do not exist. Choose others,"
+                " remove them first, or replace them with `overwrite=True`."
             )
+        check_replaceable(path)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
     check_divisible(
         dataset.path,
@@ -77,10 +82,20 @@ def split_users(
         _write(dataset, Path(folder) / "held", held, facts)
         if validation:
             _write(dataset, Path(folder) / "others", ~held, facts)
-            training = split(Path(folder) / "others", out, validation=validation, seed=seed, field=field)
+            training = split(
+                Path(folder) / "others",
+                out,
+                validation=validation,
+                seed=seed,
+                field=field,
+                overwrite=overwrite,
+            )
         else:
-            training = _write(dataset, out, ~held, facts)
-        return training, split(Path(folder) / "held", users_out, heldout=heldout, seed=seed, field=field)
+            training = _write(dataset, out, ~held, facts, overwrite)
+        aside = split(
+            Path(folder) / "held", users_out, heldout=heldout, seed=seed, field=field, overwrite=overwrite
+        )
+        return training, aside
 
 
 def _check_shares(users: float, heldout: float, validation: float, seed: int) -> None:
@@ -110,7 +125,13 @@ def _choose_users(dataset: Dataset, field: str, share: float, seed: int) -> np.n
     return held
 
 
-def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, float | int]) -> Dataset:
+def _write(
+    dataset: Dataset,
+    out: Path,
+    chosen: np.ndarray,
+    facts: dict[str, float | int],
+    overwrite: bool = False,
+) -> Dataset:
     """Publish the chosen examples, bool [N], and open the dataset."""
     named = {name: field for name, field in dataset.fields.items() if field.vocabulary}
     counts = {name: np.zeros(field.width, dtype=np.int64) for name, field in named.items()}
@@ -132,5 +153,6 @@ def _write(dataset: Dataset, out: Path, chosen: np.ndarray, facts: dict[str, flo
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split_users": dict(facts)},
+        overwrite=overwrite,
     )
     return Dataset.open(out)

@@ -49,7 +49,10 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
     """Ingest with the options in one object; returns the manifest, and does not load torch."""
     check(options)
     work = _Work(sources, options)
-    with publication(Path(out)) as folder, database(folder / "scratch", options.limits) as connection:
+    with (
+        publication(Path(out), overwrite=options.overwrite) as folder,
+        database(folder / "scratch", options.limits) as connection,
+    ):
         tables = Tables(
             connection, folder / "scratch", options.sequence, options.on_rows, options.known, options.field
         )

@@ -170,6 +170,9 @@ class IngestArguments:
     name: Annotated[str | None, Argument("Name of the dataset. Default: the name of the first source.")] = (
         None
     )
+    overwrite: Annotated[
+        bool, Argument("Replace an earlier dataset at `out`, once the new one is whole.")
+    ] = False
     memory: Annotated[
         str | None,
         Argument(

@@ -52,7 +52,7 @@ def split(arguments: SplitArguments) -> Dataset:
         The new dataset, opened.
 
     Raises:
-        DataError: A part exists already or would be empty.
+        DataError: A part exists already or would be empty, or `out` may not be replaced.
         OptionError: A share, number, time or seed is invalid.
     """
     source, field = arguments.source, arguments.field
@@ -84,6 +84,7 @@ def split(arguments: SplitArguments) -> Dataset:
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split": {"field": field, "seed": arguments.seed, **facts}},
+        overwrite=arguments.overwrite,
     )
     return Dataset.open(arguments.out)
 

@@ -50,6 +50,9 @@ class SplitArguments:
     ] = None
     seed: Annotated[int, Argument("Seed of the random choice.", at_least=0, at_most=LARGEST_SEED)] = 0
     field: Annotated[str, Argument("The field to split.")] = "items"
+    overwrite: Annotated[
+        bool, Argument("Replace an earlier dataset at `out`, once the new one is whole.")
+    ] = False
 
     def __post_init__(self) -> None:
         check_bounds(self)

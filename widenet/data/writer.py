@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 from widenet.data.blocks import described
 from widenet.data.manifest import Facts, Field, File, Manifest, Part
 from widenet.data.mapped import MappedFile
+from widenet.data.replacing import check_replaceable
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.durable import force_all_to_disk, put_in_place
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
 from widenet.stores.publish import dataset_out
-from widenet.stores.uri import is_uri
+from widenet.stores.uri import is_uri, shown
 
 ROWS_PER_BATCH = 16_384
 ENTRIES_PER_BATCH = 2**22
@@ -91,31 +92,43 @@ def vocabulary_file(name: str) -> str:
 
 
 @contextmanager
-def publication(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
+def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
     """Make a temporary folder that is renamed to `out` when the block ends, and removed if the block fails.
 
     If `out` is a URI, the folder is published there.
 
+    Args:
+        out: The directory or URI.
+        overwrite: Whether to replace an earlier dataset when the block ends. None: the caller has no such
+            argument, so that messages do not name it.
+
     Raises:
-        DataError: `out` exists and `overwrite` is false.
+        DataError: `out` exists and `overwrite` is not true, or it holds something else than a dataset.
+        OptionError: A dataset in a store was to be replaced.
         StoreError: The store refuses.
         OSError: Writing failed; the error names `out` if the disk is full.
     """
     if is_uri(out):
+        if overwrite:
+            raise OptionError(f"`overwrite` is for local datasets; got {shown(out)}. Choose another `out`.")
         with dataset_out(out) as place, publication(place) as folder:
             yield folder
         return
-    if out.exists() and not overwrite:
-        raise DataError(
-            f"{out}: already exists, and a dataset is never overwritten. Choose another `out`, or remove it"
-            " first."
-        )
+    if overwrite:
+        check_replaceable(out)
+    elif out.exists():
+        rule = "already exists, and a dataset is never overwritten. Choose"
+        if overwrite is not None:
+            rule = "already exists. Replace it with `overwrite=True`, choose"
+        raise DataError(f"{out}: {rule} another `out`, or remove it first.")
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.partial"
     folder.mkdir()
     try:
         yield folder
         force_all_to_disk(folder)
+        if overwrite:
+            check_replaceable(out)  # somebody may have put something there meanwhile
         put_in_place(folder, out)
     except OSError as error:
         # A failed write names no file, and Arrow has messages of its own.
@@ -135,7 +148,7 @@ def write_dataset(
     name: str | None = None,
     has_weights: bool = False,
     source: Facts | None = None,
-    overwrite: bool = False,
+    overwrite: bool | None = None,
 ) -> Manifest:
     """Publish a dataset directory made from record batches; see `write_contents` for their columns."""
     with publication(out, overwrite=overwrite) as folder:

@@ -156,7 +156,8 @@ MISTAKES = {
     "recommend nowhere --items Hobbit": "nowhere does not exist",
     "fingerprint data": "data is not a run",
     "data ingest nowhere.csv --out OUT": "nowhere.csv: the file does not exist",
-    "data ingest likes.csv --out data": "data: already exists, and a dataset is never overwritten",
+    "data ingest likes.csv --out data": "data: already exists. Replace it with --overwrite, choose",
+    "data ingest likes.csv --out run --overwrite": "run: only a dataset that widenet wrote is replaced",
     "data split nowhere --out OUT --heldout 0.1": (
         "nowhere: a dataset must be a directory; this does not exist"
     ),

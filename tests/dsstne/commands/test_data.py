@@ -1,5 +1,7 @@
 """NetCDF files go in by `data ingest` and `dsstne import-data`, and out by `dsstne export-data`."""
 
+import json
+
 import pytest
 
 from widenet.cli import main
@@ -24,7 +26,8 @@ def command(*arguments):
 
 
 def test_ingest_knows_netcdf_by_suffix_and_by_content(written, capsys):
-    assert command("data", "ingest", "x.n?", "--out", "pattern") == 0
+    assert command("data", "ingest", "x.n?", "--out", "pattern", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["path"] == "pattern"
     assert command("data", "ingest", "x.nc", "--out", "a") == 0
     (written / "x.nc").rename("x")
     assert command("data", "ingest", "x", "--out", "b", "--name", "b") == 0

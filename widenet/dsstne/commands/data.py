@@ -81,7 +81,11 @@ def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.
         for parameter in context.command.params
         if str(context.get_parameter_source(str(parameter.name))).endswith("COMMANDLINE")
     ]
-    others = [parameter.opts[0] for parameter in options if parameter.name not in ("sources", "out", "name")]
+    others = [
+        parameter.opts[0]
+        for parameter in options
+        if parameter.name not in ("sources", "out", "name", "as_json")
+    ]
     if others:
         rule = "is for files of interactions; a NetCDF file describes its own content"
         raise OptionError(f"{others[0]} {rule}. Leave it out, or see `widenet dsstne import-data --help`.")

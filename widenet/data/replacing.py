@@ -1,0 +1,28 @@
+"""Whether a dataset directory may be replaced: only if widenet wrote it, and nothing else is in it."""
+
+from pathlib import Path
+
+from widenet.data.manifest import FILE_NAME, Manifest
+from widenet.errors import DataError, WidenetError
+
+
+def check_replaceable(out: Path) -> None:
+    """Raise DataError unless a path is free, an empty folder, or a dataset with nothing else in its folder.
+
+    The manifest tells which files are the dataset's.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    remedy = "Choose another `out`, or remove it first."
+    try:
+        own = {FILE_NAME, *Manifest.read(out).files}
+    except (WidenetError, OSError):
+        raise DataError(
+            f"{out}: only a dataset that widenet wrote is replaced; this is none. {remedy}"
+        ) from None
+    others = sorted(path.name for path in out.iterdir() if path.name not in own)
+    if others:
+        raise DataError(
+            f"{out}: only a dataset is replaced; this folder also holds {others[0]!r}, which is not of it."
+            f" {remedy}"
+        )
