@@ -39,6 +39,18 @@ def test_tensorboard_reads_every_number_by_epoch_and_drops_those_that_were_train
     assert scalars(folder)["loss"] == [(1, 0.5), (2, 0.25), (3, 0.125)]
 
 
+def test_tensorboard_shows_the_documents_as_text(tmp_path):
+    board = Board(tmp_path / "tensorboard", 1, no_word)
+    board.add_documents({"network.json": '{"name": "\u00fc"}', "training.json": "{}"}, 1)
+    board.close()
+    found = EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    names = found.PluginTagToContent("text")
+    assert sorted(names) == ["network.json", "training.json"]
+    (event,) = found.Tensors("network.json")
+    assert event.tensor_proto.string_val[0].decode() == '```json\n{"name": "\u00fc"}\n```'
+
+
 @pytest.mark.parametrize("limit", [0, 40, 200])
 def test_a_file_that_cannot_grow_is_told_once_and_nothing_more_is_written(limit, tmp_path):
     said = []

@@ -162,12 +162,13 @@ def _draw(fields: list[Counts], name: str, path: Path) -> None:
                 ranked = np.sort(getattr(field, axis))[::-1]
                 ranked = ranked[ranked > 0]
                 panel.plot(np.arange(1, len(ranked) + 1), ranked, label=field.field)
+            one = axis.removesuffix("s")
             panel.set(
                 xscale="log",
                 yscale="log",
                 xlabel=f"{axis}, from the most entries to the fewest",
                 ylabel="entries",
-                title=name,
+                title=f"{name}: entries of each {one}",
             )
             panel.legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})

@@ -1,4 +1,4 @@
-"""Writes the numbers of log.jsonl into a file for TensorBoard."""
+"""Writes the numbers of log.jsonl, and the documents, into a file for TensorBoard."""
 
 import os
 import socket
@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 
@@ -50,6 +52,18 @@ class Board:
                 for value in values
             )
         )
+
+    def add_documents(self, documents: Mapping[str, str], epoch: int) -> None:
+        """Write the JSON of documents, by name, for the page of texts; `epoch` is where they stand."""
+        values = [
+            Summary.Value(
+                tag=name,
+                metadata=SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text")),
+                tensor=TensorProto(dtype=DT_STRING, string_val=[f"```json\n{text}\n```".encode()]),
+            )
+            for name, text in documents.items()
+        ]
+        self._write(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
 
     def close(self) -> None:
         """Close the file."""

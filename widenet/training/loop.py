@@ -124,7 +124,12 @@ class Training:
         return True
 
     def _board(self) -> Board:
-        return Board(self.run.path / "tensorboard", self.state.epoch + 1, self.report.say)
+        epoch = self.state.epoch + 1
+        board = Board(self.run.path / "tensorboard", epoch, self.report.say)
+        if epoch == 1:
+            documents = {"network.json": self.run.network, "training.json": self.run.training}
+            board.add_documents({name: spec.to_json() for name, spec in documents.items()}, epoch)
+        return board
 
     def _is_due(self, setting: Evaluation | Checkpoints | None) -> bool:
         """Return whether an evaluation or a checkpoint is due at the end of this epoch."""
