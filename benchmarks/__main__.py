@@ -28,6 +28,7 @@ from benchmarks import (
     processes,
     reading,
     sampled,
+    serve,
     spark,
     sparse,
     speed,
@@ -68,6 +69,7 @@ _OTHERS: dict[str, ModuleType] = {
     "guesses": guesses,
     "checkpoints": checkpoints,
     "disk": disk,
+    "serve": serve,
 }
 
 

@@ -1,5 +1,7 @@
 """A service's beginning and end: mistakes before the model is read, a full queue, SIGTERM, nothing lost."""
 
+import configparser
+import json
 import shutil
 import socket
 import subprocess
@@ -8,9 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import typer
 
 from tests.serve.conftest import service
+from widenet.cli.serve import serve
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
 FAULTY = (str(Path(__file__).with_name("faulty.py")),)
 
 
@@ -89,6 +94,29 @@ def test_a_run_that_is_deleted_under_the_service_goes_on_answering(world, tmp_pa
         status, said = running.end()
     assert status == 0
     assert said.count("the model that answers stays") == 1
+
+
+def test_the_examples_start_a_service_with_options_that_it_has():
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str
+    unit.read_string((EXAMPLES / "widenet.service").read_text())
+    assert set(unit) == {"DEFAULT", "Unit", "Service", "Install"}
+    assert unit["Service"]["KillSignal"] == "SIGTERM"
+    program, *of_unit = unit["Service"]["ExecStart"].split()
+    assert Path(program).name == "widenet"
+    text = (EXAMPLES / "Dockerfile").read_text().replace("\\\n", "")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    assert {word for word, _ in lines} <= {
+        *("FROM", "ARG", "RUN", "USER", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD")
+    }
+    program, *of_image = [word for kind in ("ENTRYPOINT", "CMD") for word in json.loads(dict(lines)[kind])]
+    assert program == "widenet"
+    for name, *words in (of_unit, of_image):
+        assert name == "serve"
+        app = typer.Typer()
+        app.command()(serve)
+        context = typer.main.get_command(app).make_context("serve", [*words])
+        assert context.params["run"] == Path(words[0])
 
 
 @pytest.mark.parametrize("name", ["", "x\n[31m"])

@@ -1,0 +1,9 @@
+"""`widenet` whose services wait a fifth of a second for slow clients."""
+
+import sys
+
+from widenet.cli import main
+from widenet.serve import connections, guard
+
+connections._SECONDS_TO_BEGIN = guard._SECONDS_TO_SEND = 0.2
+main(sys.argv[1:])
