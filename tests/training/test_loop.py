@@ -145,6 +145,7 @@ def test_keep_best_ends_with_the_weights_of_the_first_best_evaluation(values, da
     }
     assert Checkpoint.open(tmp_path / "run" / "model").facts == {
         **facts,
+        "fingerprint": seen[best],
         RECORDED: RunDirectory.open(tmp_path / "run").digests,
     }
 
