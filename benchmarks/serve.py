@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _measure(folder: Path, units: int) -> None:
         for number in range(1, SWAPS + 1):
             _point(link, runs[number % 2])
             while _measured(port, "widenet_swaps_total") < number:
-                pass
+                sleep(0.05)
         wrk.send_signal(signal.SIGINT)
         print(f"{units} units, {SWAPS} swaps under load: {_found(wrk)}")
 

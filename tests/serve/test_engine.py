@@ -95,7 +95,13 @@ def test_similar_items_are_those_of_the_vectors_without_the_item_itself(engine, 
         item: row @ query / np.linalg.norm(row) / np.linalg.norm(query) for item, row in vectors.items()
     }
     best = sorted(cosine, key=cosine.get, reverse=True)[:5]
-    (answer,) = answered(engine, Similar(item="i4", k=5))
+    others = [Similar(item="i9", k=7), Similar(item="none"), Similar(item="i9", measure="l2")]
+    answer, nine, refused, _, again = answered(
+        engine, Similar(item="i4", k=5), *others, Similar(item="i9", k=7)
+    )
+    assert nine == again == answered(engine, Similar(item="i9", k=7))[0]
+    assert len(nine.items) == 7
+    assert refused.status == 422
     assert [item.item for item in answer.items] == best
     assert [item.score for item in answer.items] == pytest.approx([cosine[item] for item in best])
 

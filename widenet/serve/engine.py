@@ -12,10 +12,11 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
 from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.serve.messages import Answer, Ask, Found, Item, Recommend, RefusedError, Score, Similar
+from widenet.serve.messages import Answer, Ask, Found, Item, Measure, Recommend, RefusedError, Score, Similar
 from widenet.serve.names import Names
 from widenet.serve.people import Known, People, as_refusal
 from widenet.sparse import SparseBatch, from_rows
@@ -84,7 +85,8 @@ class Engine:
         users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users)
         engine = cls(model, name, model.fingerprint(), people, names[target], vocabularies[target])
-        engine._check()
+        with fixed_arithmetic():
+            engine._check()
         return engine
 
     def _check(self) -> None:
@@ -117,11 +119,14 @@ class Engine:
     def answers(self, asks: Sequence[Ask]) -> list[Answer | RefusedError]:
         """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
         results: list[Answer | RefusedError | None] = [None] * len(asks)
-        rows = []
+        rows: list[_Row] = []
+        alike: dict[Measure, list[tuple[int, int, int]]] = {}
         for place, ask in enumerate(asks):
             try:
                 if isinstance(ask, Similar):
-                    results[place] = self._nearest(ask)
+                    (unit,) = self.items.places([ask.item], "refuse", [])
+                    assert unit is not None
+                    alike.setdefault(ask.measure, []).append((place, unit, ask.k))
                 else:
                     rows.append(self._row(place, ask))
             except RefusedError as refused:
@@ -132,6 +137,9 @@ class Engine:
             rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
             for row, answer in zip(rows, self._recommended(rows), strict=True):
                 results[row.place] = answer
+        for measure, asked in alike.items():
+            for (place, _, _), result in zip(asked, self._nearest(measure, asked), strict=True):
+                results[place] = result
         return [result for result in results if result is not None]
 
     def _row(self, place: int, ask: Recommend | Score) -> _Row:
@@ -195,17 +203,24 @@ class Engine:
             for row, pairs in zip(rows, found, strict=True)
         ]
 
-    def _nearest(self, ask: Similar) -> Answer:
-        if ask.measure not in self._similar:
-            self._similar[ask.measure] = Neighbours.of_model(self.model, self.output, ask.measure)
-        collection = self._similar[ask.measure]
-        unit = self.items.places([ask.item], "refuse", [])[0]
-        assert unit is not None
-        (scores,), (units,) = collection.search(collection.vectors([unit]), ask.k + 1)
-        kept = (units != unit).nonzero()[0][: ask.k]
-        ids, titles = self.vocabulary.ids(units[kept]), self.vocabulary.titles(units[kept])
-        items = [Item(*row) for row in zip(ids, titles, scores[kept].tolist(), strict=True)]
-        return Answer(self.fingerprint, items)
+    def _nearest(
+        self, measure: Measure, asked: Sequence[tuple[int, int, int]]
+    ) -> Sequence[Answer | RefusedError]:
+        """Return the items nearest to some; of each its place in the batch, its unit and k."""
+        try:
+            if measure not in self._similar:
+                self._similar[measure] = Neighbours.of_model(self.model, self.output, measure)
+        except WidenetError as error:
+            return [as_refusal(error)] * len(asked)
+        collection, units = self._similar[measure], [unit for _, unit, _ in asked]
+        scores_EK, units_EK = collection.search(collection.vectors(units), max(k for _, _, k in asked) + 1)
+        found = []
+        for (_, unit, k), near, scores in zip(asked, units_EK, scores_EK, strict=True):
+            kept = (near != unit).nonzero()[0][:k]
+            ids, titles = self.vocabulary.ids(near[kept]), self.vocabulary.titles(near[kept])
+            items = [Item(*row) for row in zip(ids, titles, scores[kept].tolist(), strict=True)]
+            found.append(Answer(self.fingerprint, items))
+        return found
 
     def search(self, text: str, most: int) -> list[Found]:
         """Return the items that a text finds by id or title, most popular first; any thread may call it."""
