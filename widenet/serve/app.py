@@ -26,7 +26,6 @@ from widenet.serve.messages import (
     Finding,
     Load,
     Mistake,
-    Recommend,
     RecommendMany,
     Refusal,
     RefusedError,
@@ -228,6 +227,3 @@ def _plain(status: int, code: str, message: str) -> Callable[[Request, Exception
         return _json(Refusal(Mistake(code, message)), status)
 
     return answer
-
-
-__all__ = ["Recommend", "Service", "run_below"]

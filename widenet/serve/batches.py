@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from time import monotonic
@@ -146,12 +146,11 @@ class ModelThread:
 
 
 def _deliver(futures: "Sequence[asyncio.Future[Result]]", results: Sequence[Result]) -> None:
-    """Hand results to the event loop, all at once; a closed loop waits for none."""
+    """Hand results to the event loop, all at once."""
 
     def deliver() -> None:
         for future, result in zip(futures, results, strict=True):
             if not future.done():  # nobody waits after the deadline
                 future.set_result(result)
 
-    deliver_later: Callable[[], object] = deliver
-    futures[0].get_loop().call_soon_threadsafe(deliver_later)
+    futures[0].get_loop().call_soon_threadsafe(deliver)
