@@ -1,7 +1,6 @@
 """The lock of a run: one training holds it, and who only looks at it stops none."""
 
 import fcntl
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,16 +17,21 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path):
     assert not is_locked(tmp_path)
 
 
-def test_looking_at_the_lock_stops_no_training(tmp_path):
+def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):
     (tmp_path / ".lock").touch()
+    lock, refused = fcntl.flock, []
 
-    def train():
-        with locked(tmp_path):
-            return is_locked(tmp_path)
+    def flock(file, operation):
+        try:
+            lock(file, operation)
+        except BlockingIOError:
+            refused.append(operation)
+            lock(looking, fcntl.LOCK_UN)  # an instant later, whoever looked has gone
+            raise
 
-    with (tmp_path / ".lock").open() as looking, ThreadPoolExecutor(1) as pool:
-        fcntl.flock(looking, fcntl.LOCK_SH)
+    with (tmp_path / ".lock").open() as looking:
+        lock(looking, fcntl.LOCK_SH)
         assert not is_locked(tmp_path)
-        training = pool.submit(train)
-        fcntl.flock(looking, fcntl.LOCK_UN)
-        assert training.result()
+        monkeypatch.setattr(fcntl, "flock", flock)
+        with locked(tmp_path):
+            assert refused == [fcntl.LOCK_EX | fcntl.LOCK_NB]
