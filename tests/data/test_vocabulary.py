@@ -63,6 +63,17 @@ def test_whole_words_come_before_parts_of_words(tmp_path):
     assert vocabulary.find("CAFÉ 79") == [3]
 
 
+def test_a_search_gives_ids_whole_titles_whole_words_and_beginnings_in_this_order(vocabulary):
+    assert vocabulary.search("emma", 9) == [2, 0]
+    assert vocabulary.search("Emma", 9) == [5, 2, 0]
+    assert vocabulary.search("Emma", 2) == [5, 2]
+    assert vocabulary.search("the tower", 9) == [1, 5]
+    assert vocabulary.search("tow", 9) == [4, 5, 1]
+    assert vocabulary.search(unicodedata.normalize("NFD", "ünd"), 9) == [5]
+    assert vocabulary.search("b", 9) == [4, 3, 2, 1, 0]
+    assert vocabulary.search("", 9) == vocabulary.search("none", 9) == []
+
+
 def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
     with pytest.raises(DataError, match=r"has the id or the title 'The Towr'\. Nearest: The Tower"):
         vocabulary.find("The Towr")

@@ -159,18 +159,40 @@ class Vocabulary:
 
     def matching(self, text: str) -> list[int]:
         """As `find`; returns an empty list if there is no such feature."""
-        composed = normalize("NFC", text)
-        written, lowered = _text(text), _text(composed.lower())
-        rules: list[tuple[str, _Rule]] = [
-            ("id", lambda names: pc.is_in(names, value_set=written)),
-            ("title", lambda titles: pc.is_in(pc.utf8_lower(_composed(titles)), value_set=lowered)),
-        ]
-        for column, rule in rules:
-            if matches := self._matching(column, rule):
-                return matches
-        if text and (matches := self._containing(composed)):
-            return self._with_whole_words(matches, composed) or matches
+        if matches := self._with_id(text) or self._with_title(text):
+            return matches
+        if text and (matches := self._containing(text)):
+            return self._with_whole_words(matches, text) or matches
         return []
+
+    def search(self, text: str, most: int) -> list[int]:
+        """Return features for a text that somebody types, which may be a part of an id or title.
+
+        First comes the feature with this id. Then come those whose title contains the text, first those
+        with this title, then those that have it as whole words. Ids that begin with the text come last.
+        Within each of these, the most popular is first.
+        """
+        if not text:
+            return []
+        containing = self._containing(text)
+        beginning = self._matching("id", lambda names: pc.starts_with(names, text))
+        found = [
+            *self._with_id(text),
+            *self._with_title(text),
+            *self._with_whole_words(containing[:NUM_COMPARED], text),
+            *containing,
+            *beginning,
+        ]
+        return list(dict.fromkeys(found))[:most]
+
+    def _with_id(self, text: str) -> list[int]:
+        return self._matching("id", lambda names: pc.is_in(names, value_set=_text(text)))
+
+    def _with_title(self, text: str) -> list[int]:
+        lowered = _text(normalize("NFC", text).lower())
+        return self._matching(
+            "title", lambda titles: pc.is_in(pc.utf8_lower(_composed(titles)), value_set=lowered)
+        )
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:
         """The features that fulfil a rule, most popular first."""
@@ -193,14 +215,15 @@ class Vocabulary:
         near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
         return list(dict.fromkeys(pieces[piece] for piece in near))
 
-    def _containing(self, word: str) -> list[int]:
+    def _containing(self, text: str) -> list[int]:
+        composed = normalize("NFC", text)
         return self._matching(
-            "title", lambda titles: pc.match_substring(_composed(titles), word, ignore_case=True)
+            "title", lambda titles: pc.match_substring(_composed(titles), composed, ignore_case=True)
         )
 
     def _with_whole_words(self, matches: list[int], text: str) -> list[int]:
         """The matches whose title contains the text neither preceded nor followed by a letter or a digit."""
-        whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
+        whole = re.compile(rf"(?<!\w){re.escape(normalize('NFC', text))}(?!\w)", re.IGNORECASE)
         titles = zip(matches, self.titles(matches), strict=True)
         return [index for index, title in titles if whole.search(normalize("NFC", title))]
 

@@ -41,10 +41,9 @@ class Names:
         if missing and unknown == "refuse":
             shown = ", ".join(repr(name) for name in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+            remedy = "Check the id." if self.what == "user" else 'Remove it, or send "unknown": "skip".'
             raise RefusedError(
-                422,
-                f"unknown_{self.what}",
-                f'no {self.what} has the id {shown}{more}. Remove it, or send "unknown": "skip".',
+                422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}. {remedy}"
             )
         skipped += missing
         return places
