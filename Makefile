@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
 
 setup: .venv/.stamp
 
@@ -31,6 +31,10 @@ test-faults: .venv/.stamp
 # A real Spark of two executors. Needs Java 17 or newer; installs pyspark.
 test-spark: .venv/.stamp-spark
 	$(BIN)/python -m pytest tests/spark tests/test_spark.py
+
+# The page in a real Chromium, which is not installed: Debian has `chromium`. Installs Playwright's driver.
+test-page: .venv/.stamp-page
+	$(BIN)/python -m pytest tests/serve/test_page.py
 
 # A real S3 server, moto's, on this machine. Installs moto.
 test-stores: .venv/.stamp-stores
@@ -79,6 +83,10 @@ bench-gpu: .venv/.stamp
 
 .venv/.stamp-spark: .venv/.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
+	touch $@
+
+.venv/.stamp-page: .venv/.stamp
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[page-test]'
 	touch $@
 
 .venv/.stamp-stores: .venv/.stamp

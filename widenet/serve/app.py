@@ -19,6 +19,7 @@ from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
 from widenet.serve.messages import (
+    About,
     Answer,
     Answers,
     Ask,
@@ -33,6 +34,7 @@ from widenet.serve.messages import (
     Similar,
 )
 from widenet.serve.openapi import document
+from widenet.serve.page.files import PLACES, Page
 
 _T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -68,11 +70,14 @@ class Service:
             self._route("/v1/score", self.score, "POST"),
             self._route("/v1/similar", self.similar, "POST"),
             self._route("/v1/items", self.items, "GET"),
+            self._route("/v1/model", self.about, "GET"),
             self._route("/health/live", self.live, "GET", is_open=True),
             self._route("/health/ready", self.ready, "GET", is_open=True),
             self._route("/metrics", self.metrics, "GET"),
             self._route("/openapi.json", self.openapi, "GET"),
         ]
+        page = Page()
+        routes += [self._route(place, page.answer, "GET", is_open=True) for place in PLACES]
         if self.guard.token is not None and self.runs is not None:
             routes.append(self._route("/v1/admin/load", self.load, "POST"))
         return Starlette(
@@ -158,10 +163,21 @@ class Service:
                 "out_of_bounds",
                 f"search must have 1 to {_LONGEST_SEARCH} characters; got {len(text):,}.",
             )
-        engine = self.model.engine
-        assert isinstance(engine, Engine)
+        engine = self._engine()
         found = await asyncio.to_thread(engine.search, text, _MOST_FOUND)
         return _json(Finding(engine.fingerprint, found))
+
+    async def about(self, request: Request) -> Response:
+        """Which model answers."""
+        del request
+        engine = self._engine()
+        has_users = engine.people.users is not None
+        return _json(About(engine.fingerprint, engine.run_name, len(engine.vocabulary), has_users))
+
+    def _engine(self) -> Engine:
+        engine = self.model.engine
+        assert isinstance(engine, Engine)
+        return engine
 
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""

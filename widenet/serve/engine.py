@@ -46,6 +46,7 @@ class Engine:
         model: The model.
         output: The output that recommends.
         fingerprint: SHA-256 of its weights.
+        run_name: Name of its run directory, which a symbolic link may have led to.
         people: Makes batches.
         items: Ids of the output's items.
         vocabulary: The same with titles.
@@ -54,6 +55,7 @@ class Engine:
     model: Model
     output: str
     fingerprint: str
+    run_name: str
     people: People
     items: Names
     vocabulary: Vocabulary
@@ -84,7 +86,8 @@ class Engine:
         }
         users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users)
-        engine = cls(model, name, model.fingerprint(), people, names[target], vocabularies[target])
+        run_name = Path(run).resolve().name
+        engine = cls(model, name, model.fingerprint(), run_name, people, names[target], vocabularies[target])
         with fixed_arithmetic():
             engine._check()
         return engine
@@ -223,7 +226,7 @@ class Engine:
         return found
 
     def search(self, text: str, most: int) -> list[Found]:
-        """Return the items that a text finds by id or title, most popular first; any thread may call it."""
-        units = self.vocabulary.matching(text)[:most]
+        """Return the items that a text finds by id or title, best first; any thread may call it."""
+        units = self.vocabulary.search(text, most)
         ids, titles = self.vocabulary.ids(units), self.vocabulary.titles(units)
         return [Found(*row) for row in zip(ids, titles, strict=True)]

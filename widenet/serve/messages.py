@@ -127,6 +127,22 @@ class Finding(msgspec.Struct):
     items: list[Found]
 
 
+class About(msgspec.Struct):
+    """Which model answers.
+
+    Attributes:
+        fingerprint: SHA-256 of its weights.
+        run: Name of its run directory.
+        num_items: Number of items that it can recommend.
+        has_users: Whether requests may name users of a dataset.
+    """
+
+    fingerprint: str
+    run: str
+    num_items: int
+    has_users: bool
+
+
 class Mistake(msgspec.Struct):
     """Why a request has no answer: a word for programs, and a sentence."""
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from widenet.serve.messages import (
+    About,
     Answer,
     Answers,
     Bounds,
@@ -16,7 +17,7 @@ from widenet.serve.messages import (
     Similar,
 )
 
-_TYPES = (RecommendMany, Score, Similar, Load, Answer, Answers, Finding, Refusal)
+_TYPES = (RecommendMany, Score, Similar, Load, Answer, Answers, Finding, About, Refusal)
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -41,6 +42,7 @@ def document(bounds: Bounds, with_load: bool) -> dict[str, Any]:
                 ]
             }
         },
+        "/v1/model": {"get": _operation("The model that answers.", of[About], of[Refusal])},
     }
     for path, summary in (
         ("/health/live", "Whether the process answers."),

@@ -1,0 +1,280 @@
+"""The page in a real Chromium: by mouse, by keyboard, on a phone, and with titles that are HTML."""
+
+import importlib.util
+import re
+import shutil
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.serve.conftest import LACKS, NETWORK, TOKEN, service
+from widenet.data.lists import dataset_from_lists
+from widenet.runs import Model, train
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MISSING = [
+    *LACKS,
+    *(["playwright"] if importlib.util.find_spec("playwright") is None else []),
+    *([] if CHROMIUM else ["chromium"]),
+]
+
+pytestmark = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"{MISSING} are not installed; `make test-page` installs the libraries, and Debian has chromium",
+)
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TITLES = ["Emma", "Persuasion", "Emma", HOSTILE, None, *(f"Tales, book {book}" for book in range(5, 40))]
+NUM = len(TITLES)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDTHS = [390, 1280]
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory):
+    """A dataset and a run of books: two of one title, one without, and one whose title is HTML."""
+    folder = tmp_path_factory.mktemp("books")
+    rows = [[(user + step * step) % NUM for step in range(1, 6)] for user in range(80)]
+    data = dataset_from_lists(
+        folder / "data",
+        [sorted(set(row)) for row in rows],
+        ids=[f"u{row}" for row in range(80)],
+        item_ids=[f"b{item}" for item in range(NUM)],
+        titles=TITLES,
+    )
+    train(NETWORK, {"epochs": 2, "shards": 3}, data, folder / "books")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(books):
+    return Model.load(books / "books", "cpu")
+
+
+@pytest.fixture(scope="module")
+def address(books):
+    with service(books / "books", "--data", books / "data") as running:
+        yield f"http://127.0.0.1:{running.port}/"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visit(chromium, address, width=1280, expected=(), **options):
+    """A page that must ask its own host alone and write nothing but expected words on the console."""
+    with chromium.new_context(viewport={"width": width, "height": 844}, **options) as context:
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        said, hosts = [], set()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.goto(address)
+        yield page
+        assert [text for text in said if not any(word in text for word in expected)] == []
+        assert hosts == {urlsplit(address).netloc}
+
+
+def names(page, where="#items"):
+    return page.locator(f"{where} > li .name").all_inner_texts()
+
+
+def add(page, text, where="Items"):
+    """Type a text and click the first item that is found."""
+    box = page.get_by_role("combobox", name=where, exact=True)
+    box.fill(text)
+    page.locator("[role=option]").first.click()
+
+
+def expect(locator):
+    """An expectation that waits until it is met."""
+    from playwright.sync_api import expect as expectation
+
+    return expectation(locator)
+
+
+def expect_items(page, items):
+    """Wait for recommendations; the page writes an id beside a title that is another word."""
+    texts = [one.title if one.title == one.item else f"{one.title} {one.item}" for one in items]
+    expect(page.locator("#items > li .name")).to_have_text(texts)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_recommendations_change_with_each_item(width, chromium, address, model):
+    with visit(chromium, address, width) as page:
+        assert "Add an item" in page.locator("#none").inner_text()
+        add(page, "persua")
+        expect_items(page, model.recommend(["b1"], k=10))
+        add(page, "b7")
+        expect_items(page, model.recommend(["b1", "b7"], k=10))
+        best = model.recommend(["b1", "b7"], k=10)
+        scores = page.locator("#items .score").all_inner_texts()
+        assert [float(text.split()[-1]) for text in scores] == [
+            pytest.approx(one.score, rel=5e-3) for one in best
+        ]
+        page.get_by_role("button", name="Remove Persuasion").click()
+        expect_items(page, model.recommend(["b7"], k=10))
+        page.get_by_label("Number of items").select_option("5")
+        expect_items(page, model.recommend(["b7"], k=5))
+        page.locator("#items").get_by_role("button", name="Add").first.click()
+        first = model.recommend(["b7"], k=1)[0].item
+        expect_items(page, model.recommend(["b7", first], k=5))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("#run").inner_text() == "books"
+        assert page.locator("#fingerprint").inner_text() == model.fingerprint()[:12]
+
+
+def test_filters_leave_out_and_choose(chromium, address, model):
+    with visit(chromium, address) as page:
+        add(page, "persua")
+        first = model.recommend(["b1"], k=1)[0]
+        expect_items(page, model.recommend(["b1"], k=10))
+        page.locator("#items").get_by_role("button", name="Never").first.click()
+        expect_items(page, [one for one in model.recommend(["b1"], k=11) if one.item != first.item])
+        assert page.locator("#filters summary").inner_text() == "Filters (1)"
+        page.locator("#never").get_by_role("button", name="Remove").click()
+        for item in ("b9", "b12"):
+            add(page, item, "Recommend only these")
+        everything = {one.item: one for one in model.recommend(["b1"], k=NUM)}
+        expect_items(page, sorted((everything["b9"], everything["b12"]), key=lambda one: -one.score))
+        add(page, "b1", "Recommend only these")
+        page.get_by_label("Also recommend what the person has").check()
+        page.locator("#items > li").nth(2).wait_for()
+        assert page.locator("#items > li").count() == 3
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_similar_items_open_beside_and_give_the_focus_back(width, chromium, address):
+    with visit(chromium, address, width) as page:
+        add(page, "persua")
+        page.get_by_role("button", name="Similar Persuasion").click()
+        page.get_by_role("heading", name="Similar to Persuasion").wait_for()
+        assert len(names(page, "#neighbours")) == 10
+        assert not any("Persuasion" in name for name in names(page, "#neighbours"))
+        page.locator("#neighbours").get_by_role("button", name="Similar").first.click()
+        expect(page.locator("#like")).not_to_contain_text("Persuasion")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("Escape")
+        assert page.locator("#similar").is_hidden()
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Similar Persuasion"
+
+
+def test_the_keyboard_alone_adds_removes_and_reads_similar_items(chromium, address, model):
+    with visit(chromium, address) as page:
+        page.locator("#basket-input:focus").wait_for()  # the box has the focus from the start
+        page.keyboard.type("emma")
+        box = page.get_by_role("combobox", name="Items", exact=True)
+        page.locator("[role=option]").nth(1).wait_for()
+        assert box.get_attribute("aria-expanded") == "true"
+        marked = page.locator("[role=option][aria-selected=true]")
+        assert marked.inner_text() == "Emma b0"
+        page.keyboard.press("ArrowDown")
+        assert marked.inner_text() == "Emma b2"
+        assert box.get_attribute("aria-activedescendant") == marked.get_attribute("id")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        expect_items(page, model.recommend(["b2"], k=10))
+        page.keyboard.type("x")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        assert box.input_value() == ""
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        for name in ("Similar Emma", "Remove Emma"):
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement.getAttribute('aria-label')") == name
+            assert page.evaluate(outline) == "solid"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "basket-input"
+        expect(page.locator("#items > li")).to_have_count(0)
+
+
+def test_a_user_of_the_dataset_and_one_that_nobody_has(chromium, address, model, books):
+    with visit(chromium, address, expected=["status of 422"]) as page:
+        page.get_by_label("A user of the dataset").check()
+        page.get_by_label("Id of the user").fill("u3")
+        page.keyboard.press("Enter")
+        expect_items(page, model.recommend(users=["u3"], data=books / "data", k=10)[0])
+        page.get_by_label("Id of the user").fill("nobody")
+        page.get_by_role("button", name="Show").click()
+        page.get_by_role("alert").wait_for()
+        assert page.get_by_role("alert").inner_text() == "No user has the id 'nobody'. Check the id."
+        assert names(page) == []
+        page.get_by_label("Somebody who has").check()
+        assert page.get_by_role("alert").is_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_titles_are_text_and_every_item_has_a_name(scheme, chromium, address):
+    with visit(chromium, address, color_scheme=scheme) as page:
+        add(page, "<img")
+        page.locator("#items > li").first.wait_for()
+        assert names(page, "#basket .chosen") == [f"{HOSTILE} b3"]
+        page.get_by_role("button", name=f"Similar {HOSTILE}").click()
+        page.locator("#like:focus").wait_for()
+        assert page.locator("#like").inner_text() == f"Similar to {HOSTILE}"
+        add(page, "b4")
+        assert names(page, "#basket .chosen")[1] == "b4"
+        assert page.locator("img").count() == 0
+        page.get_by_role("combobox", name="Items", exact=True).fill("no such title")
+        page.locator("#basket .drop .note").wait_for()
+        assert "No further item" in page.locator("#said").inner_text()
+        brightness = page.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+        )
+        assert (brightness < 60) == (scheme == "dark")
+
+
+def test_a_service_that_has_ended_is_named_in_one_sentence(chromium, books):
+    with (
+        service(books / "books") as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/", expected=["ERR_CONNECTION_REFUSED"]) as page,
+    ):
+        add(page, "persua")
+        page.locator("#items > li").first.wait_for()
+        assert page.locator("#kinds").is_hidden()
+        assert running.end()[0] == 0
+        page.get_by_role("button", name="Remove Persuasion").click()
+        page.get_by_role("combobox", name="Items", exact=True).fill("emma")
+        page.get_by_role("alert").wait_for()
+        assert page.get_by_role("alert").inner_text() == "The service does not answer. Check that it runs."
+
+
+def test_the_token_is_asked_for_and_kept_in_memory_alone(chromium, books, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    with service(books / "books", "--token-file", tmp_path / "token") as running:
+        address = f"http://127.0.0.1:{running.port}/"
+        with visit(chromium, address, expected=["status of 401"]) as page:
+            page.get_by_label("Token of this service").fill("wrong")
+            page.keyboard.press("Enter")
+            expect(page.locator("#token")).to_have_value("")
+            assert re.search("Bearer", page.get_by_role("alert").inner_text())
+            assert page.get_by_role("main").is_hidden()
+            page.get_by_label("Token of this service").fill(TOKEN)
+            page.keyboard.press("Enter")
+            page.get_by_role("combobox", name="Items", exact=True).wait_for()
+            add(page, "persua")
+            page.locator("#items > li").first.wait_for()
+            assert page.get_by_role("alert").count() == 0
+            kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
+            assert TOKEN not in page.evaluate(kept)
+            page.reload()
+            page.get_by_label("Token of this service").wait_for()

@@ -1,0 +1,1 @@
+"""The page of a service: try a model in a browser."""
