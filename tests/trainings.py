@@ -133,7 +133,10 @@ SETTINGS = {
         UNTIED,
         document({"kind": "momentum", "learning_rate": 0.1}, schedule={"kind": "exponential", "factor": 0.7}),
     ),
-    "nesterov": (DEEP, document({"kind": "nesterov", "learning_rate": 0.1}, gradient_norm_limit=0.5)),
+    "nesterov": (
+        DEEP,
+        document({"kind": "nesterov", "learning_rate": 0.1}, gradient_norm_limit=0.5, keep="best"),
+    ),
     "rmsprop": (
         UNTIED,
         document({"kind": "rmsprop", "learning_rate": 0.01}, evaluation={**EVALUATION, "every_epochs": 2}),

@@ -352,7 +352,10 @@ def test_an_overflow_names_the_same_layer_in_every_process(data, groups, tmp_pat
 
 
 def flipping(rank, step, data, out):
-    """A training in which a process changes the last bit of a hidden weight after some steps."""
+    """A training in which a process changes the last bit of a hidden weight after some steps.
+
+    After the last step before a checkpoint it is the only bit that differs, whatever rounds.
+    """
     made, whole = [], loop.train_step
 
     def stepped(network, *arguments):
@@ -372,7 +375,7 @@ def test_a_copy_of_the_hidden_weights_that_has_changed_by_a_bit_is_found_and_nev
     size, rank, data, run, groups, tmp_path
 ):
     out, host = tmp_path / "run", socket.gethostname()
-    found = groups(size)(flipping, rank, 5, data, out)
+    found = groups(size)(flipping, rank, 6, data, out)
     assert len(set(found)) == 1
     assert found[0].startswith("epoch 2, step 3: the processes must hold equal copies of the hidden layers; ")
     seen = re.search(r'first seen in weight "deep/taste" \((.*?)\)\. No checkpoint was written\. ', found[0])[
