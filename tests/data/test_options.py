@@ -34,7 +34,7 @@ def test_the_command_line_has_every_option_but_those_of_a_program():
     command = whole(typer.main.get_command(app).commands["data"]).commands["ingest"]
     asked = {each.opts[0].removeprefix("--").replace("-", "_") for each in command.params}
     known = {each.name for each in fields(Options)}
-    assert asked - known == {"sources", "out"}
+    assert asked - known == {"sources", "out", "json"}
     assert known - asked == {"threads", "on_progress", "on_rows"}
 
 
