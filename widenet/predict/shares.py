@@ -8,7 +8,7 @@ from widenet.model.layers.input import scaled
 from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
 from widenet.sparse import SparseBatch
-from widenet.spec.layers import HiddenLayer, InputLayer
+from widenet.spec.layers import InputLayer
 from widenet.spec.network import NetworkSpec
 
 
@@ -64,8 +64,6 @@ def _linear(spec: NetworkSpec) -> InputLayer:
     if len(spec.inputs) > 1:
         raise FitError(f"{rule}; it has {len(spec.inputs)} inputs. {remedy}")
     for layer in spec.hidden:
-        if not isinstance(layer, HiddenLayer):
-            raise FitError(f'{rule}; "{layer.name}" is {layer.kind}. {remedy}')
-        if layer.activation.kind != "linear":
-            raise FitError(f'{rule}; "{layer.name}" has the activation {layer.activation.kind}. {remedy}')
+        if reason := layer.why_not_linear():
+            raise FitError(f'{rule}; "{layer.name}" {reason}. {remedy}')
     return spec.inputs[0]

@@ -143,6 +143,11 @@ class HiddenLayer(Spec, OfLayers):
         del num_sources
         check_activation(place, self.activation.kind, self.sparseness, self.dropout_form)
 
+    def why_not_linear(self) -> str:
+        """See `OfLayers.why_not_linear`."""
+        kind = self.activation.kind
+        return "" if kind == "linear" else f"has the activation {kind}"
+
 
 class Cosine(Spec):
     """Score by the cosine between the example's vector and the unit's, instead of by their product."""

@@ -53,6 +53,10 @@ class OfLayers:
     def check(self, place: str, num_sources: int) -> None:
         """Raise ValueError, with a JSON path, for the first broken rule that concerns this layer alone."""
 
+    def why_not_linear(self) -> str:
+        """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
+        return f"is {getattr(self, 'kind')}"  # noqa: B009
+
 
 class Share(Spec):
     """Weights taken from another layer instead of one's own; both layers train them."""
