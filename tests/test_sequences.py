@@ -253,6 +253,20 @@ def test_histories_count_in_their_order_and_with_their_repeats(model):
         model.recommend(["1"], values=[1.0])
 
 
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ({"items": {"1", "2"}}, "items"),
+        ({"items": [["1"], {"2", "3"}]}, "items"),
+        ({"fields": {"items": frozenset({"1", "2"})}}, 'field "items"'),
+    ],
+    ids=["items", "one of several baskets", "a field"],
+)
+def test_a_history_that_is_a_set_is_refused(asked, what, model):
+    with pytest.raises(OptionError, match=f"{what} must be in order, because .* got a set. Write a list."):
+        model.recommend(**asked)
+
+
 def test_predict_reads_a_sequence_to_its_end_and_leaves_out_what_was_seen(model, songs):
     rows = [
         [*first, *second, *third]

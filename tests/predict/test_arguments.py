@@ -45,6 +45,47 @@ MISTAKES = {
         OptionError,
         r"each a text or a whole number; got 2\.5\. Write '2\.5'",
     ),
+    "an array without axes": (
+        lambda m: m.recommend(np.array("1")),
+        OptionError,
+        r"items must be a list of ids or titles; got array\('1'",
+    ),
+    "bytes": (lambda m: m.recommend(b"12"), OptionError, "items must be a list of ids or titles; got b'12'"),
+    "a field without axes": (
+        lambda m: m.recommend(fields={"items": np.array("1")}),
+        OptionError,
+        r"each a text or a whole number; got array\('1'",
+    ),
+    "a value that is true": (
+        lambda m: m.explain("1", ["0"], values=[True]),
+        OptionError,
+        "values must be numbers; got True",
+    ),
+    "values in no order": (
+        lambda m: m.recommend(["0", "1"], values={1.0, 2.0}),
+        OptionError,
+        "values must be in order, because each belongs to an item; got a set. Write a list.",
+    ),
+    "values of a set": (
+        lambda m: m.recommend({"0", "1"}, values=[1.0, 2.0]),
+        OptionError,
+        "items must be in order, because each has a value; got a set. Write a list.",
+    ),
+    "values of sets": (
+        lambda m: m.recommend([{"0", "1"}], values=[[1.0, 2.0]]),
+        OptionError,
+        "items must be in order, because each has a value",
+    ),
+    "values of a field that is a set": (
+        lambda m: m.recommend(fields={"items": {"0", "1"}}, values=[1.0, 2.0]),
+        OptionError,
+        "items must be in order, because each has a value",
+    ),
+    "reasons with values of a set": (
+        lambda m: m.explain("1", {"0", "1"}, values=[1.0, 2.0]),
+        OptionError,
+        "items must be in order, because each has a value",
+    ),
     "an undefined value": (
         lambda m: m.recommend(["1"], values=[np.nan]),
         DataError,

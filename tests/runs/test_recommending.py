@@ -51,6 +51,16 @@ def test_several_baskets_get_what_each_gets_alone(model):
     assert [len(rows) for rows in found] == [WIDTH] * 3
 
 
+def test_what_can_be_read_only_once_is_read_whole(model):
+    expected = model.recommend(BASKETS, k=4)
+    assert model.recommend((basket for basket in BASKETS), k=4) == expected
+    assert model.recommend(map(iter, BASKETS), k=4) == expected
+    alone = model.recommend(["3", "5"], k=4)
+    assert model.recommend(map(str, (3, 5)), k=4) == alone
+    assert model.recommend(fields={"items": iter(["3", "5"])}, k=4) == alone
+    assert model.recommend({"3", "5"}, k=4) == alone
+
+
 def test_numbers_are_ids_and_never_titles(model, tmp_path):
     assert model.recommend([3, np.int64(5)], k=4) == model.recommend(["3", "5"], k=4)
     assert same(model.recommend([[3], np.array([5, 0])], k=4), model.recommend([["3"], ["5", "0"]], k=4))
@@ -215,6 +225,11 @@ MISTAKES = {
     "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError, 'no example is called "x"'),
     "a table of users": (
         lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})),
+        OptionError,
+        "users must be an id or a list",
+    ),
+    "a user without axes": (
+        lambda m: m.recommend(users=np.array("1")),
         OptionError,
         "users must be an id or a list",
     ),

@@ -14,9 +14,28 @@ from widenet.sparse import SparseBatch, from_rows
 LARGEST = torch.finfo(torch.float32).max
 
 
+def is_list(value: Any) -> bool:
+    """Whether a value is an iterable of entries: neither a text nor an array without axes."""
+    return (
+        isinstance(value, Iterable) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) != 0
+    )
+
+
+def check_order(name: str, value: Any, reason: str) -> None:
+    """Raise OptionError for a set where the order of the entries counts, which a set does not keep.
+
+    Args:
+        name: What the value is, for the message.
+        value: The value.
+        reason: Why the order counts, for the message.
+    """
+    if isinstance(value, set | frozenset):
+        raise OptionError(f"{name} must be in order, because {reason}; got a set. Write a list.")
+
+
 def checked_items(items: Any) -> list[str | int]:
     """Return a history as a list; raise OptionError unless it is a list of at least one id or title."""
-    if isinstance(items, str) or not isinstance(items, Iterable):
+    if not is_list(items):
         what = "the text " * isinstance(items, str)
         raise OptionError(f"items must be a list of ids or titles; got {what}{items!r}. Write [{items!r}].")
     named = list(items)
@@ -34,18 +53,19 @@ def checked_names(rule: str, names: Iterable[Any]) -> list[str | int]:
     return [name if isinstance(name, str) else int(name) for name in plain]
 
 
-def checked_values(values: Sequence[float], number: int) -> list[float]:
+def checked_values(values: Any, number: int) -> list[float]:
     """Return the values of `number` items as floats.
 
     Raises:
-        OptionError: There are more or fewer than `number` values, or one is not a number.
+        OptionError: There are more or fewer than `number` values, they have no order, or one is not a number.
         DataError: A value is not finite.
     """
-    listed = list(values) if isinstance(values, Iterable) else [values]
+    check_order("values", values, "each belongs to an item")
+    listed: list[float] = list(values) if is_list(values) else [values]
     if len(listed) != number:
         raise OptionError(f"values must be one number for each of {number} items; got {len(listed)}.")
     for value in listed:
-        if not isinstance(value, Real):
+        if not isinstance(value, Real) or isinstance(value, bool):
             raise OptionError(f"values must be numbers; got {value!r}.")
         if not math.isfinite(value) or abs(value) > LARGEST:
             raise DataError(

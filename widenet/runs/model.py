@@ -26,7 +26,7 @@ from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
-from widenet.runs.recommending import Known, alike, answered, are_many, reasons
+from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_before
 from widenet.runs.signatures import compares, recommends
 from widenet.runs.unread import named_without_values, other_values, unread
@@ -200,6 +200,7 @@ class Model:
             OptionError: An argument is wrong.
         """
         check_format(arguments.format)
+        arguments = read_once(arguments)
         if arguments.users is None and not are_many(arguments.items):
             name = output_name(self.network, arguments.output)
             person.warn_of_ambiguous(
@@ -279,6 +280,7 @@ class Model:
             OptionError: An argument is wrong.
         """
         check_format(format)
+        items = list(items) if isinstance(items, Iterator) else items
         if user is not None and (len(items) or values is not None):
             raise OptionError("`items` and `values` do not go with `user`. Leave them out.")
         name, dataset = output_name(self.network, output), None if user is None else self._dataset(data)

@@ -1,7 +1,7 @@
 """The inputs of a network for a new user: items by id or title, and values of its other fields."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -11,13 +11,23 @@ from torch import Tensor
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
-from widenet.predict.arguments import LARGEST, checked_items, checked_names, checked_values, named_history
+from widenet.predict.arguments import (
+    LARGEST,
+    check_order,
+    checked_items,
+    checked_names,
+    checked_values,
+    is_list,
+    named_history,
+)
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
 Fields = Mapping[str, Any]
 """By input field: ids or titles of its features, or the numbers of a dense field; one value or a list."""
 
+OF_SEQUENCES = "the network reads a sequence"
+"""Why the order of items counts, for `check_order`."""
 _OTHERS_SHOWN = 5
 
 
@@ -43,14 +53,19 @@ def with_items(
     run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None
 ) -> dict[str, list[Any]]:
     """Return the inputs by field, items first; raises OptionError, FitError."""
-    inputs = {name: _listed(value) for name, value in (fields or {}).items()}
+    inputs = {name: list(value) if is_list(value) else [value] for name, value in (fields or {}).items()}
     known = list(dict.fromkeys(layer.field for layer in run.network.inputs))
     if unknown := next((name for name in inputs if name not in known), None):
         rule = f"a field must be one that the network reads ({', '.join(known)})"
         raise OptionError(f'{rule}; got "{unknown}".{did_you_mean(unknown, known)}')
+    for name, value in (fields or {}).items():
+        if run.fields[name].kind != "sparse":
+            check_order(f'field "{name}"', value, f"it is a {run.fields[name].kind} field")
     named = checked_items(items) if not inputs or not _is_empty(items) else []
     if named:
         field = field_of_items(run, output)
+        if run.fields[field].kind == "sequence":
+            check_order("items", items, OF_SEQUENCES)
         inputs = {field: [*named, *inputs.pop(field, [])], **inputs}
     return inputs
 
@@ -145,10 +160,6 @@ def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[s
 
 def _is_empty(items: object) -> bool:
     return isinstance(items, list | tuple) and not items
-
-
-def _listed(value: object) -> list[Any]:
-    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
 def _names(field: str, values: Sequence[Any]) -> list[str | int]:

@@ -1,7 +1,7 @@
 """What is recommended to whom: to one basket, to several, or to users of a dataset."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -20,7 +20,7 @@ from widenet.knn.neighbours import Neighbours
 from widenet.knn.of_network import Trained, check_layer, features_of
 from widenet.metrics import checked_k
 from widenet.model.network import Network
-from widenet.predict.arguments import checked_items, checked_names, checked_values
+from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
@@ -49,10 +49,19 @@ def is_table(items: Any) -> bool:
 
 def are_many(items: Any) -> bool:
     """Whether items are several baskets rather than one."""
-    if is_table(items):
-        return True
-    several = isinstance(items, Iterable) and not isinstance(items, str)
-    return several and any(isinstance(each, Iterable) and not isinstance(each, str) for each in items)
+    return is_table(items) or (is_list(items) and any(map(is_list, items)))
+
+
+def read_once(arguments: RecommendArguments) -> RecommendArguments:
+    """Return arguments whose items and fields can be read several times, even if they were generators."""
+    once = {name: _read_once(value) for name, value in (arguments.fields or {}).items()}
+    return replace(
+        arguments, items=_read_once(arguments.items), fields=None if arguments.fields is None else once
+    )
+
+
+def _read_once(value: Any) -> Any:
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
@@ -62,18 +71,19 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
         OptionError: One of them is neither a text nor a whole number.
     """
     is_one = isinstance(ids, str | Integral)
-    if is_table(ids) or not (is_one or isinstance(ids, Iterable)):
+    if is_table(ids) or not (is_one or is_list(ids)):
         raise OptionError(f"{name} must be an id or a list of ids; got {type(ids).__name__}.")
     return checked_names(f"{name} must be ids", [ids] if is_one else ids), is_one
 
 
-def baskets(items: Any, values: Any, columns: Mapping[str, str]) -> Baskets:
+def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bool) -> Baskets:
     """Read several baskets.
 
     Args:
         items: A table with a row for each item of a basket, or a list of baskets, each a list of items.
         values: For a list of baskets: a list of numbers for each of them, one for each item.
         columns: For a table: the columns of "user", "item" and "value".
+        is_sequence: Whether the network reads a sequence.
 
     Raises:
         DataError: The table is wrong.
@@ -87,16 +97,26 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str]) -> Baskets:
         return baskets_of(items, columns)
     if columns:
         raise OptionError("`columns` is for tables. Leave it out.")
+    for basket in items:
+        _check_basket(basket, values, is_sequence)
     rows = [checked_items(row) for row in items]
     owners = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     flat = [item for row in rows for item in row]
     if values is None:
         return Baskets(pa.array(range(len(rows))), owners, flat, may_be_titles=True)
-    if not isinstance(values, Iterable) or len(listed := list(values)) != len(rows):
+    if not is_list(values) or len(listed := list(values)) != len(rows):
         raise OptionError(f"values must be a list for each of {len(rows)} baskets; got {values!r}.")
     pairs = zip(listed, rows, strict=True)
     numbers = [number for each, row in pairs for number in checked_values(each, len(row))]
     return Baskets(pa.array(range(len(rows))), owners, flat, np.array(numbers), may_be_titles=True)
+
+
+def _check_basket(basket: Any, values: Any, is_sequence: bool) -> None:
+    """Raise OptionError for a set where the order of a basket's items counts."""
+    if is_sequence:
+        check_order("items", basket, person.OF_SEQUENCES)
+    if values is not None:
+        check_order("items", basket, "each has a value")
 
 
 def answered(
@@ -141,7 +161,8 @@ def answered(
         )
     elif are_many(arguments.items):
         _check_unused(arguments, ["data", "fields", "never_for"], "several baskets")
-        known = baskets(arguments.items, arguments.values, arguments.columns or {})
+        is_sequence = run.fields[person.field_of_items(run, output)].kind == "sequence"
+        known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
         asked, is_one = known.keys, False
         blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, allowed)
     else:
@@ -170,6 +191,8 @@ def _for_one(
     run: RunDirectory, network: Network, output: str, k: int, arguments: RecommendArguments, allowed: Filter
 ) -> Block:
     """The k best items of an output for one basket, and for what else is known."""
+    for items in (arguments.items, *(arguments.fields or {}).values()):
+        _check_basket(items, arguments.values, is_sequence=False)  # `with_items` knows of sequences
     known = person.with_items(run, output, arguments.items, arguments.fields)
     batches = person.batches_of(run, known, arguments.values)
     inputs = {
@@ -230,6 +253,7 @@ def reasons(
     if dataset is not None:
         example = dataset.sparse(field, dataset.rows_of([str(known.user)]))
     else:
+        _check_basket(known.items, known.values, is_sequence=False)
         inputs = person.with_items(run, output, known.items, None)
         batch = person.batches_of(run, inputs, known.values)[field]
         assert isinstance(batch, SparseBatch), "the field is sparse"
