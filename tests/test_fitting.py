@@ -13,7 +13,7 @@ import scipy.sparse
 
 import widenet
 from widenet.cli.progress import TrainingReport
-from widenet.errors import CheckpointError, DataError
+from widenet.errors import CheckpointError, DataError, OptionError
 
 USERS, ITEMS = 30, 16
 PAIRS = [
@@ -142,6 +142,21 @@ def test_what_stops_it_leaves_nothing(tmp_path):
     with pytest.raises(DataError, match="no column is obviously the item"):
         widenet.fit({"user": [1], "thing": [2]}, tmp_path / "run", quiet=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["run", "new/folders/run"])
+def test_what_stops_it_leaves_the_folders_that_were_there(out, tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(OptionError, match="SOURCE must be a path"):
+        widenet.fit([("a",)], tmp_path / out, quiet=True)
+    assert list(tmp_path.rglob("*")) == [tmp_path / "run"]
+
+
+def test_a_path_below_a_file_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(CheckpointError, match="file/run cannot be written: Not a directory"):
+        widenet.fit(COLUMNS, tmp_path / "file" / "run", quiet=True)
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_an_existing_path_is_refused_at_once_and_left_alone(tmp_path):

@@ -1,10 +1,12 @@
 """From interactions to a trained model in one call, with the usual documents."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from widenet.arguments import typed
+from widenet.checkpoint import writing
 from widenet.cli.progress import IngestReport, TrainingReport
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
@@ -66,7 +68,7 @@ def fit(
         The trained model.
 
     Raises:
-        CheckpointError: `out` exists already.
+        CheckpointError: `out` exists already, or cannot be made.
         DataError: The interactions break a rule; the message names place, column, rule and value.
         OptionError: An argument is wrong.
     """
@@ -78,16 +80,32 @@ def fit(
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise CheckpointError(f"{path} exists already. Choose another `out`, or remove it.")
     named = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
-    report = TrainingReport(quiet)
+    report, new = TrainingReport(quiet), _missing(path)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
     try:
         data = _dataset(interactions, path / DATA, report, titles=titles, **named)
         return train(None, _training(data), data, path, device=device, report=report)
     except BaseException:
         if not (path / "checkpoints" / "latest").is_file():
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path, new)
         raise
     finally:
         report.stop()
+
+
+def _missing(path: Path) -> list[Path]:
+    """A path and the folders around it that do not exist yet, innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def _remove(path: Path, new: list[Path]) -> None:
+    """Empty a directory, then remove those of the new folders that are empty; whatever resists stays."""
+    for entry in path.iterdir() if path.is_dir() else ():
+        shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+    with suppress(OSError):
+        for folder in new:
+            folder.rmdir()
 
 
 def _training(data: Dataset) -> TrainingSpec | None:
