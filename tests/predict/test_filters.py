@@ -1,12 +1,14 @@
 """Filters: files of what is not recommended, and every mistake in one named exactly."""
 
 from itertools import pairwise
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
 from widenet.predict.filters import PerUser, joined, read_allowed, read_banned, read_weights
 from widenet.sparse import SparseBatch
 
@@ -86,8 +88,14 @@ VALUES = {
     ),
     "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is not in"),
     "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is not in"),
-    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "`weights`.*at least 0"),
-    "no weight": (lambda names: read_weights({"a": "much"}, names, 4), "`weights`.*a finite number"),
+    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "at least 0; got -1 for 'a'"),
+    "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4), "`weights`.*got 1e.39 for 'a'"),
+    "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4), "got '0.5' for 'a'"),
+    "no weight": (
+        lambda names: read_weights({"a": None}, names, 4),
+        "`weights`: a weight must be a finite number of at least 0; got None for 'a'. Write a number below 1",
+    ),
+    "a weight that is true": (lambda names: read_weights({"a": True}, names, 4), "got True for 'a'"),
 }
 
 
@@ -96,6 +104,12 @@ def test_a_mistake_in_values_names_their_argument(mistake, names):
     call, message = VALUES[mistake]
     with pytest.raises(DataError, match=message):
         call(names)
+
+
+@pytest.mark.parametrize("as_given", [str, Path, lambda _: 7, lambda _: np.array("a")])
+def test_what_somebody_must_not_be_shown_is_a_list_and_never_a_file(as_given, names, file):
+    with pytest.raises(OptionError, match=r"never_for must have a list of ids; got .* Write \["):
+        PerUser({"bob": as_given(file("a\n"))}, names)
 
 
 def test_entries_of_two_batches_are_joined_example_by_example():

@@ -3,19 +3,20 @@
 import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import DataError, FitError
+from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
-from widenet.predict.arguments import checked_names
+from widenet.predict.arguments import LARGEST, checked_names, is_list
 from widenet.predict.top_k import Filter
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
@@ -107,14 +108,14 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor
         DataError: The file cannot be read, an id is unknown, or a weight is not a number from 0 on.
     """
     if isinstance(weights, Mapping):
-        rows: list[_Row] = [("`weights`", (str(item), str(weight))) for item, weight in weights.items()]
+        items = _listed_ids("weights", weights)
+        numbers = [_factor(item, weight) for item, weight in weights.items()]
     else:
         rows = list(_rows(Path(weights), ("item", "weight"), header=True))
-    numbers = [_number(place, weight) for place, (_, weight) in rows]
+        items = [(place, item) for place, (item, _) in rows]
+        numbers = [_number(place, weight) for place, (_, weight) in rows]
     factors = torch.ones(width)
-    factors[_indices(vocabulary, [(place, item) for place, (item, _) in rows])] = torch.tensor(
-        numbers, dtype=torch.float32
-    )
+    factors[_indices(vocabulary, items)] = torch.tensor(numbers, dtype=torch.float32)
     return factors
 
 
@@ -130,7 +131,7 @@ class PerUser:
             rows: list[_Row] = [
                 (self._name, (str(user), item))
                 for user, items in never_for.items()
-                for _, item in _ids("never_for", items)
+                for _, item in _listed_ids("never_for", items)
             ]
         else:
             self._name = str(never_for)
@@ -200,7 +201,26 @@ def _ids(option: str, ids: Ids) -> list[tuple[str, str]]:
     """The place and the id of each line of a file, or of each entry of a list."""
     if isinstance(ids, str | PathLike):
         return [(place, item) for place, (item,) in _rows(Path(ids), ("item",), header=False)]
+    return _listed_ids(option, ids)
+
+
+def _listed_ids(option: str, ids: Any) -> list[tuple[str, str]]:
+    """The place and the id of each entry of a list; raises OptionError for anything but a list of ids."""
+    if not is_list(ids):
+        raise OptionError(f"{option} must have a list of ids; got {ids!r}. Write [{str(ids)!r}].")
     return [(f"`{option}`", str(item)) for item in checked_names(f"{option} must be a list of ids", ids)]
+
+
+def _factor(item: object, weight: Any) -> float:
+    """A factor of a dictionary of weights; raises DataError unless it is a number from 0 on."""
+    number = weight.as_py() if hasattr(weight, "as_py") else weight
+    is_number = isinstance(number, Real) and not isinstance(number, bool)
+    if not is_number or not 0 <= number <= LARGEST:
+        raise DataError(
+            f"`weights`: a weight must be a finite number of at least 0; got {number!r} for {item!r}."
+            " Write a number below 1 to show an item less, or leave the item out."
+        )
+    return float(number)
 
 
 def _number(place: str, text: str) -> float:
