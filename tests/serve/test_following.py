@@ -1,6 +1,7 @@
 """A newer model is swapped in under load: no request lost, and each answer that of the model it names."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,7 @@ from tests.serve.conftest import service
 from widenet.runs import Model
 from widenet.serve.batches import ModelThread, Rhythm
 from widenet.serve.engine import Engine
-from widenet.serve.following import Follower
+from widenet.serve.following import Follower, state_of
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import RefusedError
 
@@ -44,13 +45,22 @@ def test_the_model_of_a_link_that_moves_is_swapped_under_load_without_an_error(w
         assert running.measured("widenet_swaps_total") == 3
 
 
+def test_a_model_that_is_published_while_the_first_is_loaded_is_served(world, tmp_path):
+    point(tmp_path / "current", world.run("first"))
+    second = Model.load(world.run("second"), "cpu").fingerprint()
+    program = (str(Path(__file__).with_name("moving.py")),)
+    with service(tmp_path / "current", program=program) as running:
+        while running.get("/health/ready").json["fingerprint"] != second:
+            pass
+
+
 @pytest.fixture
 def follower(world, tmp_path):
     link = tmp_path / "current"
     point(link, world.run("first"))
-    engine = Engine.load(link, world.data, "cpu", None)
+    state, engine = state_of(link), Engine.load(link, world.data, "cpu", None)
     thread = ModelThread(engine, Rhythm(1, 0, 1, 1), Measurements())
-    return Follower(link, thread, lambda run: Engine.load(run, world.data, "cpu", None))
+    return Follower(link, state, thread, lambda run: Engine.load(run, world.data, "cpu", None))
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, world, tmp_path, capsys):
@@ -79,3 +89,42 @@ def test_a_run_of_other_items_is_refused(follower, tmp_path):
     with pytest.raises(RefusedError, match='field "items" is not that of'):
         follower.load(tmp_path / "other")
     assert follower._model.engine is before
+
+
+@pytest.mark.parametrize("fault", [OSError("a disk"), RuntimeError("no memory"), MemoryError(), ValueError()])
+def test_any_failure_is_counted_and_what_may_pass_is_tried_again(fault, follower, world, capsys):
+    before, load, faults = follower._model.engine, follower._load, [fault, fault]
+    second = Model.load(world.run("second"), "cpu").fingerprint()
+
+    def failing(run):
+        if faults:
+            raise faults.pop()
+        return load(run)
+
+    follower._load = failing
+    with pytest.raises(RefusedError, match="the log says why"):
+        follower.load(world.run("second"))
+    point(follower.run, world.run("second"))
+    follower.look()
+    assert follower._model.engine is before
+    assert follower._model.measured.failed_loads._value.get() == 2
+    assert capsys.readouterr().err.count(f"the model that answers stays: {type(fault).__name__}") == 2
+    follower.look()
+    assert (follower._model.engine.fingerprint == second) == isinstance(fault, OSError)
+    point(follower.run, world.run("first"))
+    follower.look()
+    point(follower.run, world.run("second"))
+    follower.look()
+    assert follower._model.engine.fingerprint == second
+
+
+def test_a_run_that_cannot_be_looked_at_is_looked_at_again(follower, world, monkeypatch):
+    def broken(_):
+        raise RuntimeError("a loop of links")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("widenet.serve.following.state_of", broken)
+        follower.look()
+    point(follower.run, world.run("second"))
+    follower.look()
+    assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()

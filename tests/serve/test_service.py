@@ -6,13 +6,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
 import typer
 
-from tests.serve.conftest import service
+from tests.serve.conftest import TOKEN, service
 from widenet.cli.serve import serve
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
@@ -72,6 +72,30 @@ def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_
         running.process.stdin.flush()
         assert [future.result().status for future in accepted] == [200] * 3
         assert running.process.wait(timeout=60) == 0
+
+
+def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(world, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    given = {"Authorization": f"Bearer {TOKEN}"}
+    words = "--token-file", tmp_path / "token", "--runs", world.folder / "runs", "--deadline-ms", 60_000
+    program = (str(Path(__file__).with_name("stuck.py")),)
+    with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(40) as pool:
+
+        def ask(path, body):
+            return running.post(path, body, **given)
+
+        searches = [pool.submit(running.get, "/v1/items?search=Title", **given) for _ in range(20)]
+        refused = [future.result() for _, future in zip(range(4), as_completed(searches), strict=False)]
+        assert [reply.status for reply in refused] == [503] * 4
+        load = pool.submit(ask, "/v1/admin/load", {"run": "second"})
+        assert running.process.stdout.readline() == "loading\n"
+        assert ask("/v1/admin/load", {"run": "first"}).status == 503
+        assert ask("/v1/recommend", {"items": ["i1"]}).status == 200
+        running.process.stdin.write("go\n" * 16)
+        running.process.stdin.flush()
+        assert sorted(future.result().status for future in searches) == [200] * 16 + [503] * 4
+        assert running.end() == (0, "")
+        assert load.result().status == 503
 
 
 def test_a_request_whose_deadline_passes_gets_504(world):

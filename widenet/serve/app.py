@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -35,11 +35,12 @@ from widenet.serve.messages import (
 )
 from widenet.serve.openapi import document
 from widenet.serve.page.files import PLACES, Page
+from widenet.serve.work import WorkThread
 
 _T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
-_LONGEST_SEARCH, _MOST_FOUND = 200, 50
+_LONGEST_SEARCH, _MOST_FOUND, _MOST_SEARCHES = 200, 50, 16
 _RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
 _SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
 _encode = msgspec.json.Encoder().encode
@@ -55,6 +56,8 @@ class Service:
         guard: Who may ask.
         bounds: What a request may ask for.
         runs: Folder of runs that may be loaded by name; None: no such route.
+        searches: The thread that reads titles.
+        loads: The thread that loads models by name, one at a time.
     """
 
     model: ModelThread
@@ -62,6 +65,8 @@ class Service:
     guard: Guard
     bounds: Bounds
     runs: Path | None
+    searches: WorkThread = field(default_factory=lambda: WorkThread("searches", _MOST_SEARCHES))
+    loads: WorkThread = field(default_factory=lambda: WorkThread("loads", 1))
 
     def app(self) -> Starlette:
         """Return the application."""
@@ -94,7 +99,10 @@ class Service:
         del app
         self.model.start()
         self.follower.start()
+        self.searches.start()
+        self.loads.start()
         yield
+        self.searches.end()
         self.follower.close()
         await asyncio.to_thread(self.model.close)
 
@@ -164,7 +172,8 @@ class Service:
                 f"search must have 1 to {_LONGEST_SEARCH} characters; got {len(text):,}.",
             )
         engine = self._engine()
-        found = await asyncio.to_thread(engine.search, text, _MOST_FOUND)
+        seconds = self.model.rhythm.deadline_seconds
+        found = await self.searches.do(lambda: engine.search(text, _MOST_FOUND), seconds)
         return _json(Finding(engine.fingerprint, found))
 
     async def about(self, request: Request) -> Response:
@@ -182,9 +191,9 @@ class Service:
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""
         name = _decoded(_LOAD, await self.guard.body(request)).run
-        assert self.runs is not None
-        path = run_below(self.runs, name)
-        return _json({"fingerprint": await asyncio.to_thread(self.follower.load, path)})
+        runs = self.runs
+        assert runs is not None
+        return _json({"fingerprint": await self.loads.do(lambda: self.follower.load(run_below(runs, name)))})
 
     async def live(self, request: Request) -> Response:
         """Whether the process answers."""

@@ -14,7 +14,10 @@ from widenet.serve.messages import RefusedError
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
-def state_of(run: Path) -> tuple[str, str, tuple[int, int] | None]:
+State = tuple[str, str, tuple[int, int] | None]
+
+
+def state_of(run: Path) -> State:
     """Return what changes when a run's path leads to another model: its place, its pointer, its weights."""
     place, pointer, weights = run.resolve(), "", None
     try:
@@ -31,13 +34,16 @@ def state_of(run: Path) -> tuple[str, str, tuple[int, int] | None]:
 class Follower:
     """Replaces the model of a thread when its run has a newer one, or when a request asks for another run.
 
-    Attributes:
+    Args:
         run: The run that is followed.
+        state: Its state before the model that answers was loaded.
+        model: The thread of the model.
+        load: Loads the model of a run.
     """
 
-    def __init__(self, run: Path, model: ModelThread, load: Callable[[Path], Engine]) -> None:
+    def __init__(self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Engine]) -> None:
         self.run, self._model, self._load = run, model, load
-        self._looked, self._state = Lock(), state_of(run)
+        self._looked, self._state, self._told = Lock(), state, ""
         self._is_ending = Event()
         self._thread = Thread(target=self._follow, name="follower", daemon=True)
 
@@ -56,13 +62,14 @@ class Follower:
             RefusedError: Its model cannot be loaded; the one before goes on answering.
         """
         with self._looked:
-            state = state_of(run)
             try:
-                engine = self._load(run)
-            except (WidenetError, OSError) as error:
+                state, engine = state_of(run), self._load(run)
+            except Exception as error:
                 self._model.measured.failed_loads.inc()
-                sentence = str(error) if isinstance(error, WidenetError) else "its files cannot be read."
-                raise RefusedError(422, "not_loaded", sentence) from None
+                if isinstance(error, WidenetError):
+                    raise RefusedError(422, "not_loaded", str(error)) from None
+                _say(_failure(run, error))
+                raise RefusedError(422, "not_loaded", "it cannot be loaded; the log says why.") from None
             self.run, self._state = run, state
             self._model.swap(engine)
             return engine.fingerprint
@@ -70,16 +77,21 @@ class Follower:
     def look(self) -> None:
         """Swap the model in if the run has another one; a failure is told once, and the old one stays."""
         with self._looked:
-            state = state_of(self.run)
-            if state == self._state:
-                return
-            self._state = state
+            state = None
             try:
+                state = state_of(self.run)
+                if state == self._state:
+                    return
                 engine = self._load(self.run)
-            except (WidenetError, OSError) as error:
+            except Exception as error:
                 self._model.measured.failed_loads.inc()
-                _say(f"{self.run}: the model that answers stays: {error}")
+                if state is not None and not _may_pass(error):
+                    self._state = state
+                if self._told != (said := _failure(self.run, error)):
+                    _say(said)
+                    self._told = said
                 return
+            self._state, self._told = state, ""
             if engine.fingerprint != self._model.engine.fingerprint:
                 self._model.swap(engine)
                 _say(f"{self.run}: a newer model answers: {engine.fingerprint}")
@@ -87,6 +99,16 @@ class Follower:
     def _follow(self) -> None:
         while not self._is_ending.wait(_SECONDS_BETWEEN_LOOKS):
             self.look()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether the same files may be readable later: a disk was away, or too many files were open."""
+    return isinstance(error, OSError) or isinstance(error.__context__, OSError)
+
+
+def _failure(run: Path, error: Exception) -> str:
+    sentence = str(error) if isinstance(error, WidenetError) else f"{type(error).__name__}: {error}"
+    return f"{run}: the model that answers stays: {sentence}"
 
 
 def _say(sentence: str) -> None:

@@ -16,7 +16,7 @@ from widenet.serve.arguments import ServeArguments
 from widenet.serve.batches import ModelThread, Rhythm
 from widenet.serve.connections import PatientConnection
 from widenet.serve.engine import Engine
-from widenet.serve.following import Follower
+from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import Guard, is_loopback, read_token
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Bounds
@@ -50,6 +50,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         def load(path: Path) -> Engine:
             return Engine.load(path, dataset, arguments.device, arguments.output)
 
+        state = state_of(run)  # before the load, so that no model that is published meanwhile is missed
         engine = load(run)
         for sentence in engine.model.caveats():
             say(sentence)
@@ -62,7 +63,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         model = ModelThread(engine, rhythm, Measurements())
         bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
         runs = None if arguments.runs is None else Path(arguments.runs)
-        service = Service(model, Follower(run, model, load), guard, bounds, runs)
+        service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
         config = uvicorn.Config(
             service.app(),
             loop="uvloop",
@@ -81,7 +82,20 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         host, port = listening.getsockname()[:2]
         url(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config, service).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, whose end waits for no load."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted."""
+        self._service.loads.end()
+        await super().shutdown(sockets)
 
 
 def _guard(arguments: ServeArguments) -> Guard:
