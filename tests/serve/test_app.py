@@ -73,6 +73,7 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
     document = served.get("/openapi.json").json
     assert {"/v1/recommend", "/v1/score", "/v1/similar", "/v1/items"} <= set(document["paths"])
     assert "/v1/admin/load" not in document["paths"]
+    assert document["security"] == []
     text = served.get("/metrics").body.decode()
     for name in ("widenet_requests_total", "widenet_request_seconds_bucket", "widenet_queue_rows"):
         assert f"\n{name}" in text
@@ -95,6 +96,7 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b'{"requests": [{"items": ["i1"]}], "k": 3}', 422, "contradiction"),
         (b'{"requests": [{"items": ["i1"]}, {"items": ["../x"]}]}', 422, "unknown_item"),
         (b"{}", 422, "nothing_known"),
+        (json.dumps({"fields": {"items": ["i1"] * 10_001}}).encode(), 422, "out_of_bounds"),
     ],
 )
 def test_a_wrong_body_gets_one_clear_answer(body, status, code, served):
@@ -169,6 +171,9 @@ def test_with_a_token_every_request_needs_it_and_runs_below_the_folder_can_be_lo
             assert running.get("/metrics", **wrong).status == 401
             assert running.post("/v1/admin/load", {"run": "second"}, **wrong).status == 401
         assert running.get("/health/live").status == 200
+        document = running.get("/openapi.json", **given).json
+        assert document["security"] == [{"token": []}]
+        assert document["paths"]["/health/live"]["get"]["security"] == []
         assert running.post("/v1/recommend", body, **given, Host="SHOP.example:8000").status == 200
         for name in ("../first", "/etc", "none", "", ".", "..", "first/../second", "a\x00b"):
             assert running.post("/v1/admin/load", {"run": name}, **given).status == 404

@@ -143,9 +143,48 @@ def test_a_batch_that_fails_is_answered_and_the_next_one_computed(capsys):
         first = await stopped_in(engine, thread)
         engine.go.set()
         refused = await first
-        assert (refused.status, refused.mistake.message) == (500, "the model failed on this batch.")
+        assert (refused.status, refused.mistake.message) == (500, "the model failed on this request.")
         engine.broken = False
         assert (await thread.offer(asks(1))[0]).fingerprint == "first 1"
 
     run(engine, steps)
-    assert capsys.readouterr().err == "widenet: a batch failed: ValueError.\n"
+    said = capsys.readouterr().err
+    assert said.startswith("widenet: a batch failed, and its rows are computed one by one: ValueError.\n")
+    assert "in answers" in said
+    assert "a fault" not in said.replace('ValueError("a fault")', "")
+
+
+def test_a_row_that_fails_takes_no_other_with_it(capsys):
+    engine = Stopped()
+
+    def answers(asks, whole=engine.answers):
+        found = whole(asks)
+        if "2" in engine.batches[-1]:
+            raise ValueError("a fault")
+        return found
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        others = thread.offer(asks(1, 2, 3))
+        engine.answers = answers
+        engine.go.set()
+        await first
+        one, two, three = await asyncio.gather(*others)
+        assert (one.fingerprint, two.status, three.fingerprint) == ("first 1", 500, "first 3")
+
+    run(engine, steps)
+    assert capsys.readouterr().err.count("a batch failed") == 1
+
+
+def test_a_thread_that_dies_refuses_what_waits_and_what_comes(capsys):
+    engine = Stopped()
+
+    async def steps(thread):
+        (lost,) = thread.offer(asks(1))
+        assert (await lost).status == 500
+        assert thread.has_died
+        with pytest.raises(RefusedError, match="the service ends"):
+            thread.offer(asks(2))
+
+    run(engine, steps, max_delay_seconds=float("inf"))
+    assert "the thread of the model died: OverflowError" in capsys.readouterr().err

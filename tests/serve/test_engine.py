@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.serve.conftest import WIDTH
+from tests.serve.conftest import NETWORK, WIDTH
 from widenet.errors import FitError
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs import Model
+from widenet.runs import Model, train
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend, RefusedError, Score, Similar
@@ -150,3 +150,16 @@ def test_a_model_whose_rows_depend_on_their_places_is_refused(world, monkeypatch
     monkeypatch.setattr(module, "top_k", moved)
     with pytest.raises(FitError, match="a row other bits at other places of a block"):
         Engine.load(world.run("first"), None, "cpu", None)
+
+
+def test_numbers_that_overflow_refuse_their_row_alone(world, tmp_path):
+    first, middle, last = NETWORK["layers"]
+    middle = {**middle, "activation": "linear"}
+    layers = [first, middle, {**middle, "name": "wide"}, {**last, "loss": "l2", "activation": "linear"}]
+    train({"layers": layers}, {"epochs": 1, "shards": 3}, world.data, tmp_path / "run")
+    engine, good = Engine.load(tmp_path / "run", None, "cpu", None), Recommend(items=["i1"])
+    huge = {"items": [f"i{item}" for item in range(WIDTH)], "values": [3.4e38] * WIDTH}
+    asks = good, Recommend(**huge, include_seen=True), Score(**huge, candidates=["i3", "i4"]), good
+    before, *refused, after = answered(engine, *asks)
+    assert before == after == answered(engine, good)[0]
+    assert [(each.status, each.mistake.code) for each in refused] == [(422, "overflow")] * 2

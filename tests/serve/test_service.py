@@ -14,6 +14,9 @@ import typer
 
 from tests.serve.conftest import TOKEN, service
 from widenet.cli.serve import serve
+from widenet.errors import OptionError
+from widenet.serve.arguments import ServeArguments
+from widenet.serve.guard import read_token
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
 FAULTY = (str(Path(__file__).with_name("faulty.py")),)
@@ -39,9 +42,31 @@ def test_other_addresses_need_a_token_and_a_token_letters(world, tmp_path):
     run = world.run("first")
     assert "`--host` 0.0.0.0" in refused(run, "--host", "0.0.0.0").replace("--host 0", "`--host` 0")
     (tmp_path / "short").write_text("secret\n")
-    assert "at least 16 characters" in refused(run, "--host", "0.0.0.0", "--token-file", tmp_path / "short")
+    assert "at least 16 ASCII characters" in refused(
+        run, "--host", "0.0.0.0", "--token-file", tmp_path / "short"
+    )
+    for text in ("a-token-of-more\tthan-16-letters", "a-token-of-more\nthan-16-letters", "é" * 20):
+        (tmp_path / "odd").write_text(text)
+        with pytest.raises(OptionError, match="ASCII characters without blanks"):
+            read_token(tmp_path / "odd")
     assert "cannot be read" in refused(run, "--host", "0.0.0.0", "--token-file", tmp_path / "none")
     assert "only requests with a token may load runs" in refused(run, "--runs", world.folder)
+
+
+@pytest.mark.parametrize("text", ["inf", "nan", "-1", "1e9"])
+@pytest.mark.parametrize("name", ["deadline_ms", "max_delay_ms"])
+def test_times_have_bounds(name, text, world):
+    with pytest.raises(OptionError, match="must be"):
+        ServeArguments(world.run("first"), **{name: float(text)})
+
+
+def test_a_service_whose_model_dies_ends_with_an_error(world):
+    program = (str(Path(__file__).with_name("dying.py")),)
+    with service(world.run("first"), program=program) as running:
+        _, said = running.process.communicate(timeout=60)
+    assert running.process.returncode == 1
+    assert "the thread of the model died: OverflowError" in said
+    assert said.endswith("widenet: the service ended because the thread of its model died.\n")
 
 
 def test_what_is_no_run_or_has_no_weights_yet_is_told(world, tmp_path):

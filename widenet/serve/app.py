@@ -215,7 +215,7 @@ class Service:
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
         del request
-        return _json(document(self.bounds, with_load=self.runs is not None))
+        return _json(document(self.bounds, self.runs is not None, self.guard.token is not None))
 
 
 def run_below(folder: Path, name: str) -> Path:

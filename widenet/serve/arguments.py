@@ -38,13 +38,19 @@ class ServeArguments:
     output: Output = None
     max_batch: Annotated[int, Argument("Largest number of rows that are computed together.", at_least=1)] = 64
     max_delay_ms: Annotated[
-        float, Argument("Milliseconds that a request waits at most for others to join it.", at_least=0)
+        float,
+        Argument(
+            "Milliseconds that a request waits at most for others to join it.", at_least=0, at_most=60_000
+        ),
     ] = 2.0
     queue: Annotated[
         int, Argument("Rows that may wait; when they are as many, requests get 503 at once.", at_least=1)
     ] = 1024
     deadline_ms: Annotated[
-        float, Argument("Milliseconds after which a request that has no answer gets 504.", at_least=1)
+        float,
+        Argument(
+            "Milliseconds after which a request that has no answer gets 504.", at_least=1, at_most=3_600_000
+        ),
     ] = 2000.0
     max_bytes: Annotated[int, Argument("Largest size of a request's body.", at_least=1)] = 2**20
     max_items: Annotated[int, Argument("Largest number of items in each list of a request.", at_least=1)] = (

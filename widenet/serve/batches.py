@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,12 +57,13 @@ class ModelThread:
 
     Attributes:
         engine: The model that answers the next batch.
+        has_died: Whether the thread has ended before `close`.
     """
 
     def __init__(self, engine: Answering, rhythm: Rhythm, measured: Measurements) -> None:
         self.engine, self.rhythm, self.measured = engine, rhythm, measured
         self._waiting: deque[_Waiting] = deque()
-        self._changed, self._closing = Condition(), False
+        self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
         measured.queue.set_function(lambda: len(self._waiting))
         measured.answers_now(engine.fingerprint)
@@ -109,9 +111,17 @@ class ModelThread:
         self._thread.join()
 
     def _run(self) -> None:
-        with fixed_arithmetic():
-            while taken := self._take():
-                self._answer(*taken)
+        try:
+            with fixed_arithmetic():
+                while taken := self._take():
+                    self._answer(*taken)
+        except BaseException as error:
+            _tell("the thread of the model died", error)
+            with self._changed:
+                self.has_died = self._closing = True
+                left, self._waiting = [each.future for each in self._waiting], deque()
+            if left:
+                _deliver(left, [RefusedError(500, "failed", "the model failed.")] * len(left))
 
     def _take(self) -> tuple[Answering, list[_Waiting]] | None:
         """Wait for a batch; None at the end."""
@@ -139,10 +149,24 @@ class ModelThread:
             results: Sequence[Result] = engine.answers([each.ask for each in awaited])
         except Exception as error:
             self.measured.errors.inc()
-            print(f"widenet: a batch failed: {type(error).__name__}.", file=sys.stderr)  # noqa: T201
-            results = [RefusedError(500, "failed", "the model failed on this batch.")] * len(awaited)
+            _tell("a batch failed, and its rows are computed one by one", error)
+            results = [_alone(engine, each.ask) for each in awaited]
         self.measured.busy.inc(monotonic() - start)
         _deliver([each.future for each in awaited], results)
+
+
+def _alone(engine: Answering, ask: Ask) -> Result:
+    """Return the answer to one row of a batch that failed."""
+    try:
+        return engine.answers([ask])[0]
+    except Exception:
+        return RefusedError(500, "failed", "the model failed on this request.")
+
+
+def _tell(sentence: str, error: BaseException) -> None:
+    """Print where an exception was raised, without its message, which may hold parts of a request."""
+    places = "".join(traceback.format_tb(error.__traceback__))
+    print(f"widenet: {sentence}: {type(error).__name__}.\n{places}", end="", file=sys.stderr)  # noqa: T201
 
 
 def _deliver(futures: "Sequence[asyncio.Future[Result]]", results: Sequence[Result]) -> None:

@@ -162,7 +162,7 @@ class Engine:
             [],
         )
 
-    def _recommended(self, rows: Sequence[_Row]) -> list[Answer]:
+    def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
         people = [row.known for row in rows]
         hides = [isinstance(row.ask, Recommend) and not row.ask.include_seen for row in rows]
         seen = self.people.seen(people) if any(hides) else [[] for _ in rows]
@@ -186,21 +186,28 @@ class Engine:
             allowed,
             only=only,
         )
-        found = []
+        found: list[list[tuple[int, float]] | None] = []
         for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):
             pairs = [(unit, score) for unit, score in zip(units, scores, strict=True) if unit >= 0]
+            if not all(math.isfinite(score) for _, score in pairs):
+                found.append(None)
+                continue
             if isinstance(row.ask, Score):
                 score_of = dict(pairs)
                 pairs = [(unit, score_of[unit]) for unit in row.candidates if unit is not None]
             found.append(pairs[: row.k])
         return self._named(rows, found)
 
-    def _named(self, rows: Sequence[_Row], found: Sequence[Sequence[tuple[int, float]]]) -> list[Answer]:
+    def _named(
+        self, rows: Sequence[_Row], found: Sequence[Sequence[tuple[int, float]] | None]
+    ) -> list[Answer | RefusedError]:
         """Return answers with ids and titles, which are read for the whole batch at once."""
-        units = [unit for pairs in found for unit, _ in pairs]
+        units = [unit for pairs in found for unit, _ in pairs or []]
         named = iter(zip(self.vocabulary.ids(units), self.vocabulary.titles(units), strict=True))
         return [
-            Answer(
+            RefusedError(422, "overflow", "the scores are not finite. Send smaller numbers.")
+            if pairs is None
+            else Answer(
                 self.fingerprint, [Item(*next(named), score=score) for _, score in pairs], row.known.skipped
             )
             for row, pairs in zip(rows, found, strict=True)

@@ -25,10 +25,10 @@ def read_token(path: str | Path) -> bytes:
             token = file.read(_LONGEST_TOKEN + 1).strip()
     except OSError as error:
         raise OptionError(f"`token_file` cannot be read: {path}: {error.strerror}. Check the path.") from None
-    if not _LEAST_TOKEN <= len(token) <= _LONGEST_TOKEN or not token.isascii() or b" " in token:
+    if not _LEAST_TOKEN <= len(token) <= _LONGEST_TOKEN or not all(33 <= byte <= 126 for byte in token):
         raise OptionError(
-            f"{path} must hold a token of at least {_LEAST_TOKEN} characters without blanks. Make one with"
-            " `openssl rand -hex 32`."
+            f"{path} must hold a token of at least {_LEAST_TOKEN} ASCII characters without blanks."
+            " Make one with `openssl rand -hex 32`."
         )
     return token
 

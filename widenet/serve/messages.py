@@ -196,9 +196,10 @@ class Bounds:
         if not 1 <= k <= self.max_k:
             what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
             raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
-        for name in ("items", "values", "never", "only"):
-            listed = getattr(ask, name, None)
-            if listed is not None and len(listed) > self.max_items:
+        lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only")}
+        fields = getattr(ask, "fields", None) or {}
+        for name, listed in [*lists.items(), *(("a field", value) for value in fields.values())]:
+            if isinstance(listed, list) and len(listed) > self.max_items:
                 raise RefusedError(
                     422,
                     "out_of_bounds",

@@ -21,8 +21,14 @@ _TYPES = (RecommendMany, Score, Similar, Load, Answer, Answers, Finding, About, 
 _REFERENCE = "#/components/schemas/{name}"
 
 
-def document(bounds: Bounds, with_load: bool) -> dict[str, Any]:
-    """Return the OpenAPI document; `with_load` if runs may be loaded by name."""
+def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any]:
+    """Return the OpenAPI document.
+
+    Args:
+        bounds: What a request may ask for.
+        with_load: Whether runs may be loaded by name.
+        with_token: Whether requests need the token.
+    """
     schemas, components = msgspec.json.schema_components(_TYPES, ref_template=_REFERENCE)
     of = dict(zip(_TYPES, schemas, strict=True))
     paths: dict[str, Any] = {
@@ -48,7 +54,7 @@ def document(bounds: Bounds, with_load: bool) -> dict[str, Any]:
         ("/health/live", "Whether the process answers."),
         ("/health/ready", "Whether the model answers."),
     ):
-        paths[path] = {"get": _operation(summary, {"type": "object"}, of[Refusal])}
+        paths[path] = {"get": _operation(summary, {"type": "object"}, of[Refusal]) | {"security": []}}
     if with_load:
         paths["/v1/admin/load"] = _post("Serve another run.", of[Load], {"type": "object"}, of[Refusal])
     return {
@@ -61,6 +67,7 @@ def document(bounds: Bounds, with_load: bool) -> dict[str, Any]:
                 f" holds at most {bounds.max_rows:,} requests."
             ),
         },
+        "security": [{"token": []}] if with_token else [],
         "paths": paths,
         "components": {
             "schemas": components,

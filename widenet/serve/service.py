@@ -83,14 +83,20 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         url(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
             _Server(config, service).run(sockets=[listening])
+        if model.has_died:
+            raise SystemExit("widenet: the service ended because the thread of its model died.")
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, whose end waits for no load."""
+    """uvicorn's server, which ends if the thread of the model does, and then waits for no load."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to end; called ten times a second."""
+        return self._service.model.has_died or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what was accepted."""
