@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -165,3 +167,10 @@ def test_an_existing_path_is_refused_at_once_and_left_alone(tmp_path):
     with pytest.raises(CheckpointError, match=r"exists already. Choose another `out`"):
         widenet.fit(COLUMNS, tmp_path / "run", quiet=True)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
+
+
+def test_a_script_that_fits_ends_without_a_word_of_a_library(tmp_path):
+    script = "import sys, widenet; widenet.fit([(u, i) for u in range(9) for i in range(4)], sys.argv[1])"
+    command = [sys.executable, "-c", script, str(tmp_path / "run")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "leaked" not in ended.stderr

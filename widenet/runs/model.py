@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_before
-from widenet.runs.signatures import compares, recommends
 from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
@@ -42,6 +41,20 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import UNRECORDED, TrainingFacts, facts_of
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
+
+if TYPE_CHECKING:
+    from widenet.runs.signatures import compares, recommends
+else:
+
+    def recommends(method: Any) -> Any:
+        """Return a method as it is.
+
+        The overloads of its type are for type checkers alone: `typing` keeps them, and all modules that they
+        reach, until Python has ended, of which DuckDB then complains.
+        """
+        return method
+
+    compares = recommends
 
 
 class Model:
