@@ -140,6 +140,32 @@ def test_ids_beyond_signed_numbers_stay_numbers(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("damage", ["gone", "damaged"])
+def test_ids_are_of_one_type_whatever_becomes_of_the_dataset(damage, tmp_path):
+    table = {"user": [1, 1, 2, 2, 3, 3], "item": [7, 8, 8, 9, 9, 7]}
+    fit(table, tmp_path / "fitted", device="cpu", quiet=True)
+    train(TIED, TRAINING, ingest(table, tmp_path / "data"), tmp_path / "trained")
+    for run, data in ((tmp_path / "fitted", tmp_path / "fitted" / "data"), (tmp_path / "trained", None)):
+        if data is not None and damage == "gone":
+            data.rename(tmp_path / "elsewhere")
+        elif data is not None:
+            (data / "dataset.json").write_text("{")
+        model = Model.load(run, "cpu")
+        assert [row.item for row in model.recommend([7, 8], k=1)] == [9]
+        assert {row.item for row in model.similar(7)} == {8, 9}
+
+
+def test_numbers_beside_texts_are_texts(tmp_path):
+    texts = ingest({"user": [1, 1], "item": ["a", "b"]}, tmp_path / "texts")
+    table = {"user": [1, 1, 2], "item": [7, 8, 7]}
+    for name, more in (
+        ("known", {"vocabulary": texts.path, "grow": True}),
+        ("heldout", {"heldout": {"user": [1], "item": ["c"]}}),
+    ):
+        model = train(TIED, TRAINING, ingest(table, tmp_path / name, **more), tmp_path / f"run-{name}")
+        assert {"7", "8"} & {row.item for row in model.recommend(["8"], k=4, exclude_seen=False)}
+
+
 def test_a_matrix_is_a_table_of_numbers(tmp_path):
     matrix = scipy.sparse.csr_matrix(([1, 1, 1, 1], ([0, 0, 1, 2], [0, 1, 1, 0])), shape=(3, 2))
     model = train(TIED, TRAINING, ingest(matrix, tmp_path / "data"), tmp_path / "run")

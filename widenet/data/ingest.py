@@ -139,7 +139,7 @@ class _Work:
             source={
                 "sources": list(read["train"].short_names),
                 "min_value": options.min_value,
-                **_types(read["train"]),
+                **_types(options, read),
                 **tables.facts,
             },
         )
@@ -185,9 +185,14 @@ class _Work:
         return read
 
 
-def _types(sources: Sources) -> Facts:
-    """The fact that names the ids that are whole numbers in the sources; none for sources of texts."""
-    return {"whole_numbers": list(sources.whole_numbers)} if sources.whole_numbers else {}
+def _types(options: Options, read: dict[Part, Sources]) -> Facts:
+    """The fact that names the field of items if their ids are whole numbers in all sources.
+
+    An earlier vocabulary may hold texts, so that there is no such fact beside one.
+    """
+    if options.known.folder is not None or not all(sources.has_whole_items for sources in read.values()):
+        return {}
+    return {"whole_numbers": [options.field]}
 
 
 def _listed(sources: Any) -> list[Any]:

@@ -22,7 +22,7 @@ Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
 Part = Literal["train", "validation", "heldout"]
 Facts = dict[str, JsonValue]
-"""Origin of a dataset, for people; no code reads it."""
+"""Origin of a dataset, for people. Code reads only `whole_numbers`: the fields whose ids were numbers."""
 PARTS: tuple[Part, ...] = ("train", "validation", "heldout")
 
 

@@ -173,13 +173,9 @@ class Sources:
         return all(source.empty_users for source, _ in self._read)
 
     @property
-    def whole_numbers(self) -> list[str]:
-        """Which of user and item are whole numbers by their type in every source."""
-        return [
-            role
-            for role in ("user", "item")
-            if self._read and all(getattr(columns, role) in source.integers for source, columns in self._read)
-        ]
+    def has_whole_items(self) -> bool:
+        """Whether items are whole numbers by their type in every source."""
+        return all(columns.item in source.integers for source, columns in self._read)
 
     def described(self, elsewhere: Collection[str] = ()) -> list[str]:
         """Describe in one line for each source how it is read: its format, its columns, and the unread ones.

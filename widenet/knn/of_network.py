@@ -52,9 +52,14 @@ def check_layer(network: Network, layer: str | None) -> str:
 
 def features_of(model: Trained, layer: str) -> Vocabulary:
     """The names of the features that a layer's units stand for."""
-    spec = model.network.spec.layer(layer)
+    return model.run.vocabulary(field_of(model.network, layer))
+
+
+def field_of(network: Network, layer: str) -> str:
+    """The field whose features a layer's units stand for."""
+    spec = network.spec.layer(layer)
     assert isinstance(spec, InputLayer | OutputLayer), "only these have a field"
-    return model.run.vocabulary(spec.field)
+    return spec.field
 
 
 def parts_of(network: Network, layer: str, measure: Measure, count: int) -> dict[int, Part]:

@@ -11,13 +11,12 @@ from torch import Tensor
 
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Manifest
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
-from widenet.knn.of_network import Trained, check_layer, features_of
+from widenet.knn.of_network import Trained, check_layer, field_of
 from widenet.metrics import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
@@ -30,7 +29,6 @@ from widenet.runs import person
 from widenet.runs.answers import Answers
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import DATA
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,8 @@ def answered(
         arguments: The arguments.
     """
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
-    names = run.vocabulary(network.outputs[output].spec.field)
+    target = network.outputs[output].spec.field
+    names = run.vocabulary(target)
     allowed = filter_of(
         network.outputs[output], names, arguments.never, arguments.only, arguments.weights
     ).to(network.device)
@@ -169,14 +168,7 @@ def answered(
         _check_unused(arguments, ["data", "columns", "never_for"], "one basket")
         asked, is_one = [0], True
         blocks = iter([_for_one(run, network, output, k, arguments, allowed)])
-    return Answers.of_blocks(asked, list(blocks), names, "item" in whole_numbers(run)), is_one
-
-
-def whole_numbers(run: RunDirectory) -> Sequence[str]:
-    """Which ids, of user and item, were numbers in the data that a run was made with."""
-    inside = run.path / DATA
-    named = Manifest.read(inside).source.get("whole_numbers", []) if inside.is_dir() else []
-    return [str(role) for role in named] if isinstance(named, list) else []
+    return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
 
 
 def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:
@@ -217,7 +209,8 @@ def alike(
     asked, is_one = listed_ids("items", items)
     if not asked:
         raise OptionError("items must name at least one item; got none.")
-    names = features_of(model, check_layer(model.network, layer))
+    field = field_of(model.network, check_layer(model.network, layer))
+    names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
     scores_EK, units_EK = collection.search(collection.vectors(own), k + 1)
@@ -229,7 +222,7 @@ def alike(
         units_EK[kept_EK],
         scores_EK[kept_EK],
         names,
-        "item" in whole_numbers(run),
+        run.fields[field].whole_numbers,
     )
     return answers, is_one
 
@@ -268,7 +261,7 @@ def reasons(
         example.indices.numpy().astype(np.int64)[order],
         share_Z[order],
         run.vocabulary(field),
-        "item" in whole_numbers(run),
+        run.fields[field].whole_numbers,
     )
 
 

@@ -27,6 +27,7 @@ class FieldRecord:
         max_value: Largest stored value; 1 without values.
         vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
         vocabulary_sha256: SHA-256 of the run's vocabulary file; None in runs of early versions.
+        whole_numbers: Whether the ids of the features were numbers in the data.
 
     Raises:
         ValueError: No field can have these facts.
@@ -38,10 +39,13 @@ class FieldRecord:
     max_value: float
     vocabulary_digest: str | None
     vocabulary_sha256: str | None = None
+    whole_numbers: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or type(self.width) is not int or self.width < 1:
             raise ValueError(f"{self.kind} of {self.width}")
+        if type(self.whole_numbers) is not bool:
+            raise ValueError(f"{self.whole_numbers} as whole_numbers")
         if not (math.isfinite(self.min_value) and math.isfinite(self.max_value)):
             raise ValueError(f"{self.min_value} to {self.max_value}")
 
@@ -51,9 +55,15 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
     field = dataset.field(name)
     if field.vocabulary is None:
         return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
-    names = dataset.vocabulary(name)
+    names, whole = dataset.vocabulary(name), dataset.manifest.source.get("whole_numbers", [])
     return FieldRecord(
-        field.kind, field.width, field.min_value, field.max_value, digest_of(names), sha256_of(names.path)
+        field.kind,
+        field.width,
+        field.min_value,
+        field.max_value,
+        digest_of(names),
+        sha256_of(names.path),
+        isinstance(whole, list) and name in whole,
     )
 
 
