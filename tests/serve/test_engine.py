@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from tests.serve.conftest import NETWORK, WIDTH
+from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import Model, train
@@ -163,3 +165,21 @@ def test_numbers_that_overflow_refuse_their_row_alone(world, tmp_path):
     before, *refused, after = answered(engine, *asks)
     assert before == after == answered(engine, good)[0]
     assert [(each.status, each.mistake.code) for each in refused] == [(422, "overflow")] * 2
+
+
+def test_a_newer_engine_shares_the_ids_that_are_the_same(world, tmp_path):
+    data = Dataset.open(world.data)
+    before = Engine.load(world.run("first"), data, "cpu", None)
+    after = Engine.load(world.run("second"), data, "cpu", None, before)
+    assert after.items is before.items
+    assert after.people.users is before.people.users
+    ask = Recommend(user="u3", k=5)
+    alone = Engine.load(world.run("second"), data, "cpu", None)
+    assert answered(after, ask) == answered(alone, ask) != answered(before, ask)
+    others = dataset_from_lists(tmp_path / "data", [[0, 1], [1]], item_ids=["a", "b"])
+    train(NETWORK, {"epochs": 1}, others, tmp_path / "run")
+    other = Engine.load(tmp_path / "run", others, "cpu", None, before)
+    assert (set(other.items.place_of), other.people.users.place_of.keys()) == (
+        {"a", "b"},
+        set(others.ids(slice(None))),
+    )

@@ -63,9 +63,21 @@ class Engine:
 
     @classmethod
     def load(
-        cls, run: str | Path, data: str | Path | Dataset | None, device: str | None, output: str | None
+        cls,
+        run: str | Path,
+        data: str | Path | Dataset | None,
+        device: str | None,
+        output: str | None,
+        before: "Engine | None" = None,
     ) -> "Engine":
         """Load a run's model and check that it answers.
+
+        Args:
+            run: The run.
+            data: The dataset of users; None without any.
+            device: cpu or cuda; None: cuda if there is a device.
+            output: The output that recommends, if the network has several.
+            before: The engine that answers so far; ids that are the same are not indexed again.
 
         Raises:
             WidenetError: The run has no model, does not go with the dataset, or gives no finite scores.
@@ -81,10 +93,13 @@ class Engine:
             each: model.run.vocabulary(each) for each in fields if model.run.fields[each].kind != "dense"
         }
         names = {
-            each: Names.of("item" if each == target else "feature", own.all_ids().to_pylist())
+            each: _names(model, before, each, "item" if each == target else "feature", own)
             for each, own in vocabularies.items()
         }
-        users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
+        if before is not None and before.people.dataset is dataset:
+            users = before.people.users
+        else:
+            users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users)
         run_name = Path(run).resolve().name
         engine = cls(model, name, model.fingerprint(), run_name, people, names[target], vocabularies[target])
@@ -237,3 +252,13 @@ class Engine:
         units = self.vocabulary.search(text, most)
         ids, titles = self.vocabulary.ids(units), self.vocabulary.titles(units)
         return [Found(*row) for row in zip(ids, titles, strict=True)]
+
+
+def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:
+    """Return the names of a field: those of the engine before if they are the same: indexing is slow."""
+    known = None if before is None else before.people.names.get(name)
+    if before is not None and known is not None and known.what == what:
+        digest = model.run.fields[name].vocabulary_digest
+        if digest is not None and digest == before.model.run.fields[name].vocabulary_digest:
+            return known
+    return Names.of(what, vocabulary.all_ids().to_pylist())

@@ -46,12 +46,8 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
     torch.set_num_threads(1)  # so that no thread that loads changes it beside the one that computes
     with _bound(arguments) as listening:
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
-
-        def load(path: Path) -> Engine:
-            return Engine.load(path, dataset, arguments.device, arguments.output)
-
         state = state_of(run)  # before the load, so that no model that is published meanwhile is missed
-        engine = load(run)
+        engine = Engine.load(run, dataset, arguments.device, arguments.output)
         for sentence in engine.model.caveats():
             say(sentence)
         rhythm = Rhythm(
@@ -61,6 +57,12 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
             arguments.deadline_ms / 1000,
         )
         model = ModelThread(engine, rhythm, Measurements())
+
+        def load(path: Path) -> Engine:
+            before = model.engine
+            assert isinstance(before, Engine)
+            return Engine.load(path, dataset, arguments.device, arguments.output, before)
+
         bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
         runs = None if arguments.runs is None else Path(arguments.runs)
         service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
