@@ -114,7 +114,7 @@ def test_room_for_units_to_come_is_not_ranked(data):
 def test_a_missing_part_is_one_sentence_with_the_remedy(data):
     with pytest.raises(
         FitError,
-        match=r"has no validation part, only train, heldout\. Set one aside with `widenet.split",
+        match=r"has no validation part, only train, heldout\. Use `part='heldout'`, or set one aside with",
     ):
         evaluate(fixed(data, SCORES), data, "validation", ks=[1])
 

@@ -246,7 +246,9 @@ class Dataset:
             share = f"{part}_last=1" if field.kind == "sequence" else f"{part}=0.1"
             of_field = "" if name == "items" else f", field={name!r}"
             call = f"widenet.split({str(self.path)!r}, out=DIR, {share}{of_field})"
-            remedy = f"Set one aside with `{call}`."
+            other = next((other for other in field.parts if other not in ("train", part)), None)
+            start = "Set" if other is None else f"Use `part={other!r}`, or set"
+            remedy = f"{start} one aside with `{call}`."
             raise FitError(f"{self.path}: field {name!r} has no {part} part, only {have}. {remedy}")
         return field
 

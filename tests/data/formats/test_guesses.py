@@ -68,6 +68,7 @@ def test_first_words_are_users(text):
         "1 2 3\n",
         "9 8\n3 4\n5 6\n",
         "apple pear\nplum kiwi\n",
+        "".join(f"2024-05-0{row} s{row} p1 p{row % 3}\n" for row in range(1, 9)),
     ],
 )
 def test_first_words_may_be_items(text):

@@ -89,9 +89,13 @@ def begins_with_users(lines: Sequence[str]) -> bool:
     - They are written like no other word, such as u1, u2.
     - No id repeats among the items of a line, and the first words either are ascending whole numbers, as of
       numbered users, or are never items although items repeat on other lines.
+
+    Dates are no users: lines of a log begin with them.
     """
     rows = [words for line in lines if (words := line.split())]
     first, lists = [row[0] for row in rows], [row[1:] for row in rows]
+    if time_like(first) == "dates":
+        return False
     shapes = {_shape(word) for word in first}
     if (
         len(shapes) == 1
