@@ -10,7 +10,7 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Source
-from widenet.data.manifest import PARTS, Facts, Manifest, Part
+from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
@@ -192,7 +192,7 @@ def _types(options: Options, read: dict[Part, Sources]) -> Facts:
     """
     if options.known.folder is not None or not all(sources.has_whole_items for sources in read.values()):
         return {}
-    return {"whole_numbers": [options.field]}
+    return {WHOLE_NUMBERS: [options.field]}
 
 
 def _listed(sources: Any) -> list[Any]:

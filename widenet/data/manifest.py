@@ -22,7 +22,9 @@ Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
 Part = Literal["train", "validation", "heldout"]
 Facts = dict[str, JsonValue]
-"""Origin of a dataset, for people. Code reads only `whole_numbers`: the fields whose ids were numbers."""
+"""Origin of a dataset, for people. Code reads `WHOLE_NUMBERS` alone."""
+WHOLE_NUMBERS = "whole_numbers"
+"""The fact that lists the fields whose ids were numbers in the sources; absent if there are none."""
 PARTS: tuple[Part, ...] = ("train", "validation", "heldout")
 
 

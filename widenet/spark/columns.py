@@ -34,10 +34,12 @@ class Interactions:
     Attributes:
         frame: `user` and `item` as text, and perhaps `value` and `time` as doubles.
         columns: The column of each role.
+        has_whole_items: Whether items are whole numbers by their type.
     """
 
     frame: DataFrame
     columns: Mapping[str, str]
+    has_whole_items: bool
 
 
 def interactions(df: DataFrame, user: str, item: str, value: str | None, time: str | None) -> Interactions:
@@ -59,7 +61,7 @@ def interactions(df: DataFrame, user: str, item: str, value: str | None, time: s
             raise DataError(f'{PLACE}: column "{name}" cannot be both {first} and {role}. Name another.')
         columns[role] = name
     read = [_converted(df, role, name).alias(role) for role, name in columns.items()]
-    return Interactions(df.select(*read), columns)
+    return Interactions(df.select(*read), columns, _base(df.schema[item].dataType) in _WHOLE)
 
 
 def _converted(df: DataFrame, role: str, name: str) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Duplicates
-from widenet.data.manifest import Facts
+from widenet.data.manifest import WHOLE_NUMBERS, Facts
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.writer import VOCABULARY_SCHEMA, publication, write_contents
@@ -90,7 +90,8 @@ def write_dataset(
         pieces = _pieces(rows.frame.join(features, "item"), counts, scratch, options)
         sources = sorted(unquote(urlparse(file).path) for file in df.inputFiles())
         names = [file.rpartition("/")[2] for file in sources] or [_IN_MEMORY]
-        _written(spark, pieces, folder, counts, options, names, name or names[0].split(".")[0])
+        facts = _facts(counts, options, names, rows.has_whole_items)
+        _written(spark, pieces, folder, counts, options, facts, name or names[0].split(".")[0])
         shutil.rmtree(scratch)
     return Dataset.open(out)
 
@@ -137,23 +138,12 @@ class _Tally:
             yield batch
 
 
-def _written(
-    spark: SparkSession,
-    pieces: Sequence[str],
-    folder: Path,
-    counts: Counts,
-    options: Options,
-    sources: Sequence[str],
-    name: str,
-) -> None:
-    """Write the files of the dataset in one task, and move them into their folder."""
-    layout = FieldLayout(
-        options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
-    )
-    features = folder / "scratch" / "features"
-    facts: Facts = {
+def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_items: bool) -> Facts:
+    """Return the facts about the origin of the dataset, as ingest records them."""
+    return {
         "sources": list(sources),
         "min_value": None,
+        **({WHOLE_NUMBERS: [options.field]} if has_whole_items else {}),
         "train_rows_read": counts.num_rows,
         "train_duplicates_merged": counts.num_rows - counts.num_pairs,
         "train_below_min_value": 0,
@@ -162,6 +152,22 @@ def _written(
         "heldout_below_min_value": 0,
         "heldout_already_in_train": 0,
     }
+
+
+def _written(
+    spark: SparkSession,
+    pieces: Sequence[str],
+    folder: Path,
+    counts: Counts,
+    options: Options,
+    facts: Facts,
+    name: str,
+) -> None:
+    """Write the files of the dataset in one task, and move them into their folder."""
+    layout = FieldLayout(
+        options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
+    )
+    features = folder / "scratch" / "features"
 
     def write(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = folder / "scratch" / f"dataset-{TaskContext.get().taskAttemptId()}"

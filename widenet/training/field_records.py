@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import sha256_of
+from widenet.data.manifest import WHOLE_NUMBERS, sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import CheckpointError
 
@@ -55,7 +55,7 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
     field = dataset.field(name)
     if field.vocabulary is None:
         return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
-    names, whole = dataset.vocabulary(name), dataset.manifest.source.get("whole_numbers", [])
+    names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
     return FieldRecord(
         field.kind,
         field.width,
