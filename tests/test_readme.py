@@ -10,6 +10,7 @@ import pytest
 
 import widenet
 from tests.commands import blocks, commands, complaint, relative_links
+from tests.serve.conftest import service
 from widenet.cli.app import main
 from widenet.spec.training import TrainingSpec
 
@@ -105,7 +106,11 @@ def test_what_it_shows_to_use_works_with_the_documents_it_names(sources, capsys)
     for path in sources.glob("examples/goodbooks/*training.json"):
         in_one_epoch(path)
     printed = {}
-    for words in [words for block in blocks(README, "bash") for words in commands(block)]:
+    shown = [words for block in blocks(README, "bash") for words in commands(block)]
+    (serving,) = (words for words in shown if words[0] == "serve")
+    for words in shown:
+        if words is serving:
+            continue
         with pytest.raises(SystemExit) as ended:
             main(words)
         out, err = capsys.readouterr()
@@ -114,6 +119,11 @@ def test_what_it_shows_to_use_works_with_the_documents_it_names(sources, capsys)
     assert (sources / "recommendations.parquet").stat().st_size > 0
     assert [int(line.split()[0]) for line in printed["recommend"][-10:]] == list(range(1, 11))
     assert printed["plan"][-1].startswith("Fits: ")
+    with service(*serving[1:]) as running:
+        answered = running.recommend(items=["0", "1"], k=10)
+    assert [f"{item['title']}  ({item['item']})" for item in answered.json["items"]] == [
+        line.split(maxsplit=2)[2] for line in printed["recommend"][-10:]
+    ]
 
 
 def test_the_documents_it_shows_train(sources):
