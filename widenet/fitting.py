@@ -38,6 +38,7 @@ def fit(
     value: str | None = None,
     min_value: float | None = None,
     time: str | None = None,
+    items: Any = None,
     titles: Any = None,
     device: str | None = None,
     quiet: bool = False,
@@ -60,6 +61,7 @@ def fit(
         min_value: Keep only interactions with at least this value, and no values. Default column: guessed.
         time: Column with the time. Each user's newest item is then the validation part, instead of a random
             tenth of each user's items.
+        items: A file or a table of items with their attributes, and perhaps titles; see `ingest`.
         titles: A file or a table with ids and titles of items.
         device: "cpu" or "cuda". Default: cuda if there is a device.
         quiet: Whether to show no progress.
@@ -84,7 +86,7 @@ def fit(
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
     try:
-        data = _dataset(interactions, path / DATA, report, titles=titles, **named)
+        data = _dataset(interactions, path / DATA, report, items=items, titles=titles, **named)
         return train(None, _training(data), data, path, device=device, report=report)
     except BaseException:
         if not (path / "checkpoints" / "latest").is_file():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.blocks import check_whole
 from widenet.data.manifest import FILE_NAME, Field, Manifest, Part, check_size
 from widenet.data.mapped import MappedFile
@@ -58,6 +59,8 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
             )
         if field.vocabulary is not None:
             _check_vocabulary(folder, manifest, field, field.vocabulary)
+        if attributes_file(name) in manifest.files:
+            Attributes.open(folder / attributes_file(name), field.width)
 
 
 def _batches(

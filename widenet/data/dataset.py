@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions, typed
+from widenet.data.attributes import Attributes, aside_file, attributes_file
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
@@ -45,6 +46,7 @@ class Dataset:
         self._lists: dict[str, ListColumn] = {}
         self._dense: dict[str, FixedColumn] = {}
         self._vocabularies: dict[str, Vocabulary] = {}
+        self._attributes: dict[str, Attributes] = {}
         if manifest.has_weights:
             self._dense["weight"] = FixedColumn(self._files, "weight", pa.float32())
         for field in manifest.fields.values():
@@ -222,6 +224,26 @@ class Dataset:
                 self.path / name, None if stated is None else stated.sha256
             )
         return self._vocabularies[name]
+
+    def attributes(self, field: str) -> Attributes | None:
+        """The attributes of a field's features; None if the dataset has none.
+
+        Raises:
+            DataError: There is no such field, or the attributes are damaged.
+        """
+        path = self.path / attributes_file(self.field(field).name)
+        stated = self.manifest.files.get(path.name)
+        if stated is None:
+            return None
+        if field not in self._attributes:
+            self._attributes[field] = Attributes.open(path, self.fields[field].width, stated.sha256)
+        return self._attributes[field]
+
+    @property
+    def beside(self) -> list[Path]:
+        """The files of attributes: of features, and of items that are none."""
+        names = [name(field) for field in self.fields for name in (attributes_file, aside_file)]
+        return [self.path / name for name in names if name in self.manifest.files]
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all columns of all examples in order, as they are stored, memory-mapped."""

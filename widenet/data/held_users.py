@@ -154,5 +154,6 @@ def _write(
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split_users": dict(facts)},
         overwrite=overwrite,
+        beside=dataset.beside,
     )
     return Dataset.open(out)

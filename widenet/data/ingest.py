@@ -10,6 +10,7 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_table
 from widenet.data.formats.source import Source
+from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.options import Options, check
@@ -67,7 +68,8 @@ def ingest(sources: Any, out: Path | str, options: Options) -> Dataset:
 
     A source is a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy
     matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value and time), or a tuple of
-    such arrays. `sources` and `heldout` take one source or a list of them; `users` and `titles` take one.
+    such arrays. `sources` and `heldout` take one source or a list of them; `users`, `items` and `titles` take
+    one.
 
     `on_progress` is called with a sentence at each phase. `on_rows` is called within a phase with the number
     of rows or examples that are done, and their total, or None if it is unknown yet.
@@ -100,9 +102,12 @@ class _Work:
         parts = tuple(part for part in PARTS if part in names)
         # Opened first, so that mistakes in these files are found before the long work.
         titles, users = options.naming.opened(scratch), options.side.opened(scratch)
+        items = options.catalogue.opened(scratch)
         read = self._read(tables, scratch, options.side.of_interactions(users, selection), users)
         if titles is not None:
             self._report(titles.described())
+        if items is not None:
+            self._report(items.described())
         self._report("numbering examples and features")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         if (times := merging.described_times()) is not None:
@@ -110,6 +115,7 @@ class _Work:
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)
+        beside = self._attributes(tables, items, scratch)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
@@ -136,6 +142,7 @@ class _Work:
             ),
             vocabularies={options.field: tables.vocabulary(), **side.vocabularies()},
             has_weights=options.side.weight is not None,
+            beside=beside,
             source={
                 "sources": list(read["train"].short_names),
                 "min_value": options.min_value,
@@ -143,6 +150,20 @@ class _Work:
                 **tables.facts,
             },
         )
+
+    def _attributes(self, tables: Tables, items: OpenedItems | None, scratch: Path) -> list[Path]:
+        """Write the attributes of the items, or those of the earlier dataset, into files."""
+        options = self._options
+        if items is not None:
+            rows: ItemRows | None = items.read(tables)
+        else:
+            rows = known_items(tables, options.known, options.field)
+        if rows is None:
+            return []
+        paths = rows.written(scratch, options.field)
+        for line in rows.notes():
+            self._report(line)
+        return paths
 
     def _read(
         self, tables: Tables, scratch: Path, beside: list[str], users: OpenedUsers | None

@@ -70,6 +70,17 @@ class IngestArguments:
         Argument("Add a dense field with the numbers in columns of `users`.", form="FIELD=COLUMN,COLUMN"),
     ] = None
     weight: Annotated[str | None, Argument("Column of `users` with the user's weight in the loss.")] = None
+    items: Annotated[
+        Any, Argument("File of items with their attributes, and perhaps their titles; a row for each item.")
+    ] = None
+    items_id: Annotated[str | None, Argument("Column of `items` with the item's id.")] = None
+    items_title: Annotated[str | None, Argument("Column of `items` with the title.")] = None
+    items_format: Annotated[str | None, Argument("Format of `items`; see `format`.")] = None
+    items_delimiter: Annotated[str | None, Argument("Column delimiter of `items`; see `delimiter`.")] = None
+    items_header: Annotated[bool | None, Argument("Whether line 1 of `items` names the columns.")] = None
+    items_columns: Annotated[Sequence[str] | None, Argument("Column names for `items`; see `columns`.")] = (
+        None
+    )
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
     title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None

@@ -3,6 +3,10 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+
+from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file
 from widenet.data.manifest import FILE_NAME, Manifest
 from widenet.data.vocabulary import Vocabulary
 from widenet.data.writer import vocabulary_file
@@ -15,6 +19,11 @@ RUN_FIELDS = "fields.json"
 def run_vocabulary(run: Path, field: str) -> Path:
     """The path of a field's vocabulary in a run directory."""
     return run / "vocabulary" / f"{field}.arrow"
+
+
+def run_attributes(run: Path, field: str) -> Path:
+    """The path of the attributes of a field's features in a run directory."""
+    return run / "attributes" / f"{field}.arrow"
 
 
 class KnownFeatures:
@@ -35,6 +44,33 @@ class KnownFeatures:
         path = run_vocabulary(self.folder, field)
         return Vocabulary.open(path, _recorded(self.folder, field)) if path.is_file() else None
 
+    def attributes(self, field: str) -> Attributes | None:
+        """The attributes of a field's features; None if there are none."""
+        names = self.of(field)
+        if self.folder is None or names is None:
+            return None
+        if (self.folder / FILE_NAME).is_file():
+            stated = Manifest.read(self.folder).files.get(attributes_file(field))
+            path = self.folder / attributes_file(field)
+            return None if stated is None else Attributes.open(path, len(names), stated.sha256)
+        path = run_attributes(self.folder, field)
+        if not path.is_file():
+            return None
+        return Attributes.open(path, len(names), _recorded(self.folder, field, "attributes_sha256"))
+
+    def aside(self, field: str, schema: pa.Schema) -> list[pa.RecordBatch]:
+        """The items beside the features of a dataset, with `aside_schema` of these attributes."""
+        if self.folder is None or not (self.folder / FILE_NAME).is_file():
+            return []
+        path = self.folder / aside_file(field)
+        stated = Manifest.read(self.folder).files.get(path.name)
+        if stated is None:
+            return []
+        table = open_table(path, "file of items", stated.sha256)
+        if not table.schema.equals(aside_schema(schema)):
+            raise DataError(f"{path}: must have the attributes of {attributes_file(field)}. {REMEDY}")
+        return list(table.to_batches())
+
     def check(self, field: str) -> None:
         """Raise DataError if the directory does not exist or has no vocabulary of a field."""
         if self.folder is not None and not self.folder.is_dir():
@@ -49,10 +85,10 @@ class KnownFeatures:
             )
 
 
-def _recorded(run: Path, field: str) -> str | None:
-    """The recorded SHA-256 of a field's vocabulary in a run; None for a run of an older widenet."""
+def _recorded(run: Path, field: str, fact: str = "vocabulary_sha256") -> str | None:
+    """A SHA-256 that a run has recorded of a field, by default its vocabulary's; None in an older run."""
     try:
-        digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get("vocabulary_sha256")
+        digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:

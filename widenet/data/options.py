@@ -8,6 +8,7 @@ from functools import cached_property
 from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.ingest_arguments import IngestArguments
+from widenet.data.items import Items
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.rules import check_field_name
@@ -103,6 +104,21 @@ class Options(IngestArguments):
         return Titles(self.titles, self.title_id, self.title, reading, self.item)
 
     @cached_property
+    def catalogue(self) -> Items:
+        """The items with their attributes."""
+        named = [self.items_id, self.items_title]
+        reading = _reading(
+            "items_",
+            self.items_format,
+            self.items_delimiter,
+            self.items_header,
+            self.items_columns,
+            named,
+        )
+        has_titles = self.titles is not None
+        return Items(self.items, self.items_id, self.items_title, reading, self.item, has_titles)
+
+    @cached_property
     def known(self) -> KnownFeatures:
         """The vocabularies to keep."""
         return KnownFeatures(None if self.vocabulary is None else readable(self.vocabulary))
@@ -158,7 +174,8 @@ def check(options: Options) -> None:
             "`grow` needs `vocabulary`: without one every feature is new. Name a run or a dataset."
         )
     options.known.check(options.field)
-    _ = options.roles, options.reading, options.naming, options.limits  # each checks itself when it is made
+    _ = options.roles, options.reading, options.limits  # each checks itself when it is made
+    _ = options.naming, options.catalogue
     taken = {options.field: "the interactions (`field`)"}
     for option, names in (("`sparse`", options.side.sparse), ("`dense`", options.side.dense)):
         for name in names:

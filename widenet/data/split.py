@@ -85,6 +85,7 @@ def split(arguments: SplitArguments) -> Dataset:
         has_weights=dataset.manifest.has_weights,
         source={**dataset.manifest.source, "split": {"field": field, "seed": arguments.seed, **facts}},
         overwrite=arguments.overwrite,
+        beside=dataset.beside,
     )
     return Dataset.open(arguments.out)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.manifest import sha256_of
+from widenet.data.arrow_table import REMEDY, open_table
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError
 
@@ -19,7 +19,6 @@ NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
 """Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
 
-_REMEDY = "Copy it from the dataset again, or ingest again."
 _Rule = Callable[[pa.Array], pa.Array]
 
 
@@ -42,30 +41,14 @@ class Vocabulary:
             DataError: The file is missing, damaged, or not a vocabulary.
         """
         path = Path(path)
-        if not path.is_file():
-            raise DataError(
-                f"{path}: the vocabulary does not exist. Copy it from the dataset directory, or ingest again."
-            )
-        try:
-            # Compared before Arrow reads anything.
-            if sha256 is not None and sha256_of(path) != sha256:
-                raise DataError(
-                    f"{path}: the vocabulary is damaged: its SHA-256 is not the recorded one. {_REMEDY}"
-                )
-            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-            # Checks offsets and UTF-8, which Arrow's functions trust.
-            table.validate(full=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise DataError(
-                f"{path}: a vocabulary must be an Arrow IPC file; {str(error).rstrip('.')}. {_REMEDY}"
-            ) from error
+        table = open_table(path, "vocabulary", sha256)
         if not table.schema.equals(VOCABULARY_SCHEMA):
             names = ", ".join(table.schema.names)
             raise DataError(f"{path}: a vocabulary must have the columns id, title, count; got {names}.")
         if table.column("id").null_count or table.column("count").null_count:
             raise DataError(
                 f"{path}: a vocabulary must name and count every feature; some have no id or no count."
-                f" {_REMEDY}"
+                f" {REMEDY}"
             )
         return cls(path, table)
 

@@ -149,6 +149,7 @@ def write_dataset(
     has_weights: bool = False,
     source: Facts | None = None,
     overwrite: bool | None = None,
+    beside: Sequence[Path] = (),
 ) -> Manifest:
     """Publish a dataset directory made from record batches; see `write_contents` for their columns."""
     with publication(out, overwrite=overwrite) as folder:
@@ -160,6 +161,7 @@ def write_dataset(
             vocabularies=vocabularies,
             has_weights=has_weights,
             source=source or {},
+            beside=beside,
         )
 
 
@@ -172,6 +174,7 @@ def write_contents(
     vocabularies: Mapping[str, Iterable[pa.RecordBatch]],
     has_weights: bool,
     source: Facts,
+    beside: Sequence[Path] = (),
     rows_per_batch: int = ROWS_PER_BATCH,
     bytes_per_file: int = BYTES_PER_FILE,
 ) -> Manifest:
@@ -189,6 +192,7 @@ def write_contents(
             row for each feature.
         has_weights: Whether the batches have example weights.
         source: Facts about how the dataset was made.
+        beside: Finished Arrow files to copy, such as the attributes of items.
         rows_per_batch: Rows of a stored batch.
         bytes_per_file: Size at which a file ends; see `BYTES_PER_FILE`.
 
@@ -213,6 +217,7 @@ def write_contents(
                     f"{name}: the vocabulary of {layout.name!r} must name {layout.width:,} features; got"
                     f" {named:,}."
                 )
+    files |= {path.name: _copied(path, folder) for path in beside}
     manifest = Manifest(
         name=name,
         num_examples=num_examples,
@@ -290,6 +295,15 @@ def _write_vocabulary(path: Path, batches: Iterable[pa.RecordBatch]) -> File:
             writer.write_batch(batch)
             num_rows += batch.num_rows
     return described(path, num_rows)
+
+
+def _copied(path: Path, folder: Path) -> File:
+    """Copy an Arrow file into a folder, and describe it."""
+    copy = folder / path.name
+    shutil.copyfile(path, copy)
+    with pa.memory_map(str(copy)) as mapped:
+        num_rows = pa.ipc.open_file(mapped).read_all().num_rows
+    return described(copy, num_rows)
 
 
 def _checked(

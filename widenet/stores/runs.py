@@ -18,7 +18,7 @@ from widenet.stores.publish import check_ours, send
 from widenet.stores.uri import Uri
 
 _WEIGHTS = ("checkpoints", "best", "model")
-_LASTING = (*_WEIGHTS, "vocabulary")
+_LASTING = (*_WEIGHTS, "vocabulary", "attributes")
 """Folders whose files are never written again once they are there."""
 
 

@@ -3,11 +3,13 @@
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
+from widenet.data.known import run_attributes, run_vocabulary
 from widenet.data.manifest import WHOLE_NUMBERS, sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import CheckpointError
@@ -28,6 +30,7 @@ class FieldRecord:
         vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
         vocabulary_sha256: SHA-256 of the run's vocabulary file; None in runs of early versions.
         whole_numbers: Whether the ids of the features were numbers in the data.
+        attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
 
     Raises:
         ValueError: No field can have these facts.
@@ -40,6 +43,7 @@ class FieldRecord:
     vocabulary_digest: str | None
     vocabulary_sha256: str | None = None
     whole_numbers: bool = False
+    attributes_sha256: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or type(self.width) is not int or self.width < 1:
@@ -55,6 +59,7 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
     field = dataset.field(name)
     if field.vocabulary is None:
         return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
+    attributes = dataset.attributes(name)
     names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
     return FieldRecord(
         field.kind,
@@ -64,7 +69,19 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
         digest_of(names),
         sha256_of(names.path),
         isinstance(whole, list) and name in whole,
+        None if attributes is None else sha256_of(attributes.path),
     )
+
+
+def copy_names(dataset: Dataset, run: Path, records: Mapping[str, FieldRecord]) -> None:
+    """Copy the vocabularies and attributes of a run's fields into its directory; raises OSError."""
+    (run / "vocabulary").mkdir()
+    for name, record in records.items():
+        if record.vocabulary_digest is not None:
+            shutil.copyfile(dataset.vocabulary(name).path, run_vocabulary(run, name))
+        if (attributes := dataset.attributes(name)) is not None:
+            (run / "attributes").mkdir(exist_ok=True)
+            shutil.copyfile(attributes.path, run_attributes(run, name))
 
 
 def digest_of(vocabulary: Vocabulary) -> str:
@@ -78,7 +95,11 @@ def digest_of(vocabulary: Vocabulary) -> str:
 
 def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
     """Write the records of a run's fields to a file; raises OSError."""
-    path.write_text(json.dumps({name: asdict(record) for name, record in records.items()}, indent=2))
+    facts = {name: asdict(record) for name, record in records.items()}
+    for record in facts.values():
+        if record["attributes_sha256"] is None:  # so that earlier versions read the run
+            del record["attributes_sha256"]
+    path.write_text(json.dumps(facts, indent=2))
 
 
 def read_records(path: Path) -> dict[str, FieldRecord]:

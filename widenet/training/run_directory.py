@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from widenet.checkpoint import Checkpoint, fingerprint, recover, writing
+from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import options_for
-from widenet.data.known import RUN_FIELDS, run_vocabulary
+from widenet.data.known import RUN_FIELDS, run_attributes, run_vocabulary
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_all_to_disk
@@ -33,6 +34,7 @@ from widenet.stores.fetch import readable
 from widenet.training.existing_run import check_run
 from widenet.training.field_records import (
     FieldRecord,
+    copy_names,
     open_vocabulary,
     read_records,
     record_of,
@@ -49,6 +51,7 @@ from widenet.training.run_path import (
     drop_unfinished,
     locked,
     put,
+    start_of,
 )
 from widenet.training.saved_facts import WeightsFacts, facts_of
 
@@ -82,15 +85,12 @@ class RunDirectory:
     mirror: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     _bound: Layout | None = field(default=None, repr=False, compare=False)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
+    _attributes: dict[str, Attributes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     @contextmanager
     def begin(
-        cls,
-        path: Path,
-        layout: Layout,
-        dataset: Dataset,
-        start_from: Path | None = None,
+        cls, path: Path, layout: Layout, dataset: Dataset, start_from: Path | None = None
     ) -> "Iterator[RunDirectory]":
         """Make a directory with the documents and vocabularies, locked within the block.
 
@@ -111,18 +111,14 @@ class RunDirectory:
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
             try:
-                (beside / "vocabulary").mkdir(parents=True)
+                beside.mkdir(parents=True)
                 stack.enter_context(locked(beside))  # the lock survives the renaming
                 (beside / "network.json").write_text(layout.network.to_json(), encoding="utf-8")
                 (beside / "training.json").write_text(layout.training.to_json(), encoding="utf-8")
                 write_records(beside / RUN_FIELDS, fields)
                 if start_from is not None:
                     (beside / START).write_bytes(os.fsencode(start_from.resolve()))
-                for name, record in fields.items():
-                    if record.vocabulary_digest is not None:
-                        shutil.copyfile(
-                            dataset.path / str(dataset.field(name).vocabulary), run_vocabulary(beside, name)
-                        )
+                copy_names(dataset, beside, fields)
                 force_all_to_disk(beside)
                 put(beside, path)
             except OSError as error:
@@ -204,6 +200,13 @@ class RunDirectory:
         if field not in self._vocabularies:
             self._vocabularies[field] = open_vocabulary(path, self.fields[field])
         return self._vocabularies[field]
+
+    def attributes(self, field: str) -> Attributes | None:
+        """Return the attributes of a field's features; None if the run has none."""
+        sha256, width = self.fields[field].attributes_sha256, self.fields[field].width
+        if sha256 is not None and field not in self._attributes:
+            self._attributes[field] = Attributes.open(run_attributes(self.path, field), width, sha256)
+        return self._attributes.get(field)
 
     def save_checkpoint(
         self, network: Network, facts: Mapping[str, Any], position: tuple[int, int]
@@ -345,13 +348,7 @@ class RunDirectory:
     @property
     def start(self) -> Path | None:
         """The run whose weights this one begins with; None if it begins with its initializers'."""
-        path = self.path / START
-        if not path.is_file():
-            return None
-        name = path.read_bytes()
-        if not name or b"\0" in name:
-            raise CheckpointError(f"{path} must hold the path of a run; it is damaged. Restore the run.")
-        return Path(os.fsdecode(name))
+        return start_of(self.path)
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append a line to log.jsonl."""

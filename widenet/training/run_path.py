@@ -24,6 +24,7 @@ _WITHOUT_WEIGHTS = {
     "training.json",
     "fields.json",
     "vocabulary",
+    "attributes",
     "log.jsonl",
     "machine.json",
     "tensorboard",
@@ -33,6 +34,17 @@ _WITHOUT_WEIGHTS = {
     START,
 }
 """The entries of a run directory before its first checkpoint."""
+
+
+def start_of(run: Path) -> Path | None:
+    """The run whose weights this one begins with; None if it begins with its initializers'."""
+    path = run / START
+    if not path.is_file():
+        return None
+    name = path.read_bytes()
+    if not name or b"\0" in name:
+        raise CheckpointError(f"{path} must hold the path of a run; it is damaged. Restore the run.")
+    return Path(os.fsdecode(name))
 
 
 def check_free(path: Path) -> None:

@@ -32,6 +32,8 @@ OBVIOUS = {
     "value": ("value", "rating", "score", "stars", "overall"),
     "title-id": ("id", *_ITEM_NAMES),
     "title": ("title", "name"),
+    "items-id": ("id", *_ITEM_NAMES),
+    "items-title": ("title", "name"),
 }
 """Names by which a column is recognized, most obvious first; compared as `plain` writes them."""
 

@@ -99,6 +99,10 @@ class JsonLines(TextSource):
         """The SQL table of all keys, as text."""
         return self._rows(self._lines(), dict.fromkeys(self.columns, "NULL"))
 
+    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:  # noqa: ARG002
+        """The SQL table of all keys as JSON or lists of JSON, one row a line."""
+        return self._lines()
+
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
         """The SQL query of `Columns.interactions`.
 

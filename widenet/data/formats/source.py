@@ -60,6 +60,10 @@ class Source(ABC):
     def scan(self, connection: duckdb.DuckDBPyConnection) -> str:
         """The SQL table of all columns; it is valid for one query on this connection."""
 
+    def typed_rows(self, connection: duckdb.DuckDBPyConnection) -> str:
+        """As `scan`, with one row for each of the source, whose lists stay lists."""
+        return self.scan(connection)
+
     def interactions(self, connection: duckdb.DuckDBPyConnection, columns: Columns) -> str:
         """The SQL query of `Columns.interactions`; it is valid for one query on this connection."""
         return columns.interactions(self.scan(connection))

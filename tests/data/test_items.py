@@ -1,0 +1,220 @@
+"""Attributes of items: read and typed from every kind of source, kept in datasets, splits and runs."""
+
+import datetime
+import json
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from widenet.data.contents import verify
+from widenet.data.dataset import Dataset
+from widenet.data.held_users import split_users
+from widenet.data.ingest import ingest
+from widenet.data.split import split
+from widenet.errors import DataError, OptionError
+
+ITEMS = """item,title,genre,in_stock,year,price,added,seen,zip
+1,One,poetry,true,2001,1.5,2020-01-31,2020-01-31T10:00:00,007
+2,Two,,FALSE,,2,2021-02-03,2020-01-31 11:00,12
+9,Nine,drama,true,5,,2020-01-01,,1
+8,,drama,,5,,2020-01-01,,1
+"""
+ONE = {
+    "genre": "poetry",
+    "in_stock": True,
+    "year": 2001,
+    "price": 1.5,
+    "added": datetime.date(2020, 1, 31),
+    "seen": datetime.datetime(2020, 1, 31, 10),
+    "zip": "007",
+}
+
+
+@pytest.fixture
+def log(source):
+    return source("log.csv", "user,item\na,1\na,2\nb,1\nb,3\nc,1\n")
+
+
+def test_cells_of_csv_have_the_narrowest_type_of_their_column(tmp_path, source, log):
+    said = []
+    dataset = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), on_progress=said.append)
+    attributes = dataset.attributes("items")
+    assert attributes.kinds == {
+        "genre": "text",
+        "in_stock": "boolean",
+        "year": "number",
+        "price": "number",
+        "added": "date",
+        "seen": "date",
+        "zip": "text",
+    }
+    assert [type(value) for value in attributes.of([0])[0].values()] == [
+        type(value) for value in ONE.values()
+    ]
+    two = {
+        "in_stock": False,
+        "price": 2.0,
+        "added": datetime.date(2021, 2, 3),
+        "seen": datetime.datetime(2020, 1, 31, 11),
+        "zip": "12",
+    }
+    assert attributes.of([0, 1, 2]) == [ONE, two, {}]
+    assert attributes.of([1, 0], ["in_stock"]) == [{"in_stock": False}, {"in_stock": True}]
+    assert dataset.vocabulary("items").titles([0, 1, 2]) == ["One", "Two", "3"]
+    assert any(line.startswith("reading items in items.csv: items-id = item, title = title; attributes: genre (text), in_") for line in said)  # fmt: skip # noqa: E501
+    assert (
+        "note: 2 items of the attributes are not in the vocabulary, so they cannot be recommended; kept aside"
+        in said
+    )
+    facts = dataset.manifest.source
+    assert (facts["items"], facts["items_with_attributes"], facts["items_with_title"]) == ("items.csv", 2, 2)
+    assert facts["items_aside"] == 2
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "pandas", "polars", "arrow"])
+def test_typed_sources_keep_their_types(tmp_path, log, kind):
+    rows = {
+        "id": ["1", "2"],
+        "tags": [["a", "b"], []],
+        "code": ["12", "13"],
+        "new": [True, None],
+        "size": [1.5, 3.0],
+    }
+    place = tmp_path / f"items.{kind}"
+    if kind == "jsonl":
+        lines = [dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True)]
+        place.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    elif kind == "parquet":
+        pl.DataFrame(rows).write_parquet(place)
+    else:
+        place = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[kind](rows)
+    attributes = ingest(log, tmp_path / "ds", items=place).attributes("items")
+    kinds = {"tags": "list", "code": "text", "new": "boolean", "size": "number"}
+    if kind == "pandas":  # True and None are a column of objects there, which Arrow knows
+        assert attributes.kinds["new"] == "boolean"
+    assert attributes.kinds == kinds
+    assert attributes.of([0, 1]) == [
+        {"tags": ["a", "b"], "code": "12", "new": True, "size": 1.5},
+        {"tags": [], "code": "13", "size": 3.0},
+    ]
+
+
+def test_missing_and_infinite_numbers_are_no_attributes(tmp_path, log):
+    items = pa.table({"id": [1, 2, 3], "price": [1.0, float("nan"), float("inf")]})
+    assert ingest(log, tmp_path / "ds", items=items).attributes("items").of([0, 1, 2]) == [
+        {"price": 1.0},
+        {},
+        {},
+    ]
+
+
+def test_the_bytes_do_not_depend_on_the_order_of_rows(tmp_path, source, log):
+    first, *rows = ITEMS.splitlines(keepends=True)
+    for name, lines in (("a", rows), ("b", rows[::-1])):
+        items = source("items.csv", first + "".join(lines))
+        ingest(log, tmp_path / name, items=items, name="same", threads=1 + (name == "b"))
+    assert Dataset.open(tmp_path / "a").manifest.digest == Dataset.open(tmp_path / "b").manifest.digest
+    for name in ("items.attributes.arrow", "items.aside.arrow"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_titles_are_items_with_titles_alone(tmp_path, source, log):
+    titles = source("t.csv", "id,title\n1,One\n2,Two\n")
+    alone = ingest(log, tmp_path / "titles", titles=titles)
+    items = ingest(log, tmp_path / "items", items=titles)
+    assert items.attributes("items") is None
+    assert items.beside == []
+    for name in alone.manifest.files:
+        assert items.manifest.files[name] == alone.manifest.files[name]
+
+
+def test_titles_beside_items_come_from_the_titles(tmp_path, source, log):
+    dataset = ingest(
+        log,
+        tmp_path / "ds",
+        titles=source("t.csv", "id,title\n1,Uno\n"),
+        items=source("items.csv", ITEMS),
+    )
+    assert dataset.vocabulary("items").titles([0, 1]) == ["Uno", "2"]
+    assert dataset.attributes("items").of([1], ["title"]) == [{"title": "Two"}]
+
+
+def test_splits_have_the_attributes_and_verify_checks_them(tmp_path, source, log):
+    whole = ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS))
+    parts = [split(whole, tmp_path / "split", heldout=0.5)]
+    parts += split_users(whole, tmp_path / "train", tmp_path / "users", users=0.5, heldout=0.5)
+    for part in parts:
+        assert part.attributes("items").of([0]) == [ONE]
+        verify(part.path, part.manifest)
+        for name in ("items.attributes.arrow", "items.aside.arrow"):
+            assert part.manifest.files[name] == whole.manifest.files[name]
+    damaged = tmp_path / "split" / "items.attributes.arrow"
+    contents = bytearray(damaged.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    damaged.write_bytes(contents)
+    with pytest.raises(DataError, match="the file of attributes is damaged"):
+        Dataset.open(tmp_path / "split").attributes("items")
+
+
+def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, log):
+    ingest(log, tmp_path / "before", items=source("items.csv", ITEMS))
+    later = source("later.csv", "user,item\na,9\na,2\nb,9\nb,7\n")
+    grown = ingest(later, tmp_path / "after", vocabulary=tmp_path / "before", grow=True)
+    names = grown.vocabulary("items")
+    assert names.titles(range(5)) == ["One", "Two", "3", "Nine", "7"]
+    assert grown.attributes("items").of([0, 2, 3, 4], ["genre"]) == [
+        {"genre": "poetry"},
+        {},
+        {"genre": "drama"},
+        {},
+    ]
+    assert grown.manifest.source["items_aside"] == 1
+    fresh = source("fresh.csv", "id,color\n9,red\n")
+    other = ingest(later, tmp_path / "fresh", vocabulary=tmp_path / "before", grow=True, items=fresh)
+    assert other.attributes("items").kinds == {"color": "text"}
+    assert other.attributes("items").of([0, 3]) == [{}, {"color": "red"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "i.csv",
+            "id,g\n1,a\n2,b\n1,b\n",
+            'i.csv: column "id" must hold every item once; it holds "1" 2 times',
+        ),
+        ("i.csv", "id,g\n,a\n1,b\n", 'i.csv: line 2: column "id" must not be empty'),
+        ("i.csv", "what,g\n1,a\n", "no column is obviously the items-id; it has what, g. Name one with"),
+        ("i.csv", "id,g\n77,a\n", 'column "id" must hold ids of items, such as "1"; it holds none'),
+        (
+            "i.jsonl",
+            '{"id": 1, "g": {"a": 1}}\n',
+            'column "g" must hold texts, numbers, .*; it holds objects',
+        ),
+        ("absent", None, "the file does not exist"),
+    ],
+)
+def test_mistakes_in_items_are_one_sentence_and_leave_nothing(tmp_path, source, log, name, text, message):
+    path = tmp_path / name if text is None else source(name, text)
+    with pytest.raises(DataError, match=message):
+        ingest(log, tmp_path / "ds", items=path)
+    assert not (tmp_path / "ds").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"items_id": "x"}, "`items_id` needs `items`. Name the file of items."),
+        ({"items_title": "x"}, "`items_title` needs `items`."),
+        ({"items_delimiter": ";"}, "`items_delimiter` needs `items`."),
+        (
+            {"items": "i.csv", "titles": "t.csv", "items_title": "x"},
+            "`items_title` does not go with `titles`",
+        ),
+    ],
+)
+def test_options_of_items_need_items(tmp_path, log, options, message):
+    with pytest.raises(OptionError, match=message):
+        ingest(log, tmp_path / "ds", **options)

@@ -1,0 +1,211 @@
+"""Attributes of items: categories, numbers, booleans and dates, one row for each feature; memory-mapped."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widenet.arguments import checked_positions
+from widenet.data.arrow_table import REMEDY, open_table
+from widenet.errors import DataError, OptionError, did_you_mean
+
+Kind = Literal["text", "list", "boolean", "number", "date"]
+
+_KIND_OF: Mapping[pa.DataType, Kind] = {
+    pa.string(): "text",
+    pa.list_(pa.string()): "list",
+    pa.bool_(): "boolean",
+    pa.int64(): "number",
+    pa.float64(): "number",
+    pa.date32(): "date",
+    pa.timestamp("us"): "date",
+}
+_PLURAL: Mapping[Kind, str] = {
+    "text": "texts",
+    "list": "lists",
+    "boolean": "booleans",
+    "number": "numbers",
+    "date": "dates",
+}
+
+
+def attributes_file(field: str) -> str:
+    """File name of the attributes of a field's features: a column for each, a row for each feature."""
+    return f"{field}.attributes.arrow"
+
+
+def aside_file(field: str) -> str:
+    """File name of the items that are no features yet: the columns id, title, and the attributes."""
+    return f"{field}.aside.arrow"
+
+
+def aside_schema(attributes: pa.Schema) -> pa.Schema:
+    """The columns of the items that are kept aside: id, title, and all attributes in one."""
+    return pa.schema(
+        [("id", pa.string()), ("title", pa.string()), ("attributes", pa.struct(list(attributes)))]
+    )
+
+
+def kinds_of(schema: pa.Schema) -> dict[str, Kind]:
+    """The kind of each attribute, by name."""
+    return {column.name: _KIND_OF[column.type] for column in schema}
+
+
+class Attributes:
+    """The attributes of a field's features, by index; a single Arrow file, which may be copied.
+
+    Attributes:
+        path: The file.
+        kinds: The kind of each attribute, by name: "text", "list" (of texts), "boolean", "number" or "date".
+    """
+
+    def __init__(self, path: Path, table: pa.Table) -> None:
+        self.path, self._table = path, table
+        self.kinds = kinds_of(table.schema)
+
+    @classmethod
+    def open(cls, path: str | Path, num_features: int, sha256: str | None = None) -> "Attributes":
+        """Open and check the attributes in a file.
+
+        Args:
+            path: The file.
+            num_features: Number of features.
+            sha256: The file's SHA-256, if it is known.
+
+        Raises:
+            DataError: The file is missing, damaged, or does not hold attributes of so many features.
+        """
+        path = Path(path)
+        table = open_table(path, "file of attributes", sha256)
+        wrong = next((column for column in table.schema if column.type not in _KIND_OF), None)
+        if wrong is not None or len(set(table.schema.names)) < len(table.schema.names):
+            what = "a name occurs twice" if wrong is None else f"column {wrong.name!r} is {wrong.type}"
+            raise DataError(
+                f"{path}: a file of attributes must hold columns of known types; {what}. {REMEDY}"
+            )
+        if table.num_rows != num_features:
+            raise DataError(
+                f"{path}: must hold the attributes of {num_features:,} features; got {table.num_rows:,}."
+                f" {REMEDY}"
+            )
+        return cls(path, table)
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}: {kind}" for name, kind in self.kinds.items())
+        return f"Attributes({str(self.path)!r}, {len(self):,} features, {listed})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow types."""
+        return self._table.schema
+
+    def record_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the stored rows."""
+        yield from self._table.to_batches()
+
+    def check(self, name: str) -> Kind:
+        """Return the kind of an attribute; raises OptionError that lists the known ones for another name."""
+        if name not in self.kinds:
+            known = ", ".join(f"{known} ({kind})" for known, kind in self.kinds.items())
+            near = did_you_mean(name, self.kinds)
+            raise OptionError(f'the items have no attribute "{name}", only {known}.{near}')
+        return self.kinds[name]
+
+    def of(
+        self, indices: Sequence[int] | np.ndarray, names: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The attributes of some features as Python values, by name; those that are missing are left out.
+
+        Args:
+            indices: The features.
+            names: The attributes. Default: all.
+
+        Raises:
+            OptionError: There is no such attribute or feature.
+        """
+        for name in names or ():
+            self.check(name)
+        rows = checked_positions(str(self.path), "indices", indices, len(self))
+        taken = self._table.select(list(names or self.kinds)).take(pa.array(rows))
+        return [
+            {name: value for name, value in row.items() if value is not None} for row in taken.to_pylist()
+        ]
+
+    def column(self, name: str, indices: np.ndarray) -> pa.Array:
+        """An attribute of some features; null where it is missing."""
+        self.check(name)
+        taken = self._table.column(name).take(pa.array(indices))
+        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+
+    def categories(self, name: str) -> tuple[np.ndarray, int]:
+        """Number the categories of an attribute of texts or booleans.
+
+        Returns:
+            The category of each feature, int64 [width], numbered from 0 in order of first appearance; a
+            missing one has the last number. And the number of categories, the missing one included.
+
+        Raises:
+            OptionError: There is no such attribute, or it holds neither texts nor booleans.
+        """
+        self._check_category(name, "at_most", "one")
+        encoded = self._table.column(name).combine_chunks().dictionary_encode()
+        number = len(encoded.dictionary)
+        codes = pc.fill_null(encoded.indices.cast(pa.int64()), number)
+        return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64), number + 1
+
+    def matching(self, where: Mapping[str, Any]) -> np.ndarray:
+        """Whether each feature fulfils all conditions, bool [width].
+
+        Args:
+            where: By attribute, True or False for booleans, or a text or a list of texts for categories; an
+                item without a value fulfils none.
+
+        Raises:
+            OptionError: A condition is wrong, or names an unknown attribute.
+        """
+        kept = np.ones(len(self), dtype=bool)
+        for name, wanted in where.items():
+            kind = self._check_category(name, "where", "a value")
+            values = self._wanted(name, kind, wanted)
+            met = pc.is_in(self._table.column(name), value_set=pa.array(values, self.schema.field(name).type))
+            kept &= np.asarray(met.to_numpy(), dtype=bool)
+        return kept
+
+    def _wanted(self, name: str, kind: Kind, wanted: Any) -> list[Any]:
+        """The values that a condition accepts; raises OptionError if they are not of the attribute's kind."""
+        values = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        if kind == "boolean":  # as the command line writes them
+            values = [value == "true" if value in ("true", "false") else value for value in values]
+        expected = bool if kind == "boolean" else str
+        if not values or any(type(value) is not expected for value in values):
+            rule = "True or False" if kind == "boolean" else "a text or a list of texts"
+            raise OptionError(f'`where` must give {rule} for "{name}"; got {wanted!r}.')
+        if (
+            kind == "text"
+            and not pc.any(
+                pc.is_in(self._table.column(name), value_set=pa.array(values, pa.string()))
+            ).as_py()
+        ):
+            some = self._table.column(name).drop_null().slice(0, 1).to_pylist()
+            such = f", such as {some[0]!r}" if some else ""
+            raise OptionError(
+                f'`where` must give a value of "{name}" that an item has{such}; got {wanted!r}.'
+            )
+        return values
+
+    def _check_category(self, name: str, option: str, rule: str) -> Kind:
+        """Return the kind of an attribute of categories; raises OptionError for another kind."""
+        kind = self.check(name)
+        if kind not in ("text", "boolean"):
+            usable = [known for known, kind in self.kinds.items() if kind in ("text", "boolean")]
+            remedy = f"Name one of {', '.join(usable)}." if usable else "The items have no such attribute."
+            raise OptionError(
+                f'`{option}` needs {rule} of texts or booleans; "{name}" holds {_PLURAL[kind]}. {remedy}'
+            )
+        return kind

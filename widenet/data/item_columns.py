@@ -1,0 +1,153 @@
+"""The types of the attributes in a source of items: those that its columns have, or guessed from texts."""
+
+import re
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+
+from widenet.data.formats import sql
+from widenet.data.formats.jsonl import JsonLines
+from widenet.data.formats.source import Source, TextSource
+from widenet.errors import DataError
+
+_WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
+_FRACTION = re.compile(r"FLOAT|DOUBLE|UBIGINT|U?HUGEINT|DECIMAL.*")
+_TIME = re.compile(r"TIMESTAMP.*")
+_TEXT = re.compile(r"VARCHAR|UUID|ENUM.*")
+
+_WHOLE_TEXT = "-?(0|[1-9][0-9]{0,17})"
+_NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
+_DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME_TEXT = f"{_DAY_TEXT}[T ][0-9]{{2}}:[0-9]{{2}}.*"
+
+
+@dataclass(frozen=True)
+class ItemColumn:
+    """An attribute in a source: its name, its Arrow type and the SQL of its value."""
+
+    name: str
+    type: pa.DataType
+    value: str
+
+
+def columns_of(source: Source, without: set[str], connection: duckdb.DuckDBPyConnection) -> list[ItemColumn]:
+    """Find the attributes of a source and their types.
+
+    Columns of CSV and values of JSON are numbers, booleans or dates if all of them are; a text with zeros in
+    front is no number.
+
+    Args:
+        source: The source.
+        without: Columns that are no attributes.
+        connection: The database.
+
+    Raises:
+        DataError: A column holds objects or other values that no attribute can have.
+        duckdb.Error: The source cannot be read.
+    """
+    described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
+    types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
+    is_text = isinstance(source, TextSource)
+    guessed = [name for name, kind in types.items() if kind == "JSON" or (is_text and kind == "VARCHAR")]
+    counts = _counts(source, {name: types[name] for name in guessed}, connection)
+    columns = []
+    for name, kind in types.items():
+        column = _guessed(name, kind, counts[name]) if name in counts else _typed(name, kind)
+        if column is None:
+            raise DataError(
+                f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
+                f" it holds {'objects' if kind.startswith(('JSON', 'STRUCT', 'MAP')) else kind}."
+                " Remove the column."
+            )
+        columns.append(column)
+    return columns
+
+
+def text_of(source: Source, column: str) -> str:
+    """The SQL of a column of `source.typed_rows` as text, in the form of ids; NULL for an empty cell."""
+    return f"nullif({_text(column, 'JSON')}, '')" if isinstance(source, JsonLines) else source.text(column)
+
+
+def _typed(name: str, kind: str) -> ItemColumn | None:
+    """An attribute of a column with a type; None if no attribute can have it."""
+    cell = sql.name(name)
+    if kind == "BOOLEAN":
+        return ItemColumn(name, pa.bool_(), cell)
+    if _WHOLE.fullmatch(kind):
+        return ItemColumn(name, pa.int64(), f"CAST({cell} AS BIGINT)")
+    if _FRACTION.fullmatch(kind):
+        return ItemColumn(name, pa.float64(), _finite(f"CAST({cell} AS DOUBLE)"))
+    if kind == "DATE":
+        return ItemColumn(name, pa.date32(), cell)
+    if _TIME.fullmatch(kind):
+        return ItemColumn(name, pa.timestamp("us"), f"make_timestamp(epoch_us({cell}))")
+    if _TEXT.fullmatch(kind):
+        return ItemColumn(name, pa.string(), f"nullif(CAST({cell} AS VARCHAR), '')")
+    if kind == "JSON[]":
+        texts = f"list_transform({cell}, lambda entry: entry ->> '$')"
+        return ItemColumn(name, pa.list_(pa.string()), _without_nulls(texts))
+    if kind.endswith("[]") and not kind.endswith("[][]") and not kind.startswith(("STRUCT", "MAP")):
+        return ItemColumn(name, pa.list_(pa.string()), _without_nulls(f"CAST({cell} AS VARCHAR[])"))
+    return None
+
+
+def _counts(
+    source: Source, kinds: dict[str, str], connection: duckdb.DuckDBPyConnection
+) -> dict[str, tuple[int, ...]]:
+    """Count, for each column of texts or JSON, the cells that are not empty, and those of each kind."""
+    if not kinds:
+        return {}
+    counted = ", ".join(f"count_if({test})" for name, kind in kinds.items() for test in _tests(name, kind))
+    row = connection.execute(f"SELECT {counted} FROM {source.typed_rows(connection)}").fetchone()
+    assert row is not None, "an aggregate has a row"
+    each = len(row) // len(kinds)
+    return {name: row[place * each : (place + 1) * each] for place, name in enumerate(kinds)}
+
+
+def _tests(name: str, kind: str) -> list[str]:
+    """The SQL conditions that a cell is present, and of each kind, in the order of `_guessed`."""
+    cell, text = sql.name(name), _text(name, kind)
+    present = f"coalesce({text}, '') <> ''"
+    truth = f"lower({text}) IN ('true', 'false')"
+    whole, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, _NUMBER_TEXT))
+    number = f"{number} AND isfinite(TRY_CAST({text} AS DOUBLE))"
+    day = f"regexp_full_match({text}, '{_DAY_TEXT}') AND TRY_CAST({text} AS DATE) IS NOT NULL"
+    time = f"regexp_full_match({text}, '{_TIME_TEXT}') AND TRY_CAST({text} AS TIMESTAMP) IS NOT NULL"
+    nested = "false"
+    if kind == "JSON":
+        truth = f"json_type({cell}) = 'BOOLEAN'"
+        whole, number = (f"json_type({cell}) <> 'VARCHAR' AND {each}" for each in (whole, number))
+        nested = f"json_type({cell}) IN ('OBJECT', 'ARRAY')"
+    return [present, truth, whole, number, day, time, nested]
+
+
+def _guessed(name: str, kind: str, counts: tuple[int, ...]) -> ItemColumn | None:
+    """The attribute of a column of texts or JSON: of the narrowest type that all its cells have."""
+    present, truth, whole, number, day, time, nested = counts
+    text = f"nullif({_text(name, kind)}, '')"
+    if nested:
+        return None
+    if present and truth == present:
+        return ItemColumn(name, pa.bool_(), f"lower({text}) = 'true'")
+    if present and whole == present:
+        return ItemColumn(name, pa.int64(), f"CAST({text} AS BIGINT)")
+    if present and number == present:
+        return ItemColumn(name, pa.float64(), f"CAST({text} AS DOUBLE)")
+    if present and day == present:
+        return ItemColumn(name, pa.date32(), f"CAST({text} AS DATE)")
+    if present and day + time == present:
+        return ItemColumn(name, pa.timestamp("us"), f"CAST({text} AS TIMESTAMP)")
+    return ItemColumn(name, pa.string(), text)
+
+
+def _text(name: str, kind: str) -> str:
+    return f"({sql.name(name)} ->> '$')" if kind == "JSON" else sql.name(name)
+
+
+def _finite(number: str) -> str:
+    return f"CASE WHEN isfinite({number}) THEN {number} END"
+
+
+def _without_nulls(texts: str) -> str:
+    return f"list_filter({texts}, lambda entry: entry IS NOT NULL)"

@@ -1,0 +1,267 @@
+"""Items with their attributes: from a file or a table, or kept from an earlier dataset."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from widenet.data.attributes import aside_file, aside_schema, attributes_file, kinds_of
+from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
+from widenet.data.formats.source import Reading, Source
+from widenet.data.item_columns import ItemColumn, columns_of, text_of
+from widenet.data.known import KnownFeatures
+from widenet.data.sources import mistake, opened_one
+from widenet.data.tables import Tables
+from widenet.data.writer import ROWS_PER_BATCH, rebatched
+from widenet.errors import DataError, OptionError, reason_of
+
+_ROWS = "item_rows"
+_STORED_AS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64()}
+"""Numbers that stand for dates; Python's own dates are slow to make."""
+_SHOWN = 12
+"""Largest number of attributes to name."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """A source of items with their attributes, if there is one.
+
+    Attributes:
+        items: A file or a table; None if there is none.
+        item: Column with the ids of the items.
+        title: Column with the titles.
+        reading: How to read the source.
+        item_of_interactions: Column of the interactions with the item, if it was named. If the source of
+            items has a column of this name too, it holds the ids by default.
+        has_titles: Whether titles come from elsewhere, so that this source has none.
+
+    Raises:
+        OptionError: An option needs `items`.
+    """
+
+    items: Any = None
+    item: str | None = None
+    title: str | None = None
+    reading: Reading = field(default_factory=Reading)
+    item_of_interactions: str | None = None
+    has_titles: bool = False
+
+    def __post_init__(self) -> None:
+        options = {"`items_id`": self.item, "`items_title`": self.title}
+        for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
+            if self.items is None:
+                raise OptionError(f"{option} needs `items`. Name the file of items.")
+        if self.has_titles and self.title is not None:
+            raise OptionError("`items_title` does not go with `titles`, which has them. Remove one of them.")
+
+    def opened(self, folder: Path) -> "OpenedItems | None":
+        """Open the source, if there is one.
+
+        Args:
+            folder: Folder for standard input.
+
+        Raises:
+            DataError: The file or a column does not exist.
+        """
+        if self.items is None:
+            return None
+        source = opened_one(self.items, self.reading, folder)
+        item = self.item
+        if item is None and self.item_of_interactions in source.columns and not source.roles:
+            item = self.item_of_interactions
+        key = choose_column(
+            source.name, source.columns, "items-id", item, source.roles.get("user"), source.hint
+        )
+        title = None
+        if self.title is not None:
+            title = choose_column(source.name, source.columns, "items-title", self.title)
+        elif not self.has_titles:
+            known = {plain(column): column for column in reversed(source.columns) if column != key}
+            title = next((known[name] for name in OBVIOUS["items-title"] if name in known), None)
+        with duckdb.connect() as database:
+            try:
+                columns = columns_of(source, {key, title or key}, database)
+            except duckdb.Error as error:
+                raise mistake([(source, Columns(key, key))], reason_of(error)) from error
+        return OpenedItems(source, key, title, columns)
+
+
+@dataclass(frozen=True)
+class OpenedItems:
+    """A source of items, with its columns of ids and perhaps titles, and its attributes."""
+
+    source: Source
+    key: str
+    title: str | None
+    columns: Sequence[ItemColumn]
+
+    def described(self) -> str:
+        """Describe in one line how the source is read."""
+        schema = pa.schema([(column.name, column.type) for column in self.columns])
+        kinds = [f"{name} ({kind})" for name, kind in kinds_of(schema).items()]
+        more = [f"and {len(kinds) - _SHOWN} more"] if len(kinds) > _SHOWN else []
+        title = "" if self.title is None else f", title = {self.title}"
+        return (
+            f"reading items in {self._short_name}: items-id = {self.key}{title}; attributes:"
+            f" {', '.join([*kinds[:_SHOWN], *more]) or 'none'}"
+        )
+
+    @property
+    def _short_name(self) -> str:
+        return self.source.name.rpartition("/")[2]
+
+    def read(self, tables: Tables) -> "ItemRows":
+        """Read all rows, and add their titles to the table `titles`.
+
+        Raises:
+            DataError: A row has no id, an id repeats, or no id is a feature.
+        """
+        source, key = self.source, self.key
+        title = "NULL" if self.title is None else text_of(source, self.title)
+        values = "".join(f", {column.value} AS a{place}" for place, column in enumerate(self.columns))
+        try:
+            tables.connection.execute(
+                f"CREATE TABLE {_ROWS} AS SELECT {text_of(source, key)} AS name, CAST({title} AS VARCHAR) AS"
+                f" title{values} FROM {source.typed_rows(tables.connection)}"
+            )
+        except duckdb.Error as error:
+            raise mistake([(source, Columns(key, key))], reason_of(error)) from error
+        self._check(tables)
+        titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
+        tables.connection.execute(f"INSERT INTO titles {titled}")
+        tables.facts["items"] = self._short_name
+        if self.title is not None:
+            tables.facts["items_with_title"] = tables.count(
+                f"SELECT count(*) FROM features JOIN ({titled}) USING (name)"
+            )
+        return ItemRows(tables, pa.schema([(column.name, column.type) for column in self.columns]))
+
+    def _check(self, tables: Tables) -> None:
+        place = f'{self.source.name}: column "{self.key}"'
+        if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
+            raise mistake([(self.source, Columns(self.key, self.key))], "a row has no id")
+        repeated = tables.connection.execute(
+            f"SELECT name, count(*) FROM {_ROWS} GROUP BY name HAVING count(*) > 1 ORDER BY name LIMIT 1"
+        ).fetchone()
+        if repeated is not None:
+            raise DataError(
+                f'{place} must hold every item once; it holds "{repeated[0]}" {repeated[1]:,} times. Keep one'
+                " of these rows."
+            )
+        if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
+            [(example,)] = tables.connection.execute(
+                "SELECT any_value(name) FROM features WHERE feature = 0"
+            ).fetchall()
+            raise DataError(
+                f'{place} must hold ids of items, such as "{example}"; it holds none. Name the column with'
+                " `items_id`."
+            )
+
+
+def known_items(tables: Tables, known: KnownFeatures, field_name: str) -> "ItemRows | None":
+    """Read the items that an earlier dataset has attributes of, also those that it kept aside.
+
+    The titles of items that it kept aside are added to the table `titles`.
+    """
+    attributes, vocabulary = known.attributes(field_name), known.of(field_name)
+    if attributes is None or vocabulary is None:
+        return None
+    schema, start = attributes.schema, 0
+    rows = _row_schema(schema)
+    tables.connection.register("rows_of_items", rows.empty_table())
+    tables.connection.execute(f"CREATE TABLE {_ROWS} AS SELECT * FROM rows_of_items")
+    for batch in attributes.record_batches():
+        ids = vocabulary.all_ids().slice(start, batch.num_rows)
+        _insert(tables, rows, [ids, pa.nulls(batch.num_rows, pa.string()), *batch.columns])
+        start += batch.num_rows
+    for batch in known.aside(field_name, schema):
+        _insert(
+            tables, rows, [batch.column("id"), batch.column("title"), *batch.column("attributes").flatten()]
+        )
+    titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
+    tables.connection.execute(f"INSERT INTO titles SELECT * FROM ({titled}) ANTI JOIN titles USING (name)")
+    return ItemRows(tables, schema)
+
+
+def _row_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of the table of all items: name, title, and a0, a1, ... for the attributes."""
+    columns = [(f"a{place}", column.type) for place, column in enumerate(schema)]
+    return pa.schema([("name", pa.string()), ("title", pa.string()), *columns])
+
+
+def _insert(tables: Tables, rows: pa.Schema, columns: list[pa.Array]) -> None:
+    tables.connection.register("rows_of_items", pa.Table.from_arrays(columns, schema=rows))
+    tables.connection.execute(f"INSERT INTO {_ROWS} SELECT * FROM rows_of_items")
+
+
+@dataclass(frozen=True)
+class ItemRows:
+    """All items of a source, features or not, with the types of their attributes."""
+
+    tables: Tables
+    schema: pa.Schema
+
+    def written(self, folder: Path, field_name: str) -> list[Path]:
+        """Write the attributes of features, and of the items that are none, each into a file of a folder.
+
+        Returns:
+            The files; none without attributes.
+        """
+        if not len(self.schema):
+            return []
+        columns = "".join(f", a{place}" for place in range(len(self.schema)))
+        paths = [folder / attributes_file(field_name)]
+        features = f"SELECT name{columns} FROM features LEFT JOIN {_ROWS} USING (name) ORDER BY feature"
+        _write(paths[0], self.schema, self._attributes(features))
+        others = f"FROM {_ROWS} ANTI JOIN features USING (name)"
+        tables = self.tables
+        some = " OR ".join(f"a{place} IS NOT NULL" for place in range(len(self.schema)))
+        with_attributes = f"SELECT count(*) FROM features JOIN {_ROWS} USING (name) WHERE {some}"
+        tables.facts["items_with_attributes"] = tables.count(with_attributes)
+        tables.facts["items_aside"] = num_aside = tables.count(f"SELECT count(*) {others}")
+        if num_aside:
+            paths.append(folder / aside_file(field_name))
+            order = tables.order(f"SELECT name {others}")
+            _write(
+                paths[1],
+                aside_schema(self.schema),
+                self._aside(f"SELECT name, title{columns} {others} ORDER BY {order}"),
+            )
+        return paths
+
+    def notes(self) -> Iterator[str]:
+        """Yield a line about items that cannot be recommended."""
+        if number := self.tables.facts.get("items_aside"):
+            yield (
+                f"note: {number:,} items of the attributes are not in the vocabulary, so they cannot be"
+                " recommended; kept aside"
+            )
+
+    def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:
+        for batch in self.tables.stream(query, ROWS_PER_BATCH):
+            yield pa.RecordBatch.from_arrays(_canonical(batch.columns[1:], self.schema), schema=self.schema)
+
+    def _aside(self, query: str) -> Iterator[pa.RecordBatch]:
+        schema = aside_schema(self.schema)
+        for batch in self.tables.stream(query, ROWS_PER_BATCH):
+            columns = _canonical(batch.columns[2:], self.schema)
+            attributes = pa.StructArray.from_arrays(columns, fields=list(self.schema))
+            yield pa.RecordBatch.from_arrays([batch.column(0), batch.column(1), attributes], schema=schema)
+
+
+def _canonical(arrays: Sequence[pa.Array], schema: pa.Schema) -> list[pa.Array]:
+    """Attributes in bytes that depend on their values alone: DuckDB leaves any value below a null."""
+    canonical = []
+    for array, column in zip(arrays, schema, strict=True):
+        stored = _STORED_AS.get(column.type, column.type)
+        canonical.append(pa.array(array.cast(column.type).cast(stored).to_pylist(), stored).cast(column.type))
+    return canonical
+
+
+def _write(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in rebatched(batches, schema, ROWS_PER_BATCH):
+            writer.write_batch(batch)
