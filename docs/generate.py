@@ -31,6 +31,7 @@ from widenet.spec.named import kinds
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
+COMMAND_LINE = DOCS / "templates" / "command-line.md"
 NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run `make docs`. -->"
 
 GROUPS: dict[str, Any] = {
@@ -61,6 +62,9 @@ TRAINING_PARTS: dict[str, type[BaseModel]] = {
 }
 """The parts that a document has in one form only, by the title of their section."""
 
+Command = tuple[tuple[str, ...], Any]
+"""The words that call a command, and the command."""
+
 SINGULAR = {"Losses": "loss"}
 NAME = (r"^[^/\\\x00-\x1f]+$", 1, 100)
 TYPES = {str: "text", int: "whole number", float: "number", Path: "path"}
@@ -76,7 +80,8 @@ def main(arguments: list[str]) -> int:
         if arguments:
             print(f"{path} is stale. Run `make docs`.", file=sys.stderr)
         else:
-            path.write_text(pages()[path.name], encoding="utf-8")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(pages()[path.relative_to(DOCS).as_posix()], encoding="utf-8")
             print(f"wrote {path}")
     return 1 if arguments and stale else 0
 
@@ -90,8 +95,8 @@ def stale_pages(folder: Path) -> list[Path]:
 
 
 def pages() -> dict[str, str]:
-    """The text of every generated page, by file name."""
-    return {"network-documents.md": documents_page(), "command-line.md": commands_page()}
+    """The text of every generated page, by its path in docs/."""
+    return {"network-documents.md": documents_page(), **command_pages()}
 
 
 def documents_page() -> str:
@@ -244,35 +249,41 @@ def linked(names: frozenset[str]) -> str | None:
     return None
 
 
-def commands_page() -> str:
-    """The reference of the command line."""
+def command_pages() -> dict[str, str]:
+    """The reference of the command line: a page with the list of commands, and a page for each."""
     root: Any = typer.main.get_command(app)
-    lines = [NOTICE, "", "# Command line", "", paragraph(root.help), ""]
-    lines += [
-        "| exit status | meaning |",
-        "|---|---|",
-        "| 0 | success |",
-        "| 1 | `widenet plan`: the training does not fit |",
-        "| 2 | a mistake that you can fix; standard error has one sentence about it |",
-        "| 3 | a process of the group was lost |",
-        "| 130 | an interruption |",
-        "",
-        "```text",
-    ]
-    lines += [
-        " ".join(path) for path, command in walk(root, ("widenet",)) if not hasattr(command, "commands")
-    ]
-    lines += ["```", "", "`-h` or `--help` after any command prints its help."]
-    lines += [
-        "",
-        (
-            "`widenet --install-completion` enables Tab completion of commands and options in bash, zsh, fish"
-            " and PowerShell."
-        ),
-    ]
-    for path, command in walk(root, ("widenet",)):
-        lines += command_section(path, command)
-    return "\n".join(lines) + "\n"
+    commands = [each for each in walk(root, ("widenet",)) if not hasattr(each[1], "commands")]
+    lines = [NOTICE, "", COMMAND_LINE.read_text(encoding="utf-8").rstrip()]
+    for title, names in command_groups(commands).items():
+        lines += ["", f"## {title}", "", "| command | what it does |", "|---|---|"]
+        lines += [
+            f"| [`{' '.join(path)}`]({page_of(path)}) | {cell(first_sentence(paragraph(command.help)))} |"
+            for path, command in names
+        ]
+    lines += ["", "## Options of every command", "", *option_table(root)]
+    return {"command-line.md": "\n".join(lines) + "\n"} | {
+        page_of(path): command_page(path, command) for path, command in commands
+    }
+
+
+def command_groups(commands: list[Command]) -> dict[str, list[Command]]:
+    """The commands by what they are for, in the order of `--help`."""
+    found: dict[str, list[Command]] = {}
+    for path, command in commands:
+        found.setdefault("Main commands" if len(path) == 2 else f"`{' '.join(path[:-1])}`", []).append(
+            (path, command)
+        )
+    return found
+
+
+def page_of(path: tuple[str, ...]) -> str:
+    """The file of the page of a command, from docs/."""
+    return f"commands/{'-'.join(path[1:])}.md"
+
+
+def first_sentence(text: str) -> str:
+    """The text up to its first full stop."""
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -283,29 +294,33 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
         yield from walk(inner, (*path, name))
 
 
-def command_section(path: tuple[str, ...], command: Any) -> list[str]:
-    """The lines of one command: usage, help, arguments, options."""
-    lines = ["", f"## `{' '.join(path)}`"]
-    if len(path) > 1:
-        lines += ["", paragraph(command.help)]
+def command_page(path: tuple[str, ...], command: Any) -> str:
+    """The page of one command: help, usage, what is told of it beside the code, arguments, options."""
+    lines = [NOTICE, "", f"# {' '.join(path)}", "", paragraph(command.help)]
     lines += ["", "```text", usage(path, command), "```"]
-    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
-    options = [parameter for parameter in command.params if parameter.param_type_name == "option"]
+    told = DOCS / "templates" / page_of(path)
+    if told.is_file():
+        lines += ["", told.read_text(encoding="utf-8").rstrip()]
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
     if arguments:
-        lines += ["", "| argument | allowed | meaning |", "|---|---|---|"]
+        lines += ["", "## Arguments", "", "| argument | allowed | meaning |", "|---|---|---|"]
         lines += [
             f"| `{argument_name(each)}` | {taken(command, each)} | {cell(paragraph(each.help))} |"
             for each in arguments
         ]
-    if options:
-        lines += ["", "| option | allowed | default | meaning |", "|---|---|---|---|"]
-        for each in options:
-            names = ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
-            lines.append(
-                f"| {names} | {taken(command, each)} | {option_default(each)} |"
-                f" {cell(paragraph(each.help))} |"
-            )
-    return lines
+    options = option_table(command)
+    return "\n".join([*lines, *(["", "## Options", "", *options] if options else [])]) + "\n"
+
+
+def option_table(command: Any) -> list[str]:
+    """The table of a command's options; no lines where it has none."""
+    rows = [
+        f"| {', '.join(f'`{name}`' for name in (*each.opts, *each.secondary_opts))} |"
+        f" {taken(command, each)} | {option_default(each)} | {cell(paragraph(each.help))} |"
+        for each in command.params
+        if each.param_type_name == "option"
+    ]
+    return ["| option | allowed | default | meaning |", "|---|---|---|---|", *rows] if rows else []
 
 
 def paragraph(text: str | None) -> str:

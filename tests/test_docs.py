@@ -22,7 +22,11 @@ from widenet.spec.training import TrainingSpec
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = {path.name: path.read_text("utf-8") for path in sorted(DOCS.glob("*.md"))}
+PAGES = {
+    path.relative_to(DOCS).as_posix(): path.read_text("utf-8")
+    for path in sorted(DOCS.rglob("*.md"))
+    if DOCS / "templates" not in path.parents
+}
 WIDTH = 110
 
 
@@ -38,7 +42,7 @@ GENERATED = set(generate.pages())
 HAND_WRITTEN = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
     for path in (ROOT / "README.md", ROOT / "widenet/starter/project/README.md", *DOCS.rglob("*.md"))
-    if path.parent != DOCS or path.name not in GENERATED
+    if path not in {DOCS / name for name in GENERATED}
 }
 """The text of every page that people write, by path."""
 
@@ -81,6 +85,12 @@ COMMANDS = [
 
 def test_generated_pages_are_current():
     assert generate.stale_pages(DOCS) == []
+
+
+def test_every_command_has_a_page_and_every_page_a_command():
+    assert {page for page in PAGES if page.startswith("commands/")} == {
+        page for page in GENERATED if page.startswith("commands/")
+    }
 
 
 def wide_lines(text):
@@ -159,7 +169,8 @@ def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_leads_somewhere(page):
-    assert [target for target in relative_links(PAGES[page]) if not (DOCS / target).exists()] == []
+    folder = (DOCS / page).parent
+    assert [target for target in relative_links(PAGES[page]) if not (folder / target).exists()] == []
 
 
 def modules_named(text):
