@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
 
 setup: .venv/.stamp
 
@@ -23,6 +23,10 @@ test-avx2: .venv/.stamp
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp
 	$(BIN)/python -m pytest tests/test_gpu.py tests/kernels
+
+# More cases, sizes and numbers of processes of what `make test` checks with a few. Takes minutes.
+test-long: .venv/.stamp
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
 # Hosts that are lost and cables that are cut, under torchrun. Needs root, for network namespaces.
 test-faults: .venv/.stamp
@@ -44,7 +48,7 @@ test-stores: .venv/.stamp-stores
 test-pythons: .venv/.stamp
 	.ci/pythons $(or $(PYTHONS),3.11 3.12 3.13)
 
-# Every command over 20,000 changed files and command lines; `make test` runs the first 2,000.
+# Every command over 20,000 changed files and command lines; `make test` runs the first 600, `make test-long` the next 1,400.
 fuzz: .venv/.stamp
 	$(BIN)/python -m benchmarks fuzz
 

@@ -91,14 +91,17 @@ def test_a_small_convolutional_network_learns_digits_with_the_same_bits_each_tim
     )
 
 
-def test_the_example_alexnet_learns_two_pictures(tmp_path):
+@pytest.mark.parametrize("places", [99, pytest.param(227, marks=pytest.mark.long)])
+def test_the_example_alexnet_learns_two_pictures(places, tmp_path):
     chance = np.random.default_rng(0)
-    pictures = chance.random((2, 3 * 227 * 227), dtype=np.float32).tolist()
+    pictures = chance.random((2, 3 * places * places), dtype=np.float32).tolist()
     data = dataset_from_lists(tmp_path / "data", [[0], [1]], width=1000, dense={"pixels": pictures})
-    document = (ROOT / "examples" / "alexnet" / "network.json").read_text("utf-8")
-    assert len(document.splitlines()) <= 33
+    text = (ROOT / "examples" / "alexnet" / "network.json").read_text("utf-8")
+    assert len(text.splitlines()) <= 33
+    document = json.loads(text)
+    document["layers"][0]["shape"] = [3, places, places]
     training = json.loads((ROOT / "examples" / "alexnet" / "training.json").read_text("utf-8"))
-    widenet.train(json.loads(document), training | {"epochs": 2}, data, tmp_path / "run", device="cpu")
+    widenet.train(document, training | {"epochs": 2}, data, tmp_path / "run", device="cpu")
     losses = [
         json.loads(line)["loss"] for line in (tmp_path / "run" / "log.jsonl").read_text("utf-8").splitlines()
     ]
@@ -147,7 +150,7 @@ def small_pictures(tmp_path_factory):
         return folder, steps_of_alexnet(folder, LocalExchange(8, 2))
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.long), 8])
 def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(
     size, small_pictures, tmp_path
 ):

@@ -9,7 +9,8 @@ import pytest
 from tests.fuzz import cases, world
 from tests.fuzz.forks import Forks
 
-CASES, PER_TEST, PER_PROCESS = 2_000, 50, 25
+CASES, LONG_CASES, PER_TEST, PER_PROCESS = 600, 2_000, 50, 25
+"""Cases that are always run, and those of the long form."""
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +27,13 @@ def whole(tmp_path_factory, forks):
     return folder
 
 
-@pytest.mark.parametrize("first", range(0, CASES, PER_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.long] if first >= CASES else [])
+        for first in range(0, LONG_CASES, PER_TEST)
+    ],
+)
 def test_a_command_over_changed_files_or_words_succeeds_or_refuses(first, whole, forks, tmp_path):
     wrong = {}
     for number in range(first, first + PER_TEST):

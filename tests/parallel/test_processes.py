@@ -59,10 +59,11 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "SOME_VALUES", 2: "EVERY_PAIR", 3: "EVERY_VALUE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
+SIZES = {1: "SOME_VALUES", 2: "EVERY_VALUE", 3: "EVERY_VALUE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
+EVERY = pytest.param(2, "EVERY_PAIR", marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize(("size", "name"), SIZES.items())
+@pytest.mark.parametrize(("size", "name"), [*SIZES.items(), EVERY])
 def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, name, data, groups):
     cases = getattr(matrix, name)
     groups(size).start(in_many, name, data)
@@ -365,16 +366,12 @@ def test_of_several_broken_weights_every_process_names_the_one_that_a_single_pro
 
 
 def test_more_processes_than_shards_are_refused_in_every_one(groups):
-    groups(4).start(refused)
+    groups(4).start(exchange, 3)
     expected = (
         "the number of processes must be from 1 to 3, the number of shards; got 4. "
         'Start fewer processes, or train with more "shards" in training.json.'
     )
     assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, expected)] * 4
-
-
-def refused():
-    return exchange(3)
 
 
 @pytest.mark.parametrize("size", [2, 3])
