@@ -30,3 +30,24 @@ def environment_is_left_as_it_was():
     before = variables()
     yield
     assert variables() == before
+
+
+@pytest.fixture(scope="session")
+def groups(tmp_path_factory):
+    """Gives the group of so many processes, started when first asked for; starting one costs more than most
+    tests.
+
+    No test may lose one of its processes.
+    """
+    from tests.parallel.workers import Group
+
+    started = {}
+
+    def of(size):
+        if size not in started:
+            started[size] = Group(size, tmp_path_factory.mktemp("group"))
+        return started[size]
+
+    yield of
+    for group in started.values():
+        group.close()

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parallel.conftest import groups
 from widenet.cli import main
-
-__all__ = ["groups"]
 
 NETWORK = {
     "layers": [

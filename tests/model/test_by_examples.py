@@ -9,7 +9,6 @@ from tests.model.twin import Real, assert_step_matches_twin, dense_field, random
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
-from tests.parallel.workers import Group
 from widenet.spec.network import NetworkSpec
 
 LAYERS, TRAINING = DIVIDED
@@ -76,22 +75,18 @@ def alone(data):
     return outcomes_alone(DIVIDED, data / "pictures", CHANGES)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
-def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
+@pytest.mark.parametrize("size", [1, 2, 3, pytest.param(4, marks=pytest.mark.long), 8])
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, groups):
     assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
-    with Group(size, tmp_path) as group:
-        everyone = group(outcomes_here, DIVIDED, data / "pictures", CHANGES)
-    for found in everyone:
+    for found in groups(size)(outcomes_here, DIVIDED, data / "pictures", CHANGES):
         pairs = zip(CHANGES, alone, found, strict=True)
         assert [changes for changes, one, many in pairs if one != many] == []
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_step_sends_what_the_plan_says(size, data, tmp_path):
+def test_a_step_sends_what_the_plan_says(size, data, groups):
     plan = {**TRAINING, "optimizer": "sgd"}
-    with Group(size, tmp_path) as group:
-        everyone = group(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures")
-    for measured, planned in everyone:
+    for measured, planned in groups(size)(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures"):
         assert planned == round(measured)
 
 

@@ -8,7 +8,6 @@ from tests.model.twin import Real, assert_step_matches_twin, dense_field, random
 from tests.parallel.matrix import write_data
 from tests.parallel.split import GATES, SPLIT, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
-from tests.parallel.workers import Group
 from widenet.data.lists import dataset_from_lists
 
 LAYERS = [
@@ -91,25 +90,24 @@ def alone(data):
     return {name: outcomes_alone(case, data[name], changes) for name, (case, changes) in CASES.items()}
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
-def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, tmp_path):
-    with Group(size, tmp_path) as group:
-        for name, (case, changes) in CASES.items():
-            assert len({fingerprint for _, fingerprint, *_ in alone[name]}) == len(changes)
-            for found in group(outcomes_here, case, data[name], changes):
-                pairs = zip(changes, alone[name], found, strict=True)
-                assert [changes for changes, one, many in pairs if one != many] == []
+@pytest.mark.parametrize("size", [1, 2, 3, pytest.param(4, marks=pytest.mark.long), 8])
+def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, data, alone, groups):
+    for name, (case, changes) in CASES.items():
+        assert len({fingerprint for _, fingerprint, *_ in alone[name]}) == len(changes)
+        for found in groups(size)(outcomes_here, case, data[name], changes):
+            pairs = zip(changes, alone[name], found, strict=True)
+            assert [changes for changes, one, many in pairs if one != many] == []
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_step_sends_what_the_plan_says(size, data, tmp_path):
+def test_a_step_sends_what_the_plan_says(size, data, groups, tmp_path):
     rows = [[(3 * row + 5 * place) % 13 for place in range(5)] for row in range(12)]
     of_one_length = dataset_from_lists(tmp_path / "data", rows, width=13, sequence=True).path
     folders = {**data, "recurrent": of_one_length}
-    with Group(size, tmp_path) as group:
-        for name, ((layers, training), _) in CASES.items():
-            plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
-            read = {"items": 4.0} if name == "recurrent" else None
-            everyone = group(sent_and_planned, {"layers": layers}, plan, folders[name], read)
-            for measured, planned in everyone:
-                assert planned == round(measured)
+    for name, ((layers, training), _) in CASES.items():
+        plan = {"epochs": 1, "optimizer": "sgd", **training, "batch_size": 12}
+        read = {"items": 4.0} if name == "recurrent" else None
+        for measured, planned in groups(size)(
+            sent_and_planned, {"layers": layers}, plan, folders[name], read
+        ):
+            assert planned == round(measured)

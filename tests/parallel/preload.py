@@ -2,11 +2,22 @@
 of it.
 """
 
+from importlib import import_module
+
+from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
+from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.fixed_point import compiled_add
 
 # Nothing here may start a thread: a copy of a process is without it.
 LOADED = [
+    import_module(
+        "torch.fx.experimental.symbolic_shapes"
+    ),  # layers divided by examples import it when they go backward
     *map(compiled_add, ("float32", "float64")),
     *(compiled_sweep(name, False) for name in ("sigmoid", "softmax_sums", "softmax")),
+    compiled_sum("float32"),
+    compiled_sort(),
+    compiled_group(),
+    *map(compiled_cut, ("int32", "int64")),
 ]

@@ -1,6 +1,5 @@
-"""The command line of tests/cli and the groups of tests/parallel, for DSSTNE's commands."""
+"""The command line of tests/cli, for DSSTNE's commands."""
 
 from tests.cli.conftest import launched, widenet, world
-from tests.parallel.conftest import groups
 
-__all__ = ["groups", "launched", "widenet", "world"]
+__all__ = ["launched", "widenet", "world"]
