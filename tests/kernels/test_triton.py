@@ -45,7 +45,7 @@ for activation in ("softmax", "sigmoid"):
     output = {"name": "next", "kind": "output", "field": "items", "activation": activation}
     layers = [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 5}, output]
     network = Network.of({"layers": layers})
-    training = Training.of({"epochs": 2, "batch_size": 7, "shards": 2, "optimizer": "rmsprop"})
+    training = Training.of({"epochs": 1, "batch_size": 7, "shards": 2, "optimizer": "rmsprop"})
     model = train(network, training, "data", f"run-{activation}", device="cpu")
     wide = [part.weight for weight in model.network.wide.values() for part in weight.parts.values()]
     print(model.fingerprint(), *torch.cat([weight.flatten() for weight in wide]).tolist())
