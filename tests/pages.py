@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-WITHOUT_END = {"br", "meta"}
+WITHOUT_END = {"br", "input", "link", "meta"}
 LOADS = {"src", "href", "srcset", "data", "action", "xlink:href"}
 """Attributes by which a page asks for more."""
 

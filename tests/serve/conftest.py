@@ -1,7 +1,6 @@
 """A small world of runs, and real services on this machine."""
 
 import http.client
-import importlib.util
 import json
 import os
 import re
@@ -15,14 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.browser import LACKS, chromium  # noqa: F401
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
 
-LACKS = [
-    name
-    for name in ("msgspec", "prometheus_client", "starlette", "uvicorn", "uvloop", "httptools")
-    if importlib.util.find_spec(name) is None
-]
 WIDTH, NUM = 301, 120
 NETWORK = {
     "layers": [
@@ -129,9 +124,9 @@ class Service:
 
 
 @contextmanager
-def service(run, *words, program=("-m", "widenet")):
-    """A service of a run on a free port."""
-    command = [sys.executable, *program, "serve", str(run), "--port", "0", *map(str, words)]
+def service(run, *words, program=("-m", "widenet"), command="serve"):
+    """A service of a run, or the pages of a folder of runs, on a free port."""
+    command = [sys.executable, *program, command, str(run), "--port", "0", *map(str, words)]
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,

@@ -1,42 +1,19 @@
 """The page in a real Chromium: by mouse, by keyboard, on a phone, and with titles that are HTML."""
 
-import importlib.util
 import re
-import shutil
-from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serve.conftest import LACKS, NETWORK, TOKEN, service
+from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
+from tests.serve.conftest import NETWORK, TOKEN, service
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = [
-    *LACKS,
-    *(["playwright"] if importlib.util.find_spec("playwright") is None else []),
-    *([] if CHROMIUM else ["chromium"]),
-]
-
-pytestmark = pytest.mark.skipif(
-    bool(MISSING),
-    reason=f"{MISSING} are not installed; `make test-page` installs the libraries, and Debian has chromium",
-)
+pytestmark = needs_chromium
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 TITLES = ["Emma", "Persuasion", "Emma", HOSTILE, None, *(f"Tales, book {book}" for book in range(5, 40))]
 NUM = len(TITLES)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-WIDTHS = [390, 1280]
 
 
 @pytest.fixture(scope="module")
@@ -66,33 +43,6 @@ def address(books):
         yield f"http://127.0.0.1:{running.port}/"
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@contextmanager
-def visit(chromium, address, width=1280, expected=(), **options):
-    """A page that must ask its own host alone and write nothing but expected words on the console."""
-    with chromium.new_context(viewport={"width": width, "height": 844}, **options) as context:
-        page = context.new_page()
-        page.set_default_timeout(10_000)
-        said, hosts = [], set()
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-        page.goto(address)
-        yield page
-        assert [text for text in said if not any(word in text for word in expected)] == []
-        assert hosts == {urlsplit(address).netloc}
-
-
 def names(page, where="#items"):
     return page.locator(f"{where} > li .name").all_inner_texts()
 
@@ -102,13 +52,6 @@ def add(page, text, where="Items"):
     box = page.get_by_role("combobox", name=where, exact=True)
     box.fill(text)
     page.locator("[role=option]").first.click()
-
-
-def expect(locator):
-    """An expectation that waits until it is met."""
-    from playwright.sync_api import expect as expectation
-
-    return expectation(locator)
 
 
 def expect_items(page, items):
@@ -278,3 +221,13 @@ def test_the_token_is_asked_for_and_kept_in_memory_alone(chromium, books, tmp_pa
             assert TOKEN not in page.evaluate(kept)
             page.reload()
             page.get_by_label("Token of this service").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(scheme, chromium, address):
+    with visit(chromium, address, color_scheme=scheme) as page:
+        add(page, "persua")
+        page.locator("#items > li").first.wait_for()
+        page.get_by_role("button", name="Similar Persuasion").click()
+        page.locator("#neighbours > li").first.wait_for()
+        check_accessible(page)

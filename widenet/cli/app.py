@@ -30,6 +30,7 @@ _COMMANDS = {
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
     "serve": Command("Answer requests over HTTP", "widenet.cli.serve:serve"),
+    "ui": Command("Show runs in a browser, also while they train", "widenet.cli.ui:ui"),
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),

@@ -10,12 +10,18 @@ Points = Sequence[tuple[float, float]]
 COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2aa3b8", "#d0504a")
 """Colours of lines, distinguishable on white and on black."""
 
-_WIDTH, _HEIGHT = 360, 210
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 36
+_WIDTH, _HEIGHT = 360, 214
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 36
 _MOST_DOTS = 60
 
 
-def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named: bool = True) -> Html:
+def curves(
+    title: str,
+    lines: Mapping[str, Points],
+    across: str = "epoch",
+    named: bool = True,
+    mark: tuple[float, str] | None = None,
+) -> Html:
     """Draw one or more lines over a common axis of whole numbers.
 
     Pointing at a dot shows its numbers. Points that are not finite are left out; if none is left, the figure
@@ -26,6 +32,7 @@ def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named
         lines: The points (x, y) of each line, by its name.
         across: Label of the x axis.
         named: Whether to draw a legend if there are several lines.
+        mark: A number of the x axis that a dashed line marks, and what it says.
     """
     finite = {
         name: [(x, y) for x, y in line if math.isfinite(x) and math.isfinite(y)]
@@ -44,7 +51,9 @@ def curves(title: str, lines: Mapping[str, Points], across: str = "epoch", named
         _line(line, colour(position), frame, name if several else title, across)
         for position, (name, line) in enumerate(finite.items())
     ]
-    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*_axes(frame, xs, ys, across), *shapes]))
+    marks = [] if mark is None or not first <= mark[0] <= last else [_mark(*mark, frame)]
+    axes = _axes(frame, xs, ys, across)
+    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *marks, *shapes]))
 
 
 def colour(position: int) -> str:
@@ -54,12 +63,23 @@ def colour(position: int) -> str:
 
 def legend(names: Sequence[str]) -> Html:
     """The names of lines beside their colours."""
-    entries = [
-        tag("span", tag("span", "\u25cf ", style=f"color:{colour(position)}"), name)
-        for position, name in enumerate(names)
-    ]
+    entries = [tag("span", swatch(position), tag("span", name)) for position, name in enumerate(names)]
     style = "display:flex;flex-wrap:wrap;gap:0 1em;font-size:smaller"
     return tag("span", *entries, class_="legend", style=style)
+
+
+def swatch(position: int) -> Html:
+    """A dot in the colour of a position of the legend."""
+    dot = tag("circle", cx=5, cy=5, r=4, fill=colour(position))
+    return tag(
+        "svg",
+        dot,
+        class_="swatch",
+        width=10,
+        height=10,
+        style="display:inline;margin-right:.35em",
+        aria_hidden="true",
+    )
 
 
 def picture(width: float, height: float, title: str, content: Sequence[object]) -> Html:
@@ -127,6 +147,24 @@ def _axes(frame: _Frame, xs: Sequence[float], ys: Sequence[float], across: str) 
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     shapes.append(tag("text", across, x=middle, y=_HEIGHT - 4, **centred, fill_opacity="0.7"))
     return shapes
+
+
+def _mark(number: float, text: str, frame: _Frame) -> Html:
+    """A dashed line from the top to the axis, with a word beside it on the side that has more room."""
+    x = frame.x(number)
+    is_left = x < _WIDTH / 2
+    line = tag(
+        "line",
+        x1=x,
+        x2=x,
+        y1=_TOP,
+        y2=_HEIGHT - _BOTTOM,
+        stroke="currentColor",
+        stroke_opacity="0.5",
+        stroke_dasharray="4 3",
+    )
+    place = {"x": x + (4 if is_left else -4), "y": _TOP - 1, "text_anchor": "start" if is_left else "end"}
+    return joined([line, tag("text", text, **place, fill="currentColor", fill_opacity="0.8")])
 
 
 def _line(line: Points, stroke: str, frame: _Frame, name: str, across: str) -> Html:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-_WITHOUT_END = {"br", "meta"}
+_WITHOUT_END = {"br", "input", "link", "meta"}
 
 
 class Html(str):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,20 +96,33 @@ def list_runs(folder: str | Path = "runs", sort: Order = "metric") -> Listing:
     folder = Path(folder)
     if sort not in _KEYS:
         raise OptionError(f'`sort` must be an order of runs; got "{sort}".{did_you_mean(sort, _KEYS)}')
+    paths, problems = found(folder)
+    read = []
+    for name, path in paths.items():
+        try:
+            subject = Subject(name, RunDirectory.open(path))
+            read.append((listed(subject), documents_of(subject)))
+        except (WidenetError, OSError) as error:
+            problems[path] = str(error)
+    chosen = differing([documents for _, documents in read])
+    runs = [replace(run, differences=values) for (run, _), values in zip(read, chosen, strict=True)]
+    return Listing(sorted(runs, key=_KEYS[sort]), problems)
+
+
+def found(folder: Path) -> tuple[dict[str, Path], dict[Path, str]]:
+    """Return the runs in a folder and below it by name, and the folders that hold something else, with why.
+
+    Raises:
+        OptionError: The folder does not exist.
+    """
     if not folder.is_dir():
         raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
     problems: dict[Path, str] = {}
-    subjects = []
-    for path in _runs_below(folder, problems):
-        name = path.relative_to(folder).as_posix() if path != folder else path.resolve().name
-        try:
-            subject = Subject(name, RunDirectory.open(path))
-            subjects.append((subject, _final(path), is_locked(path), _changed(path)))
-        except (WidenetError, OSError) as error:
-            problems[path] = str(error)
-    chosen = differing([_documents(subject) for subject, *_ in subjects])
-    runs = [_listed(*facts, differences) for facts, differences in zip(subjects, chosen, strict=True)]
-    return Listing(sorted(runs, key=_KEYS[sort]), problems)
+    paths = {
+        path.relative_to(folder).as_posix() if path != folder else path.resolve().name: path
+        for path in _runs_below(folder, problems)
+    }
+    return paths, problems
 
 
 def _runs_below(folder: Path, problems: dict[Path, str]) -> Iterator[Path]:
@@ -144,7 +157,7 @@ def _changed(path: Path) -> float:
     )
 
 
-def _documents(subject: Subject) -> dict[str, Any]:
+def documents_of(subject: Subject) -> dict[str, Any]:
     """Return what may differ between runs: the two documents, and the path of the dataset."""
     run = subject.run
     documents = {
@@ -154,19 +167,15 @@ def _documents(subject: Subject) -> dict[str, Any]:
     return documents | ({"data": run.machine["data"]} if "data" in run.machine else {})
 
 
-def _listed(
-    subject: Subject,
-    final: WeightsFacts | None,
-    is_training: bool,
-    changed: float,
-    differences: dict[str, Any],
-) -> ListedRun:
+def listed(subject: Subject) -> ListedRun:
+    """Return the facts of one run by itself, without differences; raises WidenetError, OSError."""
     run, kept, evaluation = subject.run, subject.kept, subject.run.training.evaluation
+    final = _final(run.path)
     value = None if subject.metric is None else kept.get(subject.metric)
     state: State = "interrupted"
     if final is not None:
         state = "finished"
-    elif is_training:
+    elif is_locked(run.path):
         state = "training"
     elif not any((run.path / "checkpoints").glob("epoch-*")):
         state = "unsaved"
@@ -182,8 +191,8 @@ def _listed(
         kept_epoch=kept.get("epoch"),
         fingerprint=None if final is None else final.fingerprint,
         seconds=subject.total("seconds"),
-        changed=changed,
-        differences=differences,
+        changed=_changed(run.path),
+        differences={},
         warning=diverged(run.training, subject.records),
     )
 

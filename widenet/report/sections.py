@@ -39,9 +39,13 @@ def summary(subject: Subject) -> Html:
 
 
 def curves_section(subject: Subject) -> Html:
-    """Loss and metrics, epoch by epoch."""
-    content = log_curves(subject.records) if subject.records else note("No epoch has ended yet.")
-    return section("Loss and metrics", content)
+    """Loss and metrics, epoch by epoch, with the epoch whose weights the run keeps."""
+    if not subject.records:
+        return section("Loss and metrics", note("No epoch has ended yet."))
+    evaluation = subject.run.training.evaluation
+    of_metrics = "" if evaluation is None else f" Metrics: over the {evaluation.part} part."
+    drawing = log_curves(subject.records, subject.kept["epoch"])
+    return section("Loss and metrics", drawing, note(f"Loss: over the training part.{of_metrics}"))
 
 
 def network_section(subject: Subject) -> Html:

@@ -3,7 +3,7 @@
 import asyncio
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,17 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def guard_of(host: str, token_file: str | Path | None, allow_host: Sequence[str], max_bytes: int) -> "Guard":
+    """Return the guard of an address; raises OptionError without a token where other machines may ask."""
+    if token_file is None and not is_loopback(host):
+        raise OptionError(
+            f"`host` {host} lets other machines ask: it needs `token_file`. Name a file with a"
+            " token, or listen on 127.0.0.1."
+        )
+    token = None if token_file is None else read_token(token_file)
+    return Guard(token, frozenset(name.lower() for name in allow_host), max_bytes)
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,21 @@ BESIDE_METRICS = (
 """The entries of a log line that are not metrics."""
 
 
-def log_curves(records: Sequence[Mapping[str, Any]]) -> Html:
-    """Draw the loss, then each metric with one line per k; a metric with a single k has it in its title."""
+def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
+    """Draw the loss, then each metric with one line per k; a metric with a single k has it in its title.
+
+    kept: the epoch to mark, whose weights the run keeps.
+    """
+    mark = None if kept is None else (float(kept), f"kept: epoch {kept:,}")
     lines: dict[str, list[str]] = {"loss": ["loss"]}
     for name in metric_names(records):
         lines.setdefault(name.partition("@")[0], []).append(name)
     titles = {title if len(names) > 1 else names[0]: names for title, names in lines.items()}
     return grid(
-        [curves(title, {name: points(records, name) for name in names}) for title, names in titles.items()]
+        [
+            curves(title, {name: points(records, name) for name in names}, mark=mark)
+            for title, names in titles.items()
+        ]
     )
 
 

@@ -17,13 +17,13 @@ PLACES = {
 }
 """The file of each path."""
 
-_KINDS = {
+KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_HEADERS: Mapping[str, str] = {
+HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
         " base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
@@ -35,6 +35,7 @@ _HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+"""What every answer for a browser carries: what the service itself sends may run and load, nothing else."""
 
 
 class Page:
@@ -47,6 +48,4 @@ class Page:
     async def answer(self, request: Request) -> Response:
         """The file of a path of PLACES."""
         place = request.url.path
-        return Response(
-            self._contents[place], headers=_HEADERS, media_type=_KINDS[Path(PLACES[place]).suffix]
-        )
+        return Response(self._contents[place], headers=HEADERS, media_type=KINDS[Path(PLACES[place]).suffix])

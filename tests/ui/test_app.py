@@ -1,0 +1,169 @@
+"""The pages over HTTP, without a browser: statuses, headers, names that are HTML, and who may look."""
+
+import http.client
+import json
+import re
+import shutil
+
+import pytest
+
+from tests.pages import Page
+from tests.serve.conftest import TOKEN
+from tests.ui.conftest import EVIL, pages, training
+
+PLACES = ["/"]
+
+
+def policy(reply):
+    headers = {name.lower(): value for name, value in reply.headers.items()}
+    return headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_page_is_whole_and_forbids_what_it_does_not_send(place, shown):
+    reply = shown.get(place)
+    assert reply.status == 200
+    page = Page(reply.body.decode())
+    assert policy(reply) == policy(shown.get("/page/page.css"))
+    assert "style-src 'self'" in policy(reply)
+    assert [
+        tag for tag, attributes in page.elements if "style" in attributes or "onclick" in attributes
+    ] == []
+    asked = [
+        attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes
+    ]
+    assert [address for address in asked if "//" in address] == []
+
+
+def test_all_scripts_together_are_small_and_name_no_host(shown):
+    text = shown.get("/").body.decode()
+    names = set(re.findall(r'(?:src|href)="(page/[^"]+)"', text))
+    assert {"page/page.css", "page/ui.css", "page/live.js", "page/table.js"} <= names
+    replies = [shown.get(f"/{name}") for name in names]
+    assert {reply.status for reply in replies} == {200}
+    assert sum(len(reply.body) for reply in replies) < 100_000
+    assert not any(re.search(rb"https?://(?!www\.w3\.org)", reply.body) for reply in replies)
+
+
+@pytest.mark.parametrize(
+    "place", ["/page/", "/page/../app.py", "/page/%2e%2e/app.py", "/nothing", "/log.jsonl", "/%00"]
+)
+def test_nothing_else_is_sent(place, shown):
+    reply = shown.get(place)
+    assert reply.status == 404
+    assert "There is no such page." in Page(reply.body.decode()).text
+
+
+def test_the_table_has_a_row_for_each_run_and_those_that_are_asked_for(shown):
+    page = Page(shown.get("/").body.decode())
+    assert [attributes["data-live"] for tag, attributes in page.elements if tag == "tr" and attributes] == [
+        "run deep/tied",
+        "run untied",
+    ]
+    assert "2 runs in runs." in page.text
+    some = Page(shown.get("/?only=untied&metric=recall%405").body.decode())
+    assert [attributes["data-live"] for tag, attributes in some.elements if tag == "tr" and attributes] == [
+        "run untied"
+    ]
+    assert ("option", {"value": "recall@5", "selected": None}) in some.elements
+
+
+def test_names_from_the_disk_are_text(runs):
+    shutil.move(runs / "untied", runs / EVIL)
+    (runs / "<b>stranger").mkdir()
+    (runs / "<b>stranger" / "file").write_text("")
+    with pages(runs) as running:
+        page = Page(running.get("/").body.decode())
+        assert {"img", "b>stranger"} & page.names == set()
+        assert EVIL in page.texts["a"]
+        assert "<b>stranger" in page.texts["b"]
+
+
+def test_damaged_and_deleted_runs_leave_the_others(runs):
+    with pages(runs) as running:
+        assert "2 runs" in running.get("/").body.decode()
+        (runs / "untied" / "fields.json").write_text("[")
+        text = running.get("/").body.decode()
+        assert "1 run in" in text
+        assert "fields.json" in text
+        shutil.rmtree(runs / "untied")
+        assert "fields.json" not in running.get("/").body.decode()
+        shutil.rmtree(runs)
+        page = Page(running.get("/").body.decode())
+        assert "holds no run yet" in page.text
+        assert running.end()[0] == 0
+
+
+def events(port, since):
+    """The connection and the answer of a listener."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", f"/events?since={since}")
+    return connection, connection.getresponse()
+
+
+def next_event(answer):
+    for line in iter(answer.readline, b""):
+        if line.startswith(b"data: "):
+            return json.loads(line.removeprefix(b"data: "))
+    return None
+
+
+def test_an_epoch_is_told_to_whoever_listens_and_the_end_ends_the_events(runs):
+    with training(runs / "untied") as run, pages(runs) as running:
+        version = int(re.search(r'data-version="(\d+)"', running.get("/").body.decode())[1])
+        connection, answer = events(running.port, version)
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        run.log({"epoch": 2, "loss": 0.25, "ndcg@5": 0.5})
+        change = next_event(answer)
+        assert (change["changed"], change["gone"], change["all"]) == (["untied"], [], False)
+        row = running.get("/?only=untied").body.decode()
+        assert "2 of 3" in row
+        assert "1 of them training now" in row
+        assert running.end()[0] == 0
+        assert next_event(answer) is None
+        connection.close()
+
+
+def test_a_listener_without_a_version_reads_everything(shown):
+    for since in ("", "0", "x", "9" * 30):
+        connection, answer = events(shown.port, since)
+        assert next_event(answer)["all"]
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "localhost"}, 200),
+    ],
+)
+@pytest.mark.parametrize("place", [*PLACES, "/page/ui.css"])
+def test_pages_of_other_sites_may_not_ask(place, headers, status, shown):
+    assert shown.get(place, **headers).status == status
+
+
+def test_the_token_gives_a_cookie_and_nothing_is_shown_without(trained, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    with pages(trained / "runs", "--token-file", tmp_path / "token") as running:
+        for place in (*PLACES, "/events"):
+            reply = running.get(place)
+            assert reply.status == 401
+            assert b"untied" not in reply.body
+        assert running.get("/page/token.js").status == 200
+        assert running.ask("POST", "/session", headers={"Authorization": "Bearer wrong"}).status == 401
+        reply = running.ask("POST", "/session", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert reply.status == 204
+        cookie = reply.headers["set-cookie"]
+        assert TOKEN not in cookie
+        assert {"httponly", "samesite=strict"} <= set(cookie.lower().split("; "))
+        assert running.get("/", Cookie=cookie.partition(";")[0]).status == 200
+        assert running.get("/", Cookie="widenet-ui=wrong").status == 401
+        assert running.get("/", Authorization=f"Bearer {TOKEN}").status == 200
+
+
+def test_without_a_token_there_is_no_session(shown):
+    assert shown.ask("POST", "/session").status == 404
+    assert shown.ask("POST", "/").status == 405

@@ -1,0 +1,158 @@
+"""The pages in a real Chromium: live, by mouse and by keyboard, on a phone, in the dark."""
+
+import re
+import shutil
+
+import pytest
+
+from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
+from tests.serve.conftest import TOKEN
+from tests.ui.conftest import EVIL, pages, training
+
+pytestmark = needs_chromium
+
+
+@pytest.fixture(scope="module")
+def address(shown):
+    return f"http://127.0.0.1:{shown.port}/"
+
+
+def names(page):
+    return page.locator("#rows > tr:visible a").all_inner_texts()
+
+
+def fits(page, width):
+    return page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_table_fits_and_axe_finds_nothing_serious(width, scheme, chromium, address):
+    with visit(chromium, address, width, color_scheme=scheme) as page:
+        assert names(page) == ["deep/tied", "untied"]
+        assert page.locator("svg.spark").count() == 2
+        assert fits(page, width)
+        check_accessible(page)
+
+
+def test_runs_are_sorted_and_found(chromium, address):
+    with visit(chromium, address) as page:
+        page.get_by_role("button", name="Epochs").click()
+        head = page.get_by_role("columnheader", name="Epochs")
+        assert head.get_attribute("aria-sort") == "descending"
+        assert names(page) == ["deep/tied", "untied"]
+        page.get_by_role("button", name="Epochs").click()
+        assert head.get_attribute("aria-sort") == "ascending"
+        assert names(page) == ["untied", "deep/tied"]
+        page.get_by_role("button", name="Run", exact=True).click()
+        assert names(page) == ["deep/tied", "untied"]
+        page.get_by_label("Find").fill("0.05 UNTIED")
+        assert names(page) == ["untied"]
+        assert page.locator("#found").inner_text() == "1 found."
+        page.get_by_label("Metric").select_option("recall@5")
+        page.get_by_role("button", name="recall@5").wait_for()
+
+
+def test_the_keyboard_alone_sorts_and_chooses(chromium, address):
+    with visit(chromium, address) as page:
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        page.get_by_role("button", name="Run", exact=True).focus()
+        page.keyboard.press("Enter")
+        assert page.get_by_role("columnheader", name="Run").get_attribute("aria-sort") == "ascending"
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        for name in ("deep/tied", "untied"):
+            page.get_by_label(f"Compare {name}").focus()
+            page.keyboard.press("Space")
+        assert page.locator("#number").inner_text() == "2 chosen."
+        link = page.get_by_role("link", name="Compare", exact=True)
+        assert link.get_attribute("href") == "compare?run=deep%2Ftied&run=untied"
+        page.get_by_role("button", name="Clear").focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#chosen").is_hidden()
+        assert page.evaluate("document.activeElement.id") == "find"
+
+
+def test_an_epoch_a_new_run_and_a_deleted_one_show_by_themselves(chromium, runs):
+    with (
+        training(runs / "untied") as run,
+        pages(runs) as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/") as page,
+    ):
+        row = page.locator('#rows > tr[data-live="run untied"]')
+        assert "1 of 3" in row.inner_text()
+        page.get_by_label("Compare untied").check()
+        page.get_by_label("Compare untied").focus()
+        run.log({"epoch": 2, "loss": 0.25, "ndcg@5": 0.4321})
+        expect(row).to_contain_text("0.4321")
+        expect(row).to_contain_text("2 of 3")
+        assert page.get_by_label("Compare untied").is_checked()
+        assert page.evaluate("document.activeElement.value") == "untied"
+        shutil.copytree(runs / "deep" / "tied", runs / "newest")
+        expect(page.locator("#rows > tr")).to_have_count(3)
+        expect(page.locator("[data-live=count]")).to_contain_text("3 runs")
+        shutil.rmtree(runs / "deep")
+        expect(page.locator("#rows > tr")).to_have_count(2)
+        shutil.copytree(runs / "newest", runs / EVIL)
+        expect(page.get_by_role("link", name=EVIL)).to_have_count(1)
+        assert page.locator("img").count() == 0
+
+
+def test_the_first_run_appears_on_an_empty_page(chromium, trained, tmp_path):
+    (tmp_path / "runs").mkdir()
+    with (
+        pages(tmp_path / "runs") as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/") as page,
+    ):
+        assert "holds no run yet" in page.locator("main").inner_text()
+        check_accessible(page)
+        shutil.copytree(trained / "runs" / "untied", tmp_path / "runs" / "first")
+        expect(page.get_by_role("link", name="first")).to_have_count(1)
+
+
+def test_of_many_runs_some_show_until_all_are_asked_for(chromium, trained, tmp_path):
+    for number in range(205):
+        shutil.copytree(
+            trained / "runs" / "untied",
+            tmp_path / "runs" / f"run {number:03}",
+            ignore=shutil.ignore_patterns("checkpoints", "tensorboard"),
+        )
+    with (
+        pages(tmp_path / "runs") as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/") as page,
+    ):
+        assert page.locator("#rows > tr:visible").count() == 200
+        page.get_by_role("button", name="Show all 205").click()
+        assert page.locator("#rows > tr:visible").count() == 205
+        page.get_by_label("Find").fill("run 204")
+        assert names(page) == ["run 204"]
+
+
+def test_pages_that_have_ended_say_so(chromium, trained):
+    expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING"]
+    with (
+        pages(trained / "runs") as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/", expected=expected) as page,
+    ):
+        page.wait_for_load_state()
+        assert page.locator("#lost").is_hidden()
+        assert running.end()[0] == 0
+        page.get_by_role("alert").wait_for()
+        assert "does not answer" in page.get_by_role("alert").inner_text()
+
+
+def test_the_token_is_asked_for_and_kept_from_scripts(chromium, trained, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    with pages(trained / "runs", "--token-file", tmp_path / "token") as running:
+        address = f"http://127.0.0.1:{running.port}/"
+        with visit(chromium, address, expected=["status of 401"]) as page:
+            page.get_by_label("Token of these pages").fill("wrong")
+            page.keyboard.press("Enter")
+            expect(page.locator("#token")).to_have_value("")
+            assert page.get_by_role("alert").inner_text() == "This is not the token."
+            check_accessible(page)
+            page.get_by_label("Token of these pages").fill(TOKEN)
+            page.keyboard.press("Enter")
+            page.get_by_role("link", name="untied").wait_for()
+            kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
+            assert not re.search(f"{TOKEN}|widenet-ui", page.evaluate(kept))

@@ -1,0 +1,117 @@
+"""The routes of the pages: read a request, look at the runs, write HTML."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+import widenet.serve.page.files as shared
+from widenet.pictures.html import Html, tag
+from widenet.serve.messages import RefusedError
+from widenet.ui.following import Following
+from widenet.ui.known_runs import KnownRuns
+from widenet.ui.pages import page
+from widenet.ui.runs_page import runs_page
+from widenet.ui.session import Session
+
+_OWN = ("ui.css", "live.js", "table.js", "token.js")
+_Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Pages:
+    """The pages about the runs of a folder.
+
+    Args:
+        runs: The runs.
+        session: Who may see them.
+    """
+
+    def __init__(self, runs: KnownRuns, session: Session) -> None:
+        self._runs, self._session = runs, session
+        self.following = Following(runs)
+        theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
+        files = [theirs / "page.css", theirs / "icon.svg", *(own / name for name in _OWN)]
+        self._files = {f"/page/{path.name}": path.read_bytes() for path in files}
+
+    def app(self) -> Starlette:
+        """Return the application."""
+        routes = [
+            self._route("/", self.table),
+            self._route("/events", self.events),
+            self._route("/session", self._session.begin, method="POST"),
+            *(self._route(place, self.file, is_open=True) for place in self._files),
+        ]
+        return Starlette(
+            routes=routes,
+            exception_handlers={
+                404: _answer(404, "There is no such page."),
+                405: _answer(405, "This page takes another method."),
+            },
+        )
+
+    def _route(self, path: str, handler: _Handler, method: str = "GET", is_open: bool = False) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                self._session.check(request, is_open)
+                return await handler(request)
+            except RefusedError as refused:
+                return _refusal(refused)
+
+        return Route(path, answer, methods=[method])
+
+    async def table(self, request: Request) -> Response:
+        """The table of runs."""
+        query = request.query_params
+        only = frozenset(query.getlist("only")) or None
+        await asyncio.to_thread(self._runs.look, not self.following.is_looking)
+        return _html(await asyncio.to_thread(runs_page, self._runs, query.get("metric"), only))
+
+    async def events(self, request: Request) -> Response:
+        """Which runs change, as server-sent events."""
+        given = request.headers.get("last-event-id") or request.query_params.get("since", "")
+        since = int(given) if given.isascii() and given.isdigit() and len(given) < 20 else 0
+        headers = {**shared.HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(
+            self.following.events(since), headers=headers, media_type="text/event-stream"
+        )
+
+    async def file(self, request: Request) -> Response:
+        """A stylesheet, a script or the icon."""
+        place = request.url.path
+        kind = shared.KINDS[Path(place).suffix]
+        return Response(self._files[place], headers=shared.HEADERS, media_type=kind)
+
+
+def _html(html: Html, status: int = 200) -> Response:
+    body = html.encode("utf-8", errors="xmlcharrefreplace")
+    return Response(body, status, {**shared.HEADERS, "Cache-Control": "no-store"}, "text/html; charset=utf-8")
+
+
+def _refusal(refused: RefusedError) -> Response:
+    """The page that says why there is no other; for a missing token, it asks for the token."""
+    sentence = refused.mistake.message
+    sentence = f"{sentence[:1].upper()}{sentence[1:]}"
+    if refused.status != 401:
+        return _html(page("Not here", "", [tag("p", sentence, class_="card")]), refused.status)
+    field = tag("input", id="token", type="password", autocomplete="off", required=True)
+    form = tag(
+        "form",
+        tag("label", "Token of these pages", for_="token"),
+        tag("div", field, tag("button", "Use"), class_="line"),
+        tag("p", "Your browser forgets it when you close it.", class_="note"),
+        id="key",
+        class_="card",
+    )
+    return _html(page("Who may look", sentence, [form], scripts=["token.js"]), 401)
+
+
+def _answer(status: int, sentence: str) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        del request, error
+        return _html(page("Not here", "", [tag("p", sentence, class_="card")]), status)
+
+    return answer

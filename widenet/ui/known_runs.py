@@ -1,0 +1,191 @@
+"""What is known of the runs of a folder: read once, and again where files have changed."""
+
+import math
+import os
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from widenet.errors import OptionError, WidenetError
+from widenet.report.differences import differing
+from widenet.report.listing import ListedRun, documents_of, found, listed
+from widenet.report.subject import Subject
+from widenet.training.log_curves import metric_names, points
+from widenet.training.run_directory import RunDirectory
+from widenet.training.run_path import is_locked
+
+MOST_POINTS = 40
+"""Points of a small curve."""
+
+_FILES = (
+    "network.json",
+    "training.json",
+    "fields.json",
+    "log.jsonl",
+    "machine.json",
+    "model/manifest.json",
+    "checkpoints/latest",
+)
+
+_Signature = tuple[object, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRun:
+    """What the table of runs shows of one.
+
+    Attributes:
+        listed: Its facts, without differences.
+        values: Loss and metrics of the epoch whose weights it keeps.
+        curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
+        documents: What may differ between runs.
+        differences: Its values at the places where the documents of the runs differ.
+        signature: Changes when its files do.
+        version: Grows with each change.
+    """
+
+    listed: ListedRun
+    values: dict[str, float]
+    curves: dict[str, "array[float]"]
+    documents: dict[str, Any]
+    differences: dict[str, Any]
+    signature: _Signature
+    version: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """The runs that have changed or appeared since a version, and those that are gone; all: any may have."""
+
+    version: int
+    changed: list[str]
+    gone: list[str]
+    all: bool
+
+
+class KnownRuns:
+    """The runs of a folder, by name; safe to use from several threads.
+
+    Attributes:
+        folder: The folder.
+        runs: The runs that can be read.
+        problems: Folders that are no run, or cannot be read as one, by name, with the reason.
+        version: Grows with each change, also from one process to the next.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs: dict[str, KnownRun] = {}
+        self.problems: dict[str, str] = {}
+        self.version = self._first = time.time_ns() // 1_000_000
+        self._paths: dict[str, Path] = {}
+        self._strangers: dict[str, str] = {}
+        self._damaged: dict[str, tuple[_Signature, str]] = {}
+        self._gone: dict[str, int] = {}
+        self._documents: dict[str, dict[str, Any]] = {}
+        self._differences: dict[str, dict[str, Any]] = {}
+        self._looking = Lock()
+
+    def look(self, everywhere: bool = True) -> None:
+        """Read what has changed: in the whole folder, or only in runs that have not finished."""
+        with self._looking:
+            self._look(everywhere)
+
+    def _look(self, everywhere: bool) -> None:
+        if everywhere:
+            self._paths, self._strangers = self._found()
+        runs = {name: run for name, run in self.runs.items() if name in self._paths}
+        self._damaged = {name: why for name, why in self._damaged.items() if name in self._paths}
+        now = self.version + 1
+        for name, path in self._paths.items():
+            known = runs.get(name)
+            if everywhere or known is None or known.listed.state != "finished":
+                self._read(name, path, runs, now)
+        runs = {name: runs[name] for name in self._paths if name in runs}
+        self._compare(runs, now)
+        self._gone |= dict.fromkeys(self.runs.keys() - runs.keys(), now)
+        problems = {**self._strangers, **{name: why for name, (_, why) in self._damaged.items()}}
+        is_new = any(run.version == now for run in runs.values())
+        if is_new or problems != self.problems or runs.keys() != self.runs.keys():
+            self.version = now
+        self.runs, self.problems = runs, problems
+
+    def since(self, version: int) -> Change:
+        """Return what has changed after a version."""
+        changed = [name for name, run in self.runs.items() if run.version > version]
+        gone = [name for name, at in self._gone.items() if at > version and name not in self.runs]
+        return Change(self.version, changed, gone, version < self._first)
+
+    def path(self, name: str) -> Path | None:
+        """Return the directory of a run that the folder holds, whole or damaged; None for any other name."""
+        return self._paths.get(name)
+
+    def _found(self) -> tuple[dict[str, Path], dict[str, str]]:
+        try:
+            paths, strangers = found(self.folder)
+        except OptionError as error:
+            return {}, {self.folder.name: str(error)}
+        return paths, {_name(path, self.folder): why for path, why in strangers.items()}
+
+    def _read(self, name: str, path: Path, runs: dict[str, KnownRun], now: int) -> None:
+        """Read a run whose files have changed."""
+        signature = _signature(path)
+        known, damaged = runs.get(name), self._damaged.get(name)
+        if signature in (known and known.signature, damaged and damaged[0]):
+            return
+        try:
+            subject = Subject(name, RunDirectory.open(path))
+            run = listed(subject)
+            curves = {
+                key: array("d", (number for point in _few(points(subject.records, key)) for number in point))
+                for key in ("loss", *metric_names(subject.records))
+            }
+            values = {key: subject.kept[key] for key in curves if _is_number(subject.kept.get(key))}
+            runs[name] = KnownRun(
+                run, values, curves, documents_of(subject), self._differences.get(name, {}), signature, now
+            )
+            self._damaged.pop(name, None)
+        except (WidenetError, OSError) as error:
+            runs.pop(name, None)
+            self._damaged[name] = signature, str(error)
+
+    def _compare(self, runs: dict[str, KnownRun], now: int) -> None:
+        """Note where the documents of runs differ, which may change with any of them."""
+        documents = {name: run.documents for name, run in runs.items()}
+        if documents != self._documents:
+            self._documents = documents
+            self._differences = dict(zip(documents, differing(list(documents.values())), strict=True))
+        for name, differences in self._differences.items():
+            if runs[name].differences != differences:
+                runs[name] = replace(runs[name], differences=differences, version=now)
+
+
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix() if path != folder else folder.name
+
+
+def _signature(path: Path) -> _Signature:
+    """Return what changes when a run's files do, or when a training begins or ends."""
+    parts: list[object] = [is_locked(path)]
+    for name in _FILES:
+        try:
+            status = os.stat(f"{path}/{name}")  # noqa: PTH116 a thousand runs are looked at in a moment
+            parts.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        except OSError:
+            parts.append(None)
+    return tuple(parts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _few(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """Return at most `MOST_POINTS` finite points: the last one, and others at equal distances."""
+    finite = [point for point in line if all(map(math.isfinite, point))]
+    step = -(-len(finite) // MOST_POINTS) or 1
+    return finite[(len(finite) - 1) % step :: step] if finite else []

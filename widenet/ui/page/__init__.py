@@ -1,0 +1,1 @@
+"""The stylesheet and the scripts of the pages about runs."""

@@ -1,0 +1,69 @@
+"""Starts the pages: refuse what is wrong, bind the port, read the runs, answer until SIGTERM."""
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+
+from widenet.errors import OptionError
+from widenet.serve.connections import PatientConnection
+from widenet.serve.guard import guard_of
+from widenet.serve.listening import BACKLOG, address_of, bound
+from widenet.ui.app import Pages
+from widenet.ui.arguments import UiArguments
+from widenet.ui.known_runs import KnownRuns
+from widenet.ui.session import Session
+
+_SECONDS_TO_END = 10
+
+
+def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or Ctrl-C.
+
+    Args:
+        arguments: What to show, and where.
+        url: Called with the address when the pages are ready.
+
+    Raises:
+        WidenetError: The folder, the dataset, the token or the port cannot be used.
+    """
+    folder = Path(arguments.folder)
+    guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, 0)
+    if not folder.is_dir():
+        raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
+    with bound(arguments.host, arguments.port) as listening:
+        runs = KnownRuns(folder)
+        runs.look()
+        pages = Pages(runs, Session(guard))
+        config = uvicorn.Config(
+            pages.app(),
+            loop="uvloop",
+            http=PatientConnection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=_SECONDS_TO_END,
+        )
+        listening.listen(BACKLOG)
+        url(address_of(listening))
+        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
+            _Server(config, pages).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, which ends the events that browsers listen to."""
+
+    def __init__(self, config: uvicorn.Config, pages: Pages) -> None:
+        super().__init__(config)
+        self._pages = pages
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what was accepted."""
+        self._pages.following.end()
+        await super().shutdown(sockets)
