@@ -4,14 +4,13 @@ import configparser
 import json
 import shutil
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import pytest
 import typer
 
+from tests.scripts import Script
 from tests.serve.conftest import TOKEN, service
 from widenet.cli.serve import serve
 from widenet.errors import OptionError
@@ -22,23 +21,29 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
 FAULTY = (str(Path(__file__).with_name("faulty.py")),)
 
 
-def refused(*words):
-    """What a service says that does not begin."""
-    command = [sys.executable, "-m", "widenet", "serve", *map(str, words)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.count("\n") == 1
-    return ended.stderr
+@pytest.fixture
+def refused(tmp_path_factory):
+    """Gives what a service says that does not begin."""
+
+    def said(*words):
+        folder = tmp_path_factory.mktemp("said") / "said"
+        script = Script("from widenet.cli import main; main()", folder, words=["serve", *map(str, words)])
+        out, err = script.communicate(120)
+        assert (script.returncode, out) == (2, "")
+        assert err.count("\n") == 1
+        return err
+
+    return said
 
 
-def test_a_port_in_use_is_told(world):
+def test_a_port_in_use_is_told(world, refused):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         said = refused(world.run("first"), "--port", port)
     assert said.startswith(f"widenet: port {port} of 127.0.0.1 is in use. End the other program, or choose")
 
 
-def test_other_addresses_need_a_token_and_a_token_letters(world, tmp_path):
+def test_other_addresses_need_a_token_and_a_token_letters(world, refused, tmp_path):
     run = world.run("first")
     assert "`--host` 0.0.0.0" in refused(run, "--host", "0.0.0.0").replace("--host 0", "`--host` 0")
     (tmp_path / "short").write_text("secret\n")
@@ -69,14 +74,14 @@ def test_a_service_whose_model_dies_ends_with_an_error(world):
     assert said.endswith("widenet: the service ended because the thread of its model died.\n")
 
 
-def test_what_is_no_run_or_has_no_weights_yet_is_told(world, tmp_path):
+def test_what_is_no_run_or_has_no_weights_yet_is_told(world, refused, tmp_path):
     assert "does not exist" in refused(tmp_path / "none")
     assert "is not a run" in refused(world.data)
     beginning = tmp_path / "beginning"
     beginning.mkdir()
     for name in ("network.json", "training.json", "fields.json"):
         (beginning / name).write_bytes((world.run("first") / name).read_bytes())
-    assert "holds no weights yet" in refused(beginning)
+    assert "holds no weights yet" in refused(beginning, "--port", 0)
 
 
 def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_was_accepted(world):
