@@ -5,7 +5,10 @@ comes out.
 import copy
 import json
 from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,14 +164,7 @@ def changed(draw, documents):
     return whole[0]
 
 
-def cases(number):
-    """So many examples, always the same, however long each takes."""
-    return settings(max_examples=number, derandomize=True, deadline=None, database=None)
-
-
-@cases(2_000)
-@given(changed(NETWORKS))
-def test_a_changed_network_is_planned_or_refused(document):
+def a_changed_network_is_planned_or_refused(_, document):
     with suppress(WidenetError):
         network = NetworkSpec.parse(json.dumps(document), "network.json")
         assert NetworkSpec.parse(network.to_json()) == network
@@ -189,26 +185,20 @@ def test_a_changed_network_is_planned_or_refused(document):
         )
 
 
-@cases(1_000)
-@given(changed([TRAINING]))
-def test_a_changed_training_is_read_or_refused(document):
+def a_changed_training_is_read_or_refused(_, document):
     with suppress(WidenetError):
         training = TrainingSpec.parse(json.dumps(document), "training.json")
         assert TrainingSpec.parse(training.to_json()) == training
 
 
-@cases(1_000)
-@given(changed([DSSTNE]))
-def test_a_changed_dsstne_network_is_translated_or_refused(document):
+def a_changed_dsstne_network_is_translated_or_refused(_, document):
     with suppress(WidenetError):
         values = NetworkSpec.values_of(json.dumps(document), "config.json")
         if is_dsstne(values):
             NetworkSpec.of(translation(values, "config.json", "dsstne").network)
 
 
-@cases(1_500)
-@given(st.text(st.sampled_from('{}[]",:0e-.tnulayers \\u\n\ufeff\0'), max_size=40))
-def test_any_text_is_a_document_or_refused(text):
+def any_text_is_a_document_or_refused(_, text):
     with suppress(WidenetError):
         NetworkSpec.parse(text)
 
@@ -241,21 +231,40 @@ FORMATS = ["csv", "jsonl", "dsstne", "adjacency", "sessions", None]
 LINES = st.lists(st.one_of(CELLS, MARKS), max_size=14).map("".join)
 
 
-@cases(1_400)
-@given(LINES, st.booleans(), st.sampled_from(FORMATS))
-def test_the_first_mistake_of_any_lines_is_found(tmp_path_factory, lines, has_header, form):
-    path = tmp_path_factory.getbasetemp() / "lines"
+def the_first_mistake_of_any_lines_is_found(folder, lines, has_header, form):
+    path = folder / "lines"
     path.write_text(f"user,item\n{lines}" if has_header else lines, newline="")
     with suppress(WidenetError):
         source = opened(path, Reading(format=form))
         source.first_mistake(Roles().columns(source))
 
 
-@cases(100)
-@given(LINES, st.booleans(), st.sampled_from(FORMATS))
-def test_any_lines_are_a_source_or_refused(tmp_path_factory, lines, has_header, form):
-    folder = tmp_path_factory.mktemp("fuzz")
+def any_lines_are_a_source_or_refused(folder, lines, has_header, form):
+    folder = Path(mkdtemp(dir=folder))
     (folder / "lines").write_text(f"user,item\n{lines}" if has_header else lines, newline="")
     with suppress(WidenetError):
         ingest(folder / "lines", folder / "data", format=form, threads=1, skip_bad_lines=1)
     assert {path.name for path in folder.iterdir()} <= {"lines", "data"}
+
+
+SOURCES = LINES, st.booleans(), st.sampled_from(FORMATS)
+RULES = {
+    a_changed_network_is_planned_or_refused: (2_000, changed(NETWORKS)),
+    a_changed_training_is_read_or_refused: (1_000, changed([TRAINING])),
+    a_changed_dsstne_network_is_translated_or_refused: (1_000, changed([DSSTNE])),
+    any_text_is_a_document_or_refused: (
+        1_500,
+        st.text(st.sampled_from('{}[]",:0e-.tnulayers \\u\n\ufeff\0'), max_size=40),
+    ),
+    the_first_mistake_of_any_lines_is_found: (1_400, *SOURCES),
+    any_lines_are_a_source_or_refused: (100, *SOURCES),
+}
+"""Rules, each with the number of examples in the long form, and what they are drawn from."""
+
+
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_in_examples_that_are_always_the_same(rule, share, tmp_path):
+    number, *drawn = RULES[rule]
+    always = settings(max_examples=number // share, derandomize=True, deadline=None, database=None)
+    always(given(*drawn)(rule))(tmp_path)
