@@ -1,56 +1,61 @@
 """`widenet recommend` loads only what a person's recommendations take."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 LOADED = """
-import sys
+import json, sys
 from widenet.cli import main
-try:
-    main(sys.argv[1:])
-finally:
+for line in json.loads(sys.argv[1]):
+    try:
+        main(line)
+    except SystemExit as ended:
+        print(ended.code or 0, file=sys.stderr)
     print(*sorted({"duckdb", "numba", "pandas", "scipy", "torch"} & set(sys.modules)), file=sys.stderr)
 """
+"""Runs command lines, and says after each how it ended and what has been loaded."""
 
 
-def ended(inside, *words):
-    return subprocess.run(
-        [sys.executable, "-c", LOADED, *words], cwd=inside, capture_output=True, text=True, check=False
-    )
+def ended(inside, lines):
+    """Standard output and standard error of command lines in one process, line by line."""
+    command = [sys.executable, "-c", LOADED, json.dumps(lines)]
+    found = subprocess.run(command, cwd=inside, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines(), found.stderr.splitlines()
 
 
-@pytest.mark.parametrize("item", ["0", "the hobbit", "hobbit"])
-def test_recommendations_load_torch_alone_of_the_slow_libraries(item, inside):
-    found = ended(inside, "recommend", "run", "--items", item, "-k", "2")
-    assert (found.returncode, len(found.stdout.splitlines())) == (0, 2)
-    assert found.stderr.splitlines()[-1] == "torch"
+def test_recommendations_load_torch_alone_of_the_slow_libraries(inside):
+    items = ["0", "the hobbit", "hobbit"]
+    shown, said = ended(inside, [["recommend", "run", "--items", item, "-k", "2"] for item in items])
+    assert len(shown) == 2 * len(items)
+    assert [line for line in said if line in ("0", "torch")] == ["0", "torch"] * len(items)
+    assert said[-1] == "torch"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "recommend nowhere --items 0",
-        "recommend data --items 0",
-        "recommend run",
-        "recommend run --data data",
-        "evaluate nowhere --data data",
-        "evaluate run --data nowhere",
-        "predict nowhere --data data --out new.csv",
-        "predict run --data nowhere --out new.csv",
-        "fingerprint nowhere",
-        "train nowhere.json training.json --data data --out new",
-        "train network.json training.json --data nowhere --out new",
-        "train training.json network.json --data data --out new",
-    ],
-)
-def test_a_mistake_is_told_before_torch_is_loaded(line, inside):
-    found = ended(inside, *line.split())
-    assert found.returncode == 2
-    message, loaded = found.stderr.splitlines()
-    assert message.startswith("widenet: ")
-    assert loaded in ("", "pandas")  # pyarrow loads pandas
+MISTAKES = [
+    "recommend nowhere --items 0",
+    "recommend data --items 0",
+    "recommend run",
+    "recommend run --data data",
+    "evaluate nowhere --data data",
+    "evaluate run --data nowhere",
+    "predict nowhere --data data --out new.csv",
+    "predict run --data nowhere --out new.csv",
+    "fingerprint nowhere",
+    "train nowhere.json training.json --data data --out new",
+    "train network.json training.json --data nowhere --out new",
+    "train training.json network.json --data data --out new",
+]
+
+
+def test_a_mistake_is_told_before_torch_is_loaded(inside):
+    _, said = ended(inside, [line.split() for line in MISTAKES])
+    for line, message, status, loaded in zip(MISTAKES, said[::3], said[1::3], said[2::3], strict=True):
+        assert message.startswith("widenet: "), line
+        assert status == "2", line
+        assert loaded in ("", "pandas"), line  # pyarrow loads pandas
 
 
 @pytest.mark.parametrize(("k", "said"), [(8, False), (9, True)])
