@@ -1,11 +1,13 @@
 """Compiles every kernel in Triton for an H200, on a machine without one, and prints a line of JSON for each:
 its module, registers, spills of registers, and the widest load and store of a thread. Nothing is
-launched.
+launched. With the word `all`, kernels of steps are compiled for every form of state, and those that multiply
+also for TF32.
 """
 
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
@@ -34,6 +36,8 @@ from widenet.kernels.triton.target_products import target_products
 from widenet.kernels.triton.tile_others import UnitFormula, tile_others
 from widenet.kernels.triton.tile_targets import tile_targets
 from widenet.sparse import SparseBatch
+
+ALL = "all" in sys.argv
 
 
 class H200:
@@ -105,7 +109,8 @@ def main():
     fixed_point.exact_sum(terms)
     fixed_point.common_peaks(terms)
     fixed_point.rounded(fixed_point.fixed_sum(terms, peaks, 2), peaks, 2, torch.float32)
-    for kind, states in (("sgd", 0), ("nesterov", 1), ("adam", 2)):
+    kinds = (("sgd", 0), ("nesterov", 1), ("adam", 2))
+    for kind, states in kinds if ALL else kinds[-1:]:
         steps, own = Steps(kind, Penalties(), (1.0,) * 6), [torch.zeros_like(weight)] * states
         steps.tile(weight, weight, own)
         steps.tiles([(weight, weight, own), (ones, ones, [ones] * states)])
@@ -145,9 +150,12 @@ def outputs(formula):
     results = examples, examples, span, sums, deltas, biases, losses[..., 0].contiguous(), 0
     softmax_target_deltas(Entries(entries, entries, logits), logits, logits, *results)
     add_hidden_gradient(deltas, *rounded[1:], span, torch.zeros(2, 256, 1024), is_first=False)
-    for kind, states in (("sgd", 0), ("rmsprop", 1), ("adam", 2), ("adadelta", 2)):
+    kinds = (("sgd", 0), ("rmsprop", 1), ("adadelta", 2), ("adam", 2))
+    for kind, states in kinds if ALL else kinds[-1:]:
         own = [torch.zeros_like(weight)] * states
         Steps(kind, Penalties(), (1.0,) * 6).output(weight, own, deltas, rounded[0], span)
+    if not ALL:
+        return
     in_tf32 = direct, weight, (128, 0)
     softmax_products(*in_tf32, biases, span, statistics, statistics, 0, deltas.float())
     add_hidden_gradient(deltas.float(), *in_tf32[1:], span, torch.zeros(2, 256, 1024), is_first=True)
