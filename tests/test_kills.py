@@ -18,7 +18,11 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("launcher", "kills", "seed"),
-    [("widenet train --processes 2", 2, 25), ("torchrun --max-restarts 3", 1, 3)],
+    [
+        ("widenet train --processes 2", 1, 12),
+        pytest.param("widenet train --processes 2", 2, 25, marks=pytest.mark.long),
+        ("torchrun --max-restarts 3", 1, 3),
+    ],
 )
 def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(
     launcher, kills, seed, undisturbed

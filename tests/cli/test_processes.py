@@ -27,7 +27,7 @@ NETWORK = {
     ]
 }
 SHORT = {"epochs": 2, "batch_size": 6, "optimizer": "momentum", "evaluation": {"metric": "recall@3"}}
-LONG = {"epochs": 110, "batch_size": 6, "shards": 2, "optimizer": "momentum"}
+LONG = {"epochs": 110, "batch_size": EXAMPLES, "shards": 2, "optimizer": "momentum"}
 LONG["checkpoints"] = {"every_epochs": 30}
 """So many epochs that their lines do not fit a pipe of PIPE_BYTES: a training that nobody listens to
 cannot end.
@@ -365,9 +365,9 @@ def test_where_a_process_is_killed_the_command_names_it_and_leaves_none_running(
     assert long.go_on(place) == outcome(place / "one-long")
 
 
-@pytest.mark.parametrize("how", [{}, {"before": TORCHRUN, "more": []}], ids=["--processes", "torchrun"])
-def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, place):
-    long = Long(place, f"orphaned-{len(how)}", **how)
+@pytest.mark.parametrize("torchrun", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_where_the_command_itself_is_killed_its_processes_save_and_end(torchrun, place):
+    long = Long(place, f"orphaned-{torchrun}", **({"before": TORCHRUN, "more": []} if torchrun else {}))
     long.process.kill()
     status, _, err = ended(long.process, LIMIT_SECONDS)
     assert status == -signal.SIGKILL
@@ -376,9 +376,8 @@ def test_where_the_command_itself_is_killed_its_processes_save_and_end(how, plac
     assert long.go_on(place) == outcome(place / "one-long")
 
 
-def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_the_first_checkpoint_and_after_it(
-    place,
-):
+@pytest.mark.long
+def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_a_checkpoint_and_after_it(place):
     long = Long(place, "again", before=TORCHRUN, more=[])
     signal.pidfd_send_signal(long.children[0], signal.SIGKILL)
     long.read(AGAIN, "epoch  31  ")
