@@ -1,5 +1,6 @@
 """Networks of split layers, and what they give."""
 
+import pytest
 from torch import distributed
 
 from tests.parallel.matrix import SHARDS, outcome_in
@@ -83,6 +84,13 @@ DIVIDED = (
     {"epochs": 1, "batch_size": 20, "shards": SHARDS, "l2": 0.02},
 )
 """A network over pictures whose first four layers are divided by examples, and its training."""
+
+
+SIZES = [
+    *((1, 1), (2, 1), (3, 1), (8, 3)),
+    *(pytest.param(size, 1, marks=pytest.mark.long) for size in (4, 8)),
+]
+"""Numbers of processes, each with how far apart the changes are that it trains under."""
 
 
 def outcomes_alone(case, folder, changes):
