@@ -220,10 +220,10 @@ def test_trainings_through_the_kernels_are_near_those_of_a_cpu(launched, data, t
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_a_device_with_room_for_logits_gives_the_bits_of_one_without(launched):
+def test_a_device_with_room_for_logits_or_weights_gives_the_bits_of_one_without(launched):
     fingerprints = launched[len(kernels.NEAR) : -len(kernels.WAITS)]
-    assert [len(set(pair)) for pair in fingerprints] == [1] * len(kernels.ROOMS)
-    assert len({fingerprint for fingerprint, _ in fingerprints}) == len(kernels.ROOMS)
+    assert [len(set(same)) for same in fingerprints] == [1] * len(kernels.ROOMS)
+    assert len({fingerprint for fingerprint, *_ in fingerprints}) == len(kernels.ROOMS)
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")

@@ -89,13 +89,15 @@ class TrainArguments(_Checked):
     ] = None
     device: Device = None
     weights_in: Annotated[
-        Literal["device", "disk"],
+        Literal["device", "host", "disk"] | None,
         Argument(
-            "Where wide weights and their optimizer state lie: in the device's memory, or on a CPU in a file,"
-            " of which memory holds what a step works on. The weights that come out are the same.",
-            choices=("device", "disk"),
+            "Where wide weights and their optimizer state lie: in the device's memory; for CUDA in the"
+            " host's, whose tiles are copied to the device and back; or for a CPU in a file, of which memory"
+            " holds what a step works on. On a CPU, host is device. Default: device if they fit, else host or"
+            " disk. The weights that come out are the same.",
+            choices=("device", "host", "disk"),
         ),
-    ] = "device"
+    ] = None
     scratch: Annotated[
         str | Path | None,
         Argument("Folder of that file, which is gone when the process ends. Default: `out`."),

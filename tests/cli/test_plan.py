@@ -80,10 +80,11 @@ def test_it_tells_how_checkpoints_within_epochs_are_written(memory, says, plan):
     ],
 )
 def test_it_tells_how_many_devices_would_do(memory, end, plan):
-    ended = plan("--width", "items=1000000000", "--processes", "2", "--device-memory", memory)
+    words = ["--width", "items=1000000000", "--processes", "2", "--weights-in", "device"]
+    ended = plan(*words, "--device-memory", memory)
     said = ended.out.splitlines()[-1]
     assert (ended.status, ended.err) == (0 if memory == "66GB" else 1, "")
-    assert said.endswith(end)
+    assert end in said
     assert said.startswith("Fits: " if memory == "66GB" else "Does not fit: ")
 
 
@@ -275,9 +276,34 @@ def test_a_checkpoint_takes_as_much_whatever_trains_it(plan):
 
 
 def test_weights_that_do_not_fit_may_go_to_a_disk(plan):
-    ended = plan("--width", "items=1_000_000_000", "--device", "cpu", "--device-memory", "30GB")
+    words = ["--width", "items=1_000_000_000", "--device", "cpu", "--device-memory", "30GB"]
+    ended = plan(*words, "--weights-in", "device")
     assert ended.status == 1
     assert re.search(r" With --weights-in disk a process needs 1[0-9.]+ GB\.$", ended.out.rstrip())
+    ended = plan(*words, "--disk-bandwidth", "2GB")
+    assert ended.status == 0
+    assert re.search(r"^On disk, each process: .* at least [0-9.]+ s\.$", ended.out, re.MULTILINE)
+    verdict = ended.out.splitlines()[-1]
+    assert verdict.startswith("Fits with weights on a disk: a process needs 1")
+    assert "The fewest devices that hold the weights themselves: " in verdict
+
+
+def test_weights_that_a_gpu_does_not_hold_lie_in_the_hosts_memory(plan):
+    words = ["--width", "items=2_000_000_000", "--gpu", "a100"]
+    refused = plan(*words, "--weights-in", "device")
+    assert refused.status == 1
+    assert " With --weights-in host a process needs " in refused.out.splitlines()[-1]
+    ended = plan(*words)
+    assert ended.status == 0
+    assert "In the host's memory, each process: 192 GB of weights and optimizer state, of which" in ended.out
+    assert ended.out.splitlines()[-1].startswith("Fits with weights in the host's memory: a process needs ")
+    found = json.loads(plan(*words, "--json").out)
+    assert found["weights_in"] == "host"
+    moved = found["work"]["read_bytes"] + found["work"]["written_bytes"]
+    assert found["hours"]["step_seconds"] >= moved / 32e9
+    too_small = plan("--width", "items=2_000_000_000", "--device-memory", "1GB")
+    assert too_small.status == 1
+    assert too_small.out.splitlines()[-1].startswith("Does not fit: ")
 
 
 @pytest.mark.usefixtures("inside")
@@ -312,4 +338,4 @@ def test_it_tells_what_memory_holds_of_weights_on_a_disk_and_what_a_step_moves(p
 def test_weights_on_a_disk_are_for_a_cpu(plan):
     ended = plan("--width", "items=1000", "--weights-in", "disk", "--device", "cuda")
     assert (ended.status, ended.out) == (2, "")
-    assert '--weights-in must be "device" on CUDA; got "disk". Plan with --device cpu.' in ended.err
+    assert '--weights-in must be "device" or "host" on CUDA; got "disk". Plan with --device cpu.' in ended.err

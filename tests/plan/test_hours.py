@@ -9,6 +9,7 @@ from widenet.plan.devices import DEVICES, NamedDevice
 from widenet.plan.hours import Hours, Rates, hours, moved_bytes, published_rates
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
+from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -66,7 +67,7 @@ def test_a_step_moves_the_rows_that_it_touches(output, training, numbers):
     assert moved_bytes(job(output, **training)) == 4 * numbers
 
 
-SLOW = NamedDevice(10**9, {"float32": 1e6, "bfloat16": 1e7}, 1e30, 1e30, "a sheet")
+SLOW = NamedDevice(10**9, {"float32": 1e6, "bfloat16": 1e7}, 1e30, 1e30, 1e30, "a sheet")
 
 
 def test_operations_bound_a_step_and_a_ranking():
@@ -91,6 +92,16 @@ def test_the_link_bounds_a_step_of_several_processes():
     device = replace(SLOW, operations={"float32": 1e30}, link_rate=1e3)
     assert published_rates(job(), device).step_seconds < 1e-20
     assert published_rates(job(num_processes=2, shards=2), device).step_seconds > 1
+
+
+def test_the_way_to_the_host_bounds_a_step_whose_weights_lie_there():
+    device = replace(SLOW, operations={"float32": 1e30}, host_rate=1e6)
+    streamed = replace(job(), device="cuda", weights_in="host")
+    needed = work(streamed)
+    assert needed.written_bytes > 0
+    copied = needed.read_bytes + needed.written_bytes
+    assert published_rates(streamed, device).step_seconds == pytest.approx(copied / 1e6)
+    assert published_rates(replace(streamed, weights_in="device"), device).step_seconds < 1e-20
 
 
 def test_a_named_device_knows_every_precision():

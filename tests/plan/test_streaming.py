@@ -12,7 +12,7 @@ from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
-from widenet.plan.streaming import CHUNK_BYTES, scratch_bytes, window_bytes
+from widenet.plan.streaming import CHUNK_BYTES, elsewhere_bytes, window_bytes
 from widenet.scratch import Scratch, scratch_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -39,7 +39,7 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
             for tensor in part.tensors().values()
         ]
         in_file = [tensor for tensor in tensors if scratch_of(tensor) is file]
-        assert size(in_file) == scratch_bytes(job, process)
+        assert size(in_file) == elsewhere_bytes(job, process)
         everything, kept = memory(replace(job, weights_in="device"), process), memory(job, process)
         assert kept.weights + kept.state == everything.weights + everything.state - size(in_file)
         assert (kept.window > 0) == (len(in_file) > 0)
@@ -87,7 +87,7 @@ def test_rows_that_a_batch_touches_count_as_pages():
 @pytest.mark.parametrize("threads", [1, 64])
 def test_memory_never_holds_more_than_there_is(threads):
     small = job_of(width=1000, num_threads=threads)
-    assert window_bytes(small, 0) == scratch_bytes(small, 0) == 2 * 1000 * 128 * 4 * 3
+    assert window_bytes(small, 0) == elsewhere_bytes(small, 0) == 2 * 1000 * 128 * 4 * 3
 
 
 def test_there_is_no_second_copy_for_checkpoints():

@@ -174,6 +174,6 @@ def test_a_second_training_of_a_directory_is_refused_and_changes_nothing(data, t
 
 
 def test_weights_on_a_disk_are_refused_on_cuda(data, tmp_path):
-    with simulated(), pytest.raises(OptionError, match=r'`weights_in` must be "device" on CUDA; got "disk"'):
+    with simulated(), pytest.raises(OptionError, match=r'must be "device" or "host" on CUDA; got "disk"'):
         train(*SETTINGS["momentum"], data, tmp_path / "run", device="cuda", weights_in="disk")
     assert not (tmp_path / "run").exists()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from tests.simulated import streams
+from tests.simulated import pinned, streams
 from tests.simulated.refusals import check_twice
 
 ROOT = str(Path(__file__).parent.parent.parent / "widenet")
@@ -130,6 +130,7 @@ def parsed(*args, **kwargs):
 
 def wait() -> None:
     """The host waits for the device."""
+    pinned.arrive(streams.current())
     waits[streams.current().name, place()] += 1
 
 
@@ -217,6 +218,7 @@ def check_devices(func, args, strangers: list[Tensor]) -> None:
     takes = torch.Tag.pointwise in func.tags or func._schema.name in (
         "aten::index_put_",
         "aten::_index_put_impl_",
+        "aten::fill_",
     )
     if strangers and not (first_is_ours and takes and all(tensor.dim() == 0 for tensor in strangers)):
         raise RuntimeError(
@@ -228,15 +230,26 @@ def check_devices(func, args, strangers: list[Tensor]) -> None:
 def copied(func, args, kwargs):
     """A copy, which may go from one device to the other."""
     target, source = args[0], args[1]
-    at_once = getattr(source, "pinned", False) and (*args, False)[2]
-    if not isinstance(target, OnDevice) or not (isinstance(source, OnDevice) or at_once):
+    in_time = not (*args, False)[2]
+    arrives_later = not (in_time or isinstance(target, OnDevice)) and pinned.is_pinned(target)
+    leaves_later = not (in_time or isinstance(source, OnDevice)) and pinned.is_pinned(source)
+    within_device = isinstance(target, OnDevice) and isinstance(source, OnDevice)
+    if not (arrives_later or leaves_later or within_device):
         wait()
     launch("copy")
-    given = [tensor for tensor in (target, source) if isinstance(tensor, OnDevice)]
-    for tensor in given:
-        streams.read(tensor.memory)
+    if not within_device:
+        direction = "in" if isinstance(target, OnDevice) else "out"
+        pinned.crossed[direction, place()] += source.numel() * source.element_size()
+    for tensor in (target, source):
+        if isinstance(tensor, OnDevice):
+            streams.read(tensor.memory)
+        else:
+            pinned.read(tensor)
     own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
-    func(*own, **kwargs)
+    if arrives_later:
+        pinned.start_copy(target, own[1])
+    else:
+        func(*own, **kwargs)
     if isinstance(target, OnDevice):
         streams.write(target.memory)
     return target
@@ -262,9 +275,11 @@ def _to(tensor: Tensor, *args, **kwargs) -> Tensor:
     device, dtype, at_once, _ = parsed(*args, **kwargs)
     if device is None or device.type != "cuda":
         return PLAIN["to"](tensor, *args, **kwargs)
-    if not (at_once and getattr(tensor, "pinned", False)):
+    if not (at_once and pinned.is_pinned(tensor)):
         wait()
     launch("copy")
+    pinned.read(tensor)
+    pinned.crossed["in", place()] += tensor.numel() * tensor.element_size()
     return OnDevice(PLAIN["to"](tensor, dtype or tensor.dtype, copy=True))
 
 
@@ -281,6 +296,7 @@ def simulated() -> Iterator[Counter[tuple[str, str]]]:
     products.clear()
     launches.clear()
     with pytest.MonkeyPatch.context() as patch, streams.simulated(patch):
+        pinned.simulated(patch)
         for name in FACTORIES:
             patch.setattr(torch, name, _factory(name))
         patch.setattr(Tensor, "to", _to)

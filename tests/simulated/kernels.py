@@ -28,8 +28,8 @@ WAITS = {"dropout": UNTIED, "sample": SAMPLED}
 def main(data, folder):
     """Lines of what came of NEAR, ROOMS and WAITS.
 
-    Numbers of a setting of NEAR; fingerprints with and without room for logits of one of ROOMS; for one of
-    WAITS the places where a second step waited for the device.
+    Numbers of a setting of NEAR; fingerprints with and without room for logits, and with weights in the
+    host's memory, of one of ROOMS; for one of WAITS the places where a second step waited for the device.
     """
     from widenet.kernels.triton import running_top_k
 
@@ -49,8 +49,8 @@ def main(data, folder):
         print(
             json.dumps(
                 [
-                    _with_room(documents, data, folder / f"{activation} {limit} {room}", room)
-                    for room in (0, 2**30)
+                    _with_room(documents, data, folder / f"{activation} {limit} {room} {place}", room, place)
+                    for room, place in ((0, "device"), (2**30, "device"), (0, "host"))
                 ]
             )
         )
@@ -76,13 +76,13 @@ def _waits(network, data, out):
     return steps[-1]
 
 
-def _with_room(documents, data, out, room):
+def _with_room(documents, data, out, room, place):
     """The fingerprint of an epoch whose output has four tiles a shard, and so much room for logits."""
     with pytest.MonkeyPatch.context() as patch, simulated():
         patch.setitem(tiles.TILE_CELLS, "cuda", 1)
         patch.setattr(tiles, "LEAST_UNITS", 3)
         patch.setattr(group, "with_room", lambda job, _: replace(job, kept_bytes=room))
-        return trained(documents, data, out, "cuda", epochs=1).fingerprint()
+        return trained(documents, data, out, "cuda", epochs=1, weights_in=place).fingerprint()
 
 
 if __name__ == "__main__":

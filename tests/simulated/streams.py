@@ -35,7 +35,10 @@ class Stream:
         self.wait_event(other.record_event())
 
     def synchronize(self):
-        """The host waits until all is done: nothing to do, as a copy to the host is over when it returns."""
+        """The host waits until all is done, and so has what was copied to it."""
+        from tests.simulated import pinned
+
+        pinned.arrive(self)
 
     def record_event(self, event=None):
         event = event or Event()
@@ -58,10 +61,11 @@ class Event:
 
 
 class Memory:
-    """Who may use it, who wrote last, and what number that writing has."""
+    """Who may use it, who wrote last and what number that writing has, and who has read since."""
 
     def __init__(self, maker: Stream) -> None:
         self.users, self.writer, self.number = {maker}, maker, maker.done
+        self.readers: dict[Stream, int] = {}
 
 
 class _Local(threading.local):
@@ -91,9 +95,13 @@ def memory_of(held: Tensor) -> Memory:
 
 
 def write(memory: Memory) -> None:
-    """The current stream writes into memory."""
+    """The current stream writes into memory; raises StreamError if another one may still read there."""
     stream = current()
     with _lock:
+        for reader, number in memory.readers.items():
+            if reader is not stream and stream.seen.get(reader, 0) < number:
+                raise StreamError(f"{stream.name} writes over what {reader.name} may still read")
+        memory.readers.clear()
         stream.done += 1
         memory.writer, memory.number = stream, stream.done
 
@@ -108,6 +116,8 @@ def read(memory: Memory) -> None:
             )
         if not memory.users & {stream, _default}:
             raise StreamError(f"{stream.name} uses memory of another stream, which nobody has recorded")
+        stream.done += 1
+        memory.readers[stream] = stream.done
 
 
 @contextmanager

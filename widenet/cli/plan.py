@@ -1,8 +1,10 @@
 """`widenet plan`."""
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,7 @@ from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
     from widenet.plan.devices import NamedDevice
+    from widenet.plan.job import Job
     from widenet.spec.network import NetworkSpec
 
 _DOES_NOT_FIT = 1
@@ -40,6 +43,7 @@ _Examples = Annotated[
 
 class _Place(StrEnum):
     device = "device"
+    host = "host"
     disk = "disk"
 
 
@@ -71,8 +75,11 @@ _Measure = Annotated[
     typer.Option("--measure", help="Time a few steps here, and print hours of training and recommending."),
 ]
 _WeightsIn = Annotated[
-    _Place,
-    typer.Option(help="Where wide weights and their optimizer state lie on a CPU; as of widenet train."),
+    _Place | None,
+    typer.Option(
+        help="Where wide weights and their optimizer state lie; as of widenet train. Default: device if they"
+        " fit, else host for CUDA or disk for a CPU."
+    ),
 ]
 _DiskBandwidth = Annotated[
     str | None,
@@ -96,7 +103,7 @@ def plan(
     gpu: _Named = None,
     examples: _Examples = None,
     measure: _Measure = False,
-    weights_in: _WeightsIn = _Place.device,
+    weights_in: _WeightsIn = None,
     disk_bandwidth: _DiskBandwidth = None,
     as_json: AsJson = False,
 ) -> None:
@@ -125,23 +132,20 @@ def plan(
         typer.echo(note, err=True)
     fields, *sizes = _facts(data, width or [], documents[0], examples)
     kind = _kind(device, gpu, device_memory, weights_in)
-    if disk_bandwidth is not None and weights_in != _Place.disk:
-        raise OptionError(
-            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out."
-        )
+    named = None if gpu is None else DEVICES[gpu]
+    device_bytes = _memory(kind, processes, device_memory, named)
     job = Job.of(
         bind(*documents, fields),
         *sizes,
         num_processes=processes,
         device=kind.value,
         num_threads=_threads(kind, processes),
-        weights_in=weights_in.value,
     )
-    named = None if gpu is None else DEVICES[gpu]
-    planned = report(job, _memory(kind, processes, device_memory, named), more=elsewhere is not None)
+    job = _placed(job, weights_in, device_bytes)
+    planned = report(job, device_bytes, more=elsewhere is not None)
     if disk_bandwidth is not None:
-        planned["disk_seconds"] = _disk_seconds(planned["work"], processes, disk_bandwidth)
-    if measure and data is not None and planned.get("fits", True):
+        planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
+    if measure and data is not None and planned.get("fits", True) and job.weights_in == "device":
         planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
     elif named is not None:
         planned["hours"] = published_hours(job, named, sizes[1])
@@ -151,11 +155,15 @@ def plan(
         raise typer.Exit(_DOES_NOT_FIT)
 
 
-def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, weights_in: _Place) -> _Kind:
+def _kind(
+    device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, weights_in: _Place | None
+) -> _Kind:
     """Return the kind of device to plan for."""
     if weights_in == _Place.disk:
         if gpu is not None or device == _Kind.cuda:
-            raise OptionError('--weights-in must be "device" on CUDA; got "disk". Plan with --device cpu.')
+            raise OptionError(
+                '--weights-in must be "device" or "host" on CUDA; got "disk". Plan with --device cpu.'
+            )
         return _Kind.cpu
     if gpu is not None and device_memory is not None:
         raise OptionError(
@@ -164,6 +172,17 @@ def _kind(device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, wei
     if gpu is not None and device is _Kind.cpu:
         raise OptionError("--gpu plans for GPUs, and --device cpu does not. Leave one of them out.")
     return device or (_Kind.cuda if device_memory or gpu else _Kind.cpu)
+
+
+def _placed(job: "Job", asked: _Place | None, device_bytes: int | None) -> "Job":
+    """Return the job with its wide weights where they are asked for, or chosen; a CPU's host is its own."""
+    from widenet.plan.fit import fits_device, with_place
+
+    if asked is None and device_bytes is not None:
+        return with_place(job, partial(fits_device, device_bytes=device_bytes))
+    if asked is None or (asked == _Place.host and job.device == "cpu"):
+        return job
+    return replace(job, weights_in=asked.value)
 
 
 def _threads(kind: _Kind, processes: int) -> int:
@@ -241,8 +260,13 @@ def _facts(
     )
 
 
-def _disk_seconds(work: dict[str, int], processes: int, bandwidth: str) -> float:
+def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> float:
     """The time in which a disk moves the bytes of a step, for processes that share it."""
+    if planned["weights_in"] != "disk":
+        raise OptionError(
+            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out."
+        )
+    work: dict[str, int] = planned["work"]
     most = max(work["read_bytes"], work["written_bytes"])
     return processes * most / bytes_of(bandwidth, "--disk-bandwidth")
 

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.cli.hours import hours_lines
-from widenet.plan.fit import fits_on_disk, mostly
+from widenet.plan.fit import elsewhere, fits_device, least, mostly
 from widenet.plan.hours import Hours
 from widenet.plan.job import Job
 from widenet.plan.memory import Memory
 from widenet.plan.numbers import amount
+from widenet.plan.streaming import NAMES
 
-_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights on disk, in part"}
+_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights elsewhere, in part"}
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
@@ -55,8 +56,8 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     ]
     if job.training.checkpoints.within_epochs:
         lines.append(_background(report))
-    if job.weights_in == "disk":
-        lines.append(_on_disk(report))
+    if job.weights_in != "device":
+        lines.append(_elsewhere(report))
     if assumed:
         lines.append(
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
@@ -69,22 +70,29 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     return "\n".join(lines)
 
 
-def _on_disk(report: Mapping[str, Any]) -> str:
-    """Sentences about weights on a disk."""
+def _elsewhere(report: Mapping[str, Any]) -> str:
+    """Sentences about weights on a disk or in the host's memory."""
     work, window = report["work"], report["memory_bytes"]["window"]
+    read, written = amount(work["read_bytes"]), amount(work["written_bytes"])
+    held = f"{amount(report['scratch_bytes'])} of weights and optimizer state"
+    if report["weights_in"] == "host":
+        return (
+            f"In the host's memory, each process: {held}, of which the device holds {amount(window)}. A step"
+            f" copies {read} to the device and {written} back."
+        )
     seconds = report.get("disk_seconds")
     return (
-        f"On disk, each process: {amount(report['scratch_bytes'])} of weights and optimizer state, of which"
-        f" memory holds {amount(window)}. A step reads {amount(work['read_bytes'])} and writes"
-        f" {amount(work['written_bytes'])}" + ("." if seconds is None else f", at least {seconds:.3g} s.")
+        f"On disk, each process: {held}, of which memory holds {amount(window)}. A step reads {read} and"
+        f" writes {written}" + ("." if seconds is None else f", at least {seconds:.3g} s.")
     )
 
 
 def _background(report: Mapping[str, Any]) -> str:
     """A sentence about the way in which checkpoints within epochs are written."""
     snapshot_bytes = report["snapshot_bytes"]
-    if report["weights_in"] == "disk":
-        return "Weights on a disk have no second copy: training waits while a checkpoint is written."
+    if report["weights_in"] != "device":
+        name = NAMES[report["weights_in"]]
+        return f"{name} have no second copy: training waits while a checkpoint is written."
     if snapshot_bytes:
         return (
             "Checkpoints are written during training, from a copy in the machine's memory:"
@@ -100,14 +108,17 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     """Return sentences on whether the training fits, and on how many devices it would."""
     memory_each = amount(report["device_memory_bytes"])
     verdict = "Fits" if report["fits"] else "Does not fit"
-    on_disk = None if report["fits"] else fits_on_disk(job, report["device_memory_bytes"])
-    other = "" if on_disk is None else f" With --weights-in disk a process needs {amount(on_disk)}."
+    if report["weights_in"] != "device":
+        verdict += f" with {NAMES[report['weights_in']].lower()}"
+    other = "" if report["fits"] else _saved(job, report["device_memory_bytes"])
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in report:
         shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
         return f"{need}{shared}{other}"
     fewest = report["fewest"]
+    if job.weights_in != "device":
+        return f"{need} {_resident(fewest)}"
     if fewest is None:
         return f"{need} No number of devices of that size holds it.{other}"
     if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
@@ -116,6 +127,24 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     return (
         f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."
         f"{other}"
+    )
+
+
+def _saved(job: Job, device_bytes: int) -> str:
+    """A sentence about the option that makes a training fit, if one does."""
+    other = elsewhere(job) if job.weights_in == "device" else None
+    if other is None or not fits_device(other, device_bytes):
+        return ""
+    return f" With --weights-in {other.weights_in} a process needs {amount(least(other).total)}."
+
+
+def _resident(fewest: Mapping[str, Any] | None) -> str:
+    """A sentence about the fewest devices that hold all weights."""
+    if fewest is None:
+        return "No number of devices of that size holds the weights themselves."
+    return (
+        f"The fewest devices that hold the weights themselves: {fewest['processes']},"
+        f" {amount(fewest['memory_bytes'])} each."
     )
 
 

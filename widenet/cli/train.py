@@ -135,7 +135,7 @@ def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", process
     again = ["widenet", "train", *documents, "--data", shown(data), "--out", shown(arguments.out)]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if arguments.device is None else ["--device", arguments.device]
-    again += [] if arguments.weights_in == "device" else ["--weights-in", arguments.weights_in]
+    again += [] if arguments.weights_in is None else ["--weights-in", arguments.weights_in]
     again += [] if arguments.scratch is None else ["--scratch", str(arguments.scratch)]
     typer.echo(
         f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:\n"

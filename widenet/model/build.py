@@ -12,6 +12,7 @@ from torch import Tensor
 from widenet.kernels import roomy
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
+from widenet.model.host_memory import HostMemory
 from widenet.model.initializers import fill
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
@@ -38,7 +39,7 @@ def build(
     exchange: Exchange,
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
-    scratch: Scratch | None = None,
+    elsewhere: Scratch | HostMemory | None = None,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -48,10 +49,11 @@ def build(
         device: Device of the weights.
         counts: Training interactions int64 [width] of the fields that "popularity_damping" and samples by
             popularity need. None leaves every weight undefined, for a checkpoint to fill.
-        scratch: Takes wide weights, and later their state; None: the device's memory does.
+        elsewhere: Takes wide weights, and later their state: a file on a CPU, the host's memory on CUDA;
+            None: the device's memory does.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, counts is None, scratch)
+    made = _InitialWeights(layout, device, counts is None, elsewhere)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -101,9 +103,9 @@ def _output(
 
 def _deferred_rows(output: WideOutput, training: TrainingSpec) -> DeferredRows:
     """Return the `DeferredRows` of an output under a training's penalties."""
-    weight = next(iter(output.weight.parts.values())).weight
+    device, weight = output.weight.device, next(iter(output.weight.parts.values())).weight
     penalties = [training.l2] * weight.shape[1] + [output.spec.bias_l2] * output.spec.bias
-    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=weight.device)
+    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=device)
     window = catch_up_window(output.width, len(penalties))
     return DeferredRows(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
@@ -111,8 +113,16 @@ def _deferred_rows(output: WideOutput, training: TrainingSpec) -> DeferredRows:
 class _InitialWeights:
     """Makes initial weights; `blank` leaves them undefined, for a checkpoint to fill."""
 
-    def __init__(self, layout: Layout, device: torch.device, blank: bool, scratch: Scratch | None) -> None:
-        self.layout, self.device, self.blank, self.scratch = layout, device, blank, scratch
+    def __init__(
+        self,
+        layout: Layout,
+        device: torch.device,
+        blank: bool,
+        elsewhere: Scratch | HostMemory | None,
+    ) -> None:
+        self.layout, self.device, self.blank = layout, device, blank
+        self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
+        self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
 
     def wide(self, name: str, weight: Weight, exchange: Exchange) -> WideWeight:
         """Return a wide weight or bias, with the shards of this process."""
@@ -130,7 +140,10 @@ class _InitialWeights:
             return wide
         held = exchange.each(lambda shard: shard)
         rows, columns = len(held) * shards.room, [] if weight.columns is None else [weight.columns]
-        wide.lay_out(Part(torch.zeros(rows, *columns, device=self.device)), held)
+        if self.host is not None and streams(weight):
+            wide.lay_out(Part(self.host.zeros((rows, *columns)), host=self.host), held)
+        else:
+            wide.lay_out(Part(torch.zeros(rows, *columns, device=self.device)), held)
         if not (self.blank and weight.columns is not None):
             for shard, first in self._drawn(name, weight, shards, held):
                 wide.parts[shard].weight.copy_(first)

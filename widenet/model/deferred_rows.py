@@ -81,8 +81,7 @@ class DeferredRows:
 
     def put(self, shard: int, units_U: Tensor, rows_UD: Tensor, step: int) -> None:
         """Write some rows of a shard as they are after a step."""
-        weight = self.weight.parts[shard].weight
-        weight.index_copy_(0, units_U, rows_UD[:, : weight.shape[1]])
+        self.weight.put(shard, units_U, rows_UD[:, : self.weight.parts[shard].weight.shape[1]])
         self._moved(shard).index_fill_(0, units_U, step)
         if self.bias is not None:
             self.bias.parts[shard].weight.index_copy_(0, units_U, rows_UD[:, -1])
@@ -103,7 +102,7 @@ class DeferredRows:
         return self.weight.parts[shard].state["moved"]
 
     def _stored(self, shard: int, units_U: Tensor) -> Tensor:
-        weight_UH = self.weight.parts[shard].weight.index_select(0, units_U)
+        weight_UH = self.weight.select(shard, units_U)
         if self.bias is None:
             return weight_UH
         return torch.cat([weight_UH, self.bias.parts[shard].weight.index_select(0, units_U)[:, None]], dim=1)

@@ -58,8 +58,8 @@ class FusedPasses:
         assert step.rows is not None
         logits_Z = step.rows.target_logits[shard] = torch.zeros(len(part.units_Z), device=device)
         total = RowSum.empty(step.kind, step.num_examples, device)
-        for index, units in enumerate(step.tiles[shard]):
-            place = shard, index
+        for place in step.places(shard):
+            units = step.tiles[shard][place[1]]
             tile, starts = step.tile(place), step.targets.starts(shard, units)
             products_ET = step.tile_logits(place, tile)
             target_logits(starts, part.examples_Z, products_ET, tile.bias_T, logits_Z)

@@ -22,6 +22,7 @@ from widenet.model.rule import Rule
 from widenet.model.sharding import joined
 from widenet.model.split_product import Split, leaves_of
 from widenet.model.step_random import StepRandom
+from widenet.model.touched_rows import fetch_rows, gathered, joined_touched, let_go_of_rows, rows_of
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.by_examples import ends_of, weights_by_examples
@@ -111,8 +112,9 @@ class Network:
         prepared.weights_E = weights_E
         if self.device.type == "cpu":
             return prepared
-        if random is not None:
-            prepared.touched = self._touched_together(self.touched(prepared))
+        if random is not None or any(weight.host is not None for weight in self.wide.values()):
+            prepared.touched = joined_touched(self.touched(prepared), self.layout, self.wide)
+            prepared.rows = rows_of(self.wide, prepared.touched)
         prepared.sparse = {
             source: [joined(parts, self._ends.shards[source], self._held)]
             for source, parts in prepared.sparse.items()
@@ -160,21 +162,6 @@ class Network:
             touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return touched
 
-    def _touched_together(self, touched: dict[str, dict[int, Touched]]) -> dict[str, dict[int, Touched]]:
-        """Return `touched` with all shards of a weight under `WHOLE` where they can be updated together.
-
-        Outputs, and a limit of the gradient's length, take shard by shard.
-        """
-        if self.layout.training.gradient_norm_limit is not None:
-            return touched
-        of_outputs = {self.layout.links[name, ""].weight for name in self.outputs}
-        return {
-            name: by_shard
-            if name in of_outputs or name in self.outputs
-            else {WHOLE: Touched.joined([*by_shard.values()], self.wide[name].shards.room)}
-            for name, by_shard in touched.items()
-        }
-
     def each(self, by_shard: Mapping[int, Any], work: Callable[[int], Any]) -> None:
         """Run work for every shard of this process, or once for `WHOLE` if this is what a mapping holds."""
         if WHOLE in by_shard:
@@ -194,9 +181,13 @@ class Network:
         """Compute the hidden layers; differentiable by the gathered sums and the trunk's weights."""
         activity = Activity(dict(prepared.dense), predicts=random is None)
         activity.taken, activity.features = prepared.taken, prepared.features
+        if random is None:
+            fetch_rows(self.wide, prepared.touched or {}, prepared.rows, updates=False)
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
+        if random is None:
+            let_go_of_rows(self.wide, prepared.rows)
         divided = set() if random is None else {*self.layout.by_examples}
         if divided:
             activity.values |= self._divided_ends(prepared, random)
@@ -281,7 +272,7 @@ class Network:
                 own = None
                 if part is not None:
                     rows_RH = part.weight[:, None] if weight.is_bias else part.weight
-                    own = rows_RH[start : start + len(into), columns]
+                    own = rows_RH[start : start + len(into), columns].to(self.device)
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
                 if part is not None:
                     release(part.weight[start : start + len(into)])
@@ -314,7 +305,7 @@ class Network:
         parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
         where = f'layer "{key[0]}"'
         if weight.whole is not None:
-            sums = gather_sum(parts[0], weight.whole.weight)
+            sums = gathered(weight, parts[0])
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
         return self.exchange.start_sum(terms, where=where)

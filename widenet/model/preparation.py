@@ -19,6 +19,7 @@ from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer
+from widenet.transfer import ON_HOST
 
 Values = SparseBatch | Tensor
 """A field of a batch: sparse, a sequence (its entries in order), or dense float32 [E, width]."""
@@ -37,7 +38,8 @@ class Prepared:
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
-        touched: In training on CUDA, the result of `Network.touched`.
+        touched: On CUDA, the result of `Network.touched`, in training or if weights lie in the host's memory.
+        rows: The rows that the batch touches in weights that lie there, see `touched_rows.Rows`.
         weights_E: Per-example loss weights, float32 [E]; None: all equal. The loss is the weighted sum over
             the examples, divided by their number.
     """
@@ -49,6 +51,7 @@ class Prepared:
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
     touched: dict[str, dict[int, Touched]] | None = None
+    rows: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict, metadata=ON_HOST)
     weights_E: Tensor | None = None
 
 

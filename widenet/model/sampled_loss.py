@@ -70,7 +70,7 @@ def sampled(
         for weight in (output.weight, bias) if bias is not None else (output.weight,):
             if rule.idle_weights_move:
                 weight.catch_up(shard, choice.units[shard], rule, step)
-            copies.append(Part(weight.parts[shard].weight.index_select(0, choice.units[shard])))
+            copies.append(Part(weight.select(shard, choice.units[shard])))
         return shard, copies
 
     parts = output.exchange.each(copied)

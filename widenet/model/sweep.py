@@ -1,40 +1,50 @@
-"""A pass over rows that lie in files: threads read ahead of it and write behind it."""
+"""A pass over rows that lie in files or in the host's memory: they come ahead of it and go back behind it."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 
 from torch import Tensor
 
-from widenet.plan.streaming import CHUNK_BYTES, CHUNKS_AHEAD
-from widenet.scratch import MOST_RELEASING, Scratch, fetch, release, scratch_of
+from widenet.model.host_memory import Crossing, HostMemory
+from widenet.plan.streaming import CHUNK_BYTES, CHUNKS_AHEAD, NUM_WINDOWS
+from widenet.scratch import MOST_RELEASING, fetch, release, scratch_of
 
 
 class Sweep:
-    """A pass over the rows of tensors in order, of which memory holds only some; for tensors in files.
+    """A pass over the rows of tensors in order, of which the memory that computes holds only some.
 
-    Tensors in memory take part without effect. The numbers are the same without any of this, only later.
+    Rows in files come into memory in chunks of equal bytes, by threads. Rows in the host's memory come to a
+    CUDA device tile by tile, by a stream: one tile is at work, while the next one takes the place of the one
+    before. Tensors where they are computed take part without effect. The numbers are the same without any
+    of this.
     """
 
-    def __init__(self, tensors: Iterable[Tensor], writes: bool = False) -> None:
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        writes: bool = False,
+        host: HostMemory | None = None,
+    ) -> None:
         """Begin a pass.
 
         Args:
             tensors: Tensors of equal numbers of rows.
             writes: Whether every row is written.
+            host: The host's memory, if they lie there.
         """
-        self._scratch: Scratch | None = None
-        self._tensors: list[Tensor] = []
-        for tensor in tensors:
-            scratch = scratch_of(tensor)
-            if scratch is not None:
-                self._scratch = scratch
-                self._tensors.append(tensor.detach())
-        self._writes = writes
-        row_bytes = sum(tensor[0].numel() * tensor.element_size() for tensor in self._tensors)
-        self._rows = max(1, CHUNK_BYTES // max(row_bytes, 1))
-        self._reading: deque[Future[None]] = deque()
+        files = [scratch_of(tensor) for tensor in tensors] if host is None else []
+        self._scratch = next((file for file in files if file is not None), None)
+        self._tensors = [
+            tensor.detach() for tensor in tensors if host is not None or scratch_of(tensor) is not None
+        ]
+        self._writes, self._host = writes, host
+        row_bytes = sum(tensor[:1].numel() * tensor.element_size() for tensor in self._tensors)
+        self._rows = max(1, CHUNK_BYTES // max(row_bytes, 1)) if host is None else 0
+        self._ahead = CHUNKS_AHEAD if host is None else NUM_WINDOWS - 1
+        self._reading: deque[Future[None] | Crossing] = deque()
+        self._windows: dict[int, list[Tensor]] = {}
         self._first = self._next = 0
 
     @property
@@ -43,32 +53,65 @@ class Sweep:
         return None if self._scratch is None else self._rows
 
     def at(self, start: int, stop: int) -> None:
-        """Wait until the rows [start, stop) are in memory, and let go of all rows before them."""
-        if self._scratch is None:
+        """Wait until the rows [start, stop) are at hand, and let go of all rows before them.
+
+        In the host's memory, rows must be asked for in tiles of equal numbers; the last one may be smaller.
+        """
+        if self._scratch is None and self._host is None:
             return
+        self._rows = self._rows or stop - start
         self._release_before(start // self._rows)
         last = -(-len(self._tensors[0]) // self._rows)
         needed = -(-stop // self._rows)
-        for chunk in range(self._next, min(needed + CHUNKS_AHEAD, last)):
-            self._reading.append(self._scratch.readers.submit(self._fetch, chunk))
+        for chunk in range(self._next, min(needed + self._ahead, last)):
+            self._reading.append(self._fetching(chunk))
             self._next = chunk + 1
         while len(self._reading) > max(self._next - needed, 0):
             self._reading.popleft().result()
-        self._scratch.wait(MOST_RELEASING)
+        if self._scratch is not None:
+            self._scratch.wait(MOST_RELEASING)
+
+    def rows(self, start: int, stop: int) -> list[Tensor]:
+        """Return rows of the host's memory that `at` has brought to the device, as views of their windows."""
+        first = start // self._rows
+        place = slice(start - first * self._rows, stop - first * self._rows)
+        return [own[place] for own in self._windows[first]]
 
     def _release_before(self, chunk: int) -> None:
-        assert self._scratch is not None
         for done in range(self._first, min(chunk, self._next)):
-            self._scratch.releasing.append(self._scratch.writers.submit(self._release, done))
+            if self._scratch is not None:
+                self._scratch.releasing.append(self._scratch.writers.submit(self._release, done))
+            else:
+                self._send_back(done)
             self._first = done + 1
+
+    def _fetching(self, chunk: int) -> Future[None] | Crossing:
+        if self._scratch is not None:
+            return self._scratch.readers.submit(self._fetch, chunk)
+        assert self._host is not None
+        sources = [self._rows_of(chunk, tensor) for tensor in self._tensors]
+        self._windows[chunk] = self._host.window(chunk, sources)
+        return self._host.send(zip(self._windows[chunk], sources, strict=True))
+
+    def _send_back(self, chunk: int) -> None:
+        """Copy a tile into the host's memory if it was written; its window is then free."""
+        assert self._host is not None
+        window = self._windows.pop(chunk)
+        if self._writes:
+            self._host.send(
+                (self._rows_of(chunk, tensor), own) for tensor, own in zip(self._tensors, window, strict=True)
+            )
+
+    def _rows_of(self, chunk: int, tensor: Tensor) -> Tensor:
+        return tensor[chunk * self._rows : (chunk + 1) * self._rows]
 
     def _fetch(self, chunk: int) -> None:
         for tensor in self._tensors:
-            fetch(tensor[chunk * self._rows : (chunk + 1) * self._rows], self._writes)
+            fetch(self._rows_of(chunk, tensor), self._writes)
 
     def _release(self, chunk: int) -> None:
         for tensor in self._tensors:
-            release(tensor[chunk * self._rows : (chunk + 1) * self._rows])
+            release(self._rows_of(chunk, tensor))
 
     def __enter__(self) -> "Sweep":
         return self
@@ -79,8 +122,7 @@ class Sweep:
         """Let go of the rest."""
         while self._reading:
             self._reading.popleft().result()
-        if self._scratch is not None:
-            self._release_before(self._next)
+        self._release_before(self._next)
 
 
 def groups(starts: Sequence[int], rows: int | None) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,8 @@
 """A wide weight: rows cut into shards with their optimizer state, updated by tiles or by touched rows."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy
 from widenet.kernels.rows import copied
+from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
 from widenet.model.sweep import Sweep
@@ -39,12 +41,16 @@ class Part:
             training.
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
+        host: The host's memory if the tensors lie there; they are computed on the device.
+        near: A pass over the rows in the host's memory, while it is under way.
     """
 
     weight: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
     moved: Tensor | None = None
     by_columns: bool = False
+    host: HostMemory | None = None
+    near: Sweep | None = None
 
     def prepare(self, rule: Rule, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
@@ -54,11 +60,45 @@ class Part:
         if remembers:
             self.moved = roomy(weight.shape[:1], torch.int32, weight.device)
 
-    def rows(self, start: int, stop: int) -> "Part":
+    def views(self, start: int, stop: int) -> "Part":
         """Return views of the rows [start, stop); not of a weight by columns."""
         assert not self.by_columns
         state = {name: tensor[start:stop] for name, tensor in self.state.items()}
-        return Part(self.weight[start:stop], state, None if self.moved is None else self.moved[start:stop])
+        moved = None if self.moved is None else self.moved[start:stop]
+        return Part(self.weight[start:stop], state, moved, host=self.host)
+
+    def rows(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return weight and state of the rows [start, stop) where they are computed.
+
+        Of the host's memory these are rows that a pass has brought; a pass that only reads brings no state.
+        Without a pass the weight is a copy.
+        """
+        if self.host is None:
+            return self.weight[start:stop], {name: state[start:stop] for name, state in self.state.items()}
+        if self.near is None:
+            return self.weight[start:stop].to(self.host.device), {}
+        weight_TH, *states = self.near.rows(start, stop)
+        return weight_TH, dict(zip(self.state, states, strict=False))
+
+    def taken(self, rows_U: Tensor, with_state: bool) -> "Part":
+        """Return copies on the device of some rows of the host's memory.
+
+        Args:
+            rows_U: int64 in the host's memory.
+            with_state: Whether to copy their state, too.
+        """
+        assert self.host is not None
+        weight_UH = self.host.brought(self.weight, rows_U)
+        if not with_state:
+            return Part(weight_UH)
+        state = {name: self.host.brought(tensor, rows_U) for name, tensor in self.state.items()}
+        return Part(weight_UH, state, None if self.moved is None else self.host.brought(self.moved, rows_U))
+
+    def put_back(self, rows_U: Tensor, copies: "Part") -> None:
+        """Write the copies that `taken` has returned into the host's memory."""
+        assert self.host is not None
+        own, changed = self.tensors(), copies.tensors()
+        self.host.put_back([(own[name], tensor) for name, tensor in changed.items()], rows_U)
 
     def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
         """Return views of weight and state whose rows are what a batch touches.
@@ -71,18 +111,26 @@ class Part:
             return self.weight, self.state
         return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
 
-    def blocks(self) -> Iterator[Tensor]:
-        """Yield the weight in small blocks of rows."""
+    def blocks(self, rows: int | None = None, updates: bool = False) -> Iterator[Tensor]:
+        """Yield the weight in blocks of rows, where they are computed.
+
+        Args:
+            rows: Rows of a block; None: those of about 8 MiB.
+            updates: Whether each block is changed before the next one.
+        """
         weight_RH, _ = self.by_rows()
-        rows = max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))
-        with Sweep([] if self.by_columns else [self.weight]) as sweep:
-            for block, block_RH in enumerate(torch.split(weight_RH, rows)):
-                sweep.at(block * rows, block * rows + len(block_RH))
-                yield block_RH
+        rows = rows or max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))
+        with Sweep([] if self.by_columns else [self.weight], updates, self.host) as sweep:
+            for start in range(0, len(weight_RH), rows):
+                stop = min(start + rows, len(weight_RH))
+                sweep.at(start, stop)
+                yield weight_RH[start:stop] if self.host is None else sweep.rows(start, stop)[0]
 
     def sweep(self, updates: bool) -> Sweep:
         """Return a pass over the rows, which also updates them or only reads the weight."""
-        return Sweep([self.weight, *self.state.values()] if updates else [self.weight], updates)
+        tensors = [self.weight, *self.state.values()] if updates else [self.weight]
+        self.near = Sweep(tensors, updates, self.host)
+        return self.near
 
     def fetch_rows(self, rows_U: Tensor) -> None:
         """Begin to read the rows that a batch touches, int64 [U], ascending, if they are in a file."""
@@ -107,6 +155,34 @@ class Part:
 
 
 @dataclass
+class Taken:
+    """Rows of the host's memory that a step has on the device.
+
+    Attributes:
+        rows_U: The rows among those of all shards of a process, int64 in the host's memory.
+        places_U: The same on the device.
+        features: The rows of each shard, or of `WHOLE`, one after the other in `rows_U`, on the device.
+        copies: The rows.
+        with_state: Whether their state came along, so that they may change.
+    """
+
+    rows_U: Tensor
+    places_U: Tensor
+    features: Mapping[int, Tensor]
+    copies: Part
+    with_state: bool
+
+    def of(self, shard: int, rows_U: Tensor) -> Part | None:
+        """Return the copies of a shard's rows if they may change and are just these rows of a batch."""
+        start = 0
+        for each, features_U in self.features.items():
+            if each == shard and features_U is rows_U and self.with_state:
+                return self.copies.views(start, start + len(rows_U))
+            start += len(features_U)
+        return None
+
+
+@dataclass
 class WideWeight:
     """A weight [width, H] or a bias [width], with its rows cut into shards.
 
@@ -118,6 +194,7 @@ class WideWeight:
         by_rows: Whether only rows that a batch touches are updated.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
+        taken: The rows that the step at work has brought from the host's memory.
     """
 
     shards: Shards
@@ -126,12 +203,13 @@ class WideWeight:
     l2: float = 0.0
     by_rows: bool = False
     whole: Part | None = None
+    taken: Taken | None = None
 
     def lay_out(self, whole: Part, held: Sequence[int]) -> None:
         """Take the parts of the shards of this process from one allocation."""
         self.whole, room = whole, self.shards.room
         self.parts = {
-            shard: whole.rows(place * room, place * room + self.shards.size(shard))
+            shard: whole.views(place * room, place * room + self.shards.size(shard))
             for place, shard in enumerate(held)
         }
 
@@ -139,6 +217,16 @@ class WideWeight:
     def is_bias(self) -> bool:
         """Whether this has one number per unit."""
         return next(iter(self.parts.values())).weight.dim() == 1
+
+    @property
+    def host(self) -> HostMemory | None:
+        """The host's memory if the rows lie there while a device computes them."""
+        return None if self.whole is None else self.whole.host
+
+    @property
+    def device(self) -> torch.device:
+        """The device that computes the rows."""
+        return next(iter(self.parts.values())).weight.device if self.host is None else self.host.device
 
     @property
     def in_files(self) -> bool:
@@ -166,9 +254,7 @@ class WideWeight:
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
-        part = self.part(shard)
-        weight = part.weight[start:stop]
-        state = {name: tensor[start:stop] for name, tensor in part.state.items()}
+        weight, state = self.part(shard).rows(start, stop)
         if self.is_bias:
             rule.apply_to_bias(weight, gradient, state, step, self.l2)
         else:
@@ -195,28 +281,87 @@ class WideWeight:
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        part = self.part(shard)
-        weight_RH, state = part.by_rows()
-        rule.apply_to_rows(weight_RH, touched, state, part.moved, step, self.l2 if self.is_bias else None)
+        with self._at_hand(shard, touched.features_U) as (part, rows_U):
+            weight_RH, state = part.by_rows()
+            own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
+            rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
-        part = self.part(shard)
-        if part.moved is None:
+        if self.part(shard).moved is None:
             return
-        weight_RH, state = part.by_rows()
-        for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
-            block_U = rows_U[start:stop]
-            with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
-                rule.idle(
-                    weight_UH,
-                    state_of_rows,
-                    part.moved.index_select(0, block_U),
-                    step.number - 1,
-                    step.rates,
-                    self.is_bias,
-                )
-            part.moved.index_fill_(0, block_U, step.number - 1)
+        with self._at_hand(shard, rows_U) as (part, own_U):
+            weight_RH, state = part.by_rows()
+            assert part.moved is not None
+            for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
+                block_U = own_U[start:stop]
+                with copied(weight_RH, state, block_U) as (weight_UH, state_of_rows):
+                    rule.idle(
+                        weight_UH,
+                        state_of_rows,
+                        part.moved.index_select(0, block_U),
+                        step.number - 1,
+                        step.rates,
+                        self.is_bias,
+                    )
+                part.moved.index_fill_(0, block_U, step.number - 1)
+
+    def take(self, rows: Mapping[int, Tensor], features: Mapping[int, Tensor], with_state: bool) -> None:
+        """Bring some rows from the host's memory to the device.
+
+        Args:
+            rows: Rows by shard or of `WHOLE`, int64 in the host's memory, ascending.
+            features: The same on the device.
+            with_state: Whether a step updates them.
+        """
+        assert self.whole is not None
+        rows_U = torch.cat([own_U + self._first(shard) for shard, own_U in rows.items()])
+        places_U = torch.cat([own_U + self._first(shard) for shard, own_U in features.items()])
+        copies = self.whole.taken(rows_U, with_state)
+        self.taken = Taken(rows_U, places_U, features, copies, with_state)
+
+    def let_go(self) -> None:
+        """Write the rows that `take` has brought back to the host's memory if they may have changed."""
+        taken, self.taken = self.taken, None
+        if taken is not None and taken.with_state:
+            assert self.whole is not None
+            self.whole.put_back(taken.rows_U, taken.copies)
+
+    def select(self, shard: int, rows_U: Tensor) -> Tensor:
+        """Return copies of some rows of a shard's weight, int64 [U], where they are computed."""
+        if self.host is None:
+            return self.parts[shard].weight.index_select(0, rows_U)
+        self.let_go()
+        return self.host.brought(self.parts[shard].weight, rows_U.cpu())
+
+    def put(self, shard: int, rows_U: Tensor, weight_UH: Tensor) -> None:
+        """Write some rows of a shard's weight, int64 [U]."""
+        if self.host is None:
+            self.parts[shard].weight.index_copy_(0, rows_U, weight_UH)
+        else:
+            self.host.put_back([(self.parts[shard].weight, weight_UH)], rows_U.cpu())
+
+    def _first(self, shard: int) -> int:
+        """Return the first row of a shard among those of all shards of this process."""
+        return 0 if shard == WHOLE else [*self.parts].index(shard) * self.shards.room
+
+    @contextmanager
+    def _at_hand(self, shard: int, rows_U: Tensor) -> Iterator[tuple[Part, Tensor]]:
+        """Give a part that holds some rows where they are computed, and the places of these rows in it."""
+        part = self.part(shard)
+        if part.host is None:
+            yield part, rows_U
+            return
+        copies = None if self.taken is None else self.taken.of(shard, rows_U)
+        places_U = torch.arange(len(rows_U), device=part.host.device)
+        if copies is not None:
+            yield copies, places_U
+            return
+        self.let_go()
+        self.take({shard: rows_U.cpu()}, {shard: rows_U.to(part.host.device)}, with_state=True)
+        assert self.taken is not None
+        yield self.taken.copies, places_U
+        self.let_go()
 
     def catch_up_all(self, rule: Rule, step: StepNumbers) -> None:
         """Let every row of this process catch up, a block at a time."""

@@ -25,11 +25,21 @@ from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.rendezvous import attempt_name, choose_interface, store_of_this_launch
-from widenet.plan.fit import check_disk, check_fits, check_fits_here, with_room, with_snapshots
+from widenet.plan.fit import (
+    check_disk,
+    check_fits,
+    check_fits_here,
+    check_host,
+    fits_device,
+    fits_here,
+    with_place,
+    with_room,
+    with_snapshots,
+)
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.memory import PROGRAM_BYTES
-from widenet.plan.streaming import scratch_bytes
+from widenet.plan.streaming import elsewhere_bytes
 
 T = TypeVar("T")
 
@@ -89,8 +99,14 @@ def check_device(name: str | None) -> None:
         raise OptionError(f'device must be "cpu" or "cuda"; got "{name}".')
 
 
-def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
+def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bool = False) -> Job:
     """Return the job with the options that fit into memory: with or without snapshots and kept logits.
+
+    Args:
+        job: The job.
+        device: This process's device.
+        exchange: Exchange between the processes.
+        chooses_place: Whether wide weights go elsewhere if some process has no room for them.
 
     Raises:
         CapacityError: Some process's device or machine has too little memory; all processes raise this.
@@ -103,6 +119,15 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
     num_local, available = hosts.count(socket.gethostname()), available_memory()
     if device.type == "cpu" and available is not None:
         device_bytes = available // num_local + PROGRAM_BYTES["cpu"]
+
+    def fits(job: Job) -> bool:
+        if device.type == "cuda":
+            return fits_device(job, device_bytes)
+        return available is None or fits_here(job, num_local, available)
+
+    places = exchange.collect(with_place(job, fits).weights_in if chooses_place else job.weights_in, "memory")
+    job = replace(job, weights_in=next((place for place in places if place != "device"), "device"))
+    if device.type == "cpu" and available is not None:
         job = with_room(job, device_bytes)
     lacks_room = available is not None and not with_snapshots(job, num_local, available).has_snapshots
     if any(exchange.collect(lacks_room, "memory")):
@@ -111,6 +136,7 @@ def fitted(job: Job, device: torch.device, exchange: Exchange) -> Job:
     def check() -> None:
         if device.type == "cuda":
             check_fits(job, device_bytes)
+            check_host(job, num_local, available or sys.maxsize)
         elif available is not None:
             check_fits_here(job, num_local, available)
 
@@ -127,7 +153,7 @@ def check_room_on_disk(job: Job, folder: Path, exchange: Exchange) -> None:
         exchange: Exchange between the processes.
     """
     process = distributed.get_rank() if distributed.is_initialized() else 0
-    everyone = exchange.collect((socket.gethostname(), scratch_bytes(job, process)), "scratch")
+    everyone = exchange.collect((socket.gethostname(), elsewhere_bytes(job, process)), "scratch")
     here = [size for host, size in everyone if host == socket.gethostname()]
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     by_all(exchange, lambda: check_disk(here, shutil.disk_usage(there).free, there), "scratch")

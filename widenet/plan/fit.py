@@ -1,6 +1,6 @@
 """Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from widenet.plan.job import Job
 from widenet.plan.memory import Memory, memory, snapshot_bytes
 from widenet.plan.numbers import amount
 from widenet.plan.shards import worthwhile
+from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.tiles import KEPT_BYTES
 from widenet.spec.training import MOST_SHARDS
 
@@ -23,6 +24,51 @@ def with_room(job: Job, device_bytes: int) -> Job:
         return job
     left = max(device_bytes - memory(replace(job, kept_bytes=0)).total, 0) // (2 * len(job.network.outputs))
     return replace(job, kept_bytes=left if job.device == "cuda" else min(left, KEPT_BYTES["cpu"]))
+
+
+def elsewhere(job: Job) -> Job | None:
+    """Return the job with its wide weights where the device does not hold them; None if that saves nothing.
+
+    That is on a disk for a CPU, and in the host's memory for CUDA, where products of rounded operands take
+    all shards together and so need them on the device.
+    """
+    if job.device == "cuda" and job.training.precision != "float32":
+        return None
+    other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
+    return other if least(other).total < least(job).total else None
+
+
+def least(job: Job) -> Memory:
+    """Return what a process needs if it keeps no logits between passes where it can do without."""
+    keeps = job.device == "cpu" and job.weights_in == "device"
+    return memory(replace(job, kept_bytes=None if keeps else 0, has_snapshots=False))
+
+
+def with_place(job: Job, fits: Callable[[Job], bool]) -> Job:
+    """Return the job with its wide weights on the device if it fits, else elsewhere if it fits then."""
+    other = None if fits(job) else elsewhere(job)
+    return job if other is None or not fits(other) else other
+
+
+def fits_device(job: Job, device_bytes: int) -> bool:
+    """Return whether a process fits into a device's memory."""
+    return least(job).total <= device_bytes
+
+
+def fits_here(job: Job, num_local: int, available_bytes: int) -> bool:
+    """Return whether the started processes of this machine fit into its free memory."""
+    needed = least(job)
+    return (needed.total - needed.program) * num_local <= available_bytes
+
+
+def check_host(job: Job, num_local: int, available_bytes: int) -> None:
+    """Raise CapacityError if the host's memory does not hold the wide weights of its processes."""
+    held = elsewhere_bytes(job, 0) * num_local
+    if job.weights_in == "host" and held > available_bytes:
+        raise CapacityError(
+            f"The plan keeps {amount(held)} of weights and optimizer state in this machine's memory; it has"
+            f" {amount(available_bytes)} to give. Use more devices or machines, or {_cheaper(job).lower()}."
+        )
 
 
 def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
@@ -63,7 +109,11 @@ def check_fits(job: Job, device_bytes: int) -> None:
         f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has"
         f" {amount(device_bytes)}."
     )
-    raise CapacityError(f"{need} {_remedy(job, device_bytes)}")
+    other = elsewhere(job) if job.weights_in == "device" else None
+    streamed = ""
+    if other is not None:
+        streamed = f" With `weights_in='{other.weights_in}'` it needs {amount(least(other).total)}."
+    raise CapacityError(f"{need} {_remedy(job, device_bytes)}{streamed}")
 
 
 def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
@@ -81,15 +131,9 @@ def check_fits_here(job: Job, num_local: int, available_bytes: int) -> None:
 
 def _on_disk(job: Job, num_local: int, available_bytes: int) -> str:
     """Name the option for weights on a disk, if they would fit then."""
-    needed = _less_on_disk(job)
-    fits = needed is not None and (needed.total - needed.program) * num_local <= available_bytes
+    other = elsewhere(job) if job.weights_in == "device" else None
+    fits = other is not None and fits_here(other, num_local, available_bytes)
     return " keep the weights on a disk (`weights_in='disk'`)," if fits else ""
-
-
-def _less_on_disk(job: Job) -> Memory | None:
-    """Return what a process needs with weights on a disk; None if that is not less."""
-    needed = memory(replace(job, weights_in="disk", kept_bytes=0))
-    return needed if needed.total < memory(job).total else None
 
 
 def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
@@ -98,14 +142,6 @@ def fits_in_memory(job: Job, available_bytes: int | None) -> bool:
         return False
     resident = memory(replace(job, weights_in="device", kept_bytes=None))
     return (resident.total - resident.program) * job.num_processes <= available_bytes
-
-
-def fits_on_disk(job: Job, device_bytes: int) -> int | None:
-    """Return what a process needs with weights on a disk; None if it is not less, or does not fit either."""
-    if job.device != "cpu" or job.weights_in == "disk":
-        return None
-    needed = _less_on_disk(job)
-    return needed.total if needed is not None and needed.total <= device_bytes else None
 
 
 def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
@@ -132,7 +168,7 @@ def mostly(needed: Memory) -> str:
         "workspace": needed.workspace,
         "Python and torch": needed.program,
         "snapshot": needed.snapshot,
-        "weights on a disk, in part": needed.window,
+        "weights elsewhere, in part": needed.window,
     }
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"

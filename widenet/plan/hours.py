@@ -87,7 +87,8 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
     """Return lower bounds of a job's times on devices at their published rates.
 
     A step takes at least as long as its operations, as the bytes of weights and state that it moves, and as
-    the bytes that it sends; ranking as the products with the output's weights, which are float32 whatever
+    the bytes that it sends, and as the copies of weights in the host's memory, which are made one after the
+    other; ranking as the products with the output's weights, which are float32 whatever
     the training's precision, or as reading them once for `RANKED_TOGETHER` examples. Evaluations are
     not counted, for the examples that they rank are unknown. The operations of a sampled output are those of
     targets that no two examples share; where they share many, a step may take less.
@@ -95,6 +96,7 @@ def published_rates(job: Job, device: NamedDevice) -> Rates:
     needed = work(job)
     rate = device.operations[job.training.precision]
     step = max(needed.operations / rate, moved_bytes(job) / device.memory_rate)
+    step = max(step, (needed.read_bytes + needed.written_bytes) / device.host_rate)
     ranking = max(_ranking(job, output, device) for output in job.network.outputs)
     return Rates(
         step_seconds=max(step, needed.sent_bytes / device.link_rate),

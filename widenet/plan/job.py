@@ -13,7 +13,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 DeviceKind = Literal["cpu", "cuda"]
-WeightsIn = Literal["device", "disk"]
+WeightsIn = Literal["device", "host", "disk"]
 
 ASSUMED_ENTRIES = 100.0
 """Assumed stored entries of an example without a dataset."""

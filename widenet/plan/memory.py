@@ -8,7 +8,7 @@ from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, defe
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
-from widenet.plan.streaming import on_disk, window_bytes
+from widenet.plan.streaming import is_elsewhere, remembers_moves, streams, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
@@ -33,7 +33,7 @@ class Memory:
         program: Python and torch.
         snapshot: The copy from which checkpoints are written in the background; 0 on CUDA, where it is in the
             machine's memory.
-        window: What memory holds of the weights and state on a disk.
+        window: What the device holds of the weights and state that lie on a disk or in the host's memory.
     """
 
     weights: int
@@ -62,7 +62,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
             (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
         )
     held = {
-        name: 0 if on_disk(job, weight) else job.stored_rows(weight, process) * weight.row_bytes
+        name: 0 if is_elsewhere(job, weight) else job.stored_rows(weight, process) * weight.row_bytes
         for name, weight in job.layout.weights.items()
     }
     counted = sum(
@@ -75,7 +75,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     moved = sum(
         4 * _touchable(job, weight, process)
         for weight in job.layout.weights.values()
-        if _remembers_moves(job, weight)
+        if remembers_moves(job, weight) and not (job.weights_in == "host" and streams(weight))
     )
     weights = sum(held.values()) + counted
     state = (
@@ -97,11 +97,6 @@ def memory(job: Job, process: int | None = None) -> Memory:
 def snapshot_bytes(job: Job) -> int:
     """Return the bytes of the machine's memory that a process's snapshot takes, on any device."""
     return memory(replace(job, device="cpu")).snapshot
-
-
-def _remembers_moves(job: Job, weight: Weight) -> bool:
-    """Return whether a weight stores the last step of each row."""
-    return job.training.idles and weight.wide and not weight.by_tiles
 
 
 def _touchable(job: Job, weight: Weight, process: int) -> int:

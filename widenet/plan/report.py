@@ -7,7 +7,7 @@ from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.shards import held
-from widenet.plan.streaming import scratch_bytes
+from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.work import work
 
 
@@ -41,11 +41,11 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "checkpoint_bytes": checkpoint_bytes(job),
         "snapshot_bytes": snapshot_bytes(job),
         "weights_in": job.weights_in,
-        "scratch_bytes": scratch_bytes(job, 0),
+        "scratch_bytes": elsewhere_bytes(job, 0),
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
-        fewest = smallest(job, device_bytes) if more else None
+        fewest = smallest(replace(job, weights_in="device"), device_bytes) if more else None
         plan["device_memory_bytes"] = device_bytes
         plan["fits"] = needed.total <= device_bytes
         if more:

@@ -1,8 +1,8 @@
-"""Counts the bytes that a step moves between memory and a disk."""
+"""Counts the bytes that a step moves between the device's memory and a disk or the host's memory."""
 
 from widenet.plan.job import Job
 from widenet.plan.memory import waits
-from widenet.plan.streaming import on_disk, touched_bytes, with_state
+from widenet.plan.streaming import is_elsewhere, touched_bytes, with_state
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
 
@@ -14,15 +14,19 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
     """
     read = written = 0
     for name, weight in job.layout.weights.items():
-        if not on_disk(job, weight):
+        if not is_elsewhere(job, weight):
             continue
         users = [layer for layer in job.network.outputs if job.layout.links[layer.name, ""].weight == name]
+        if weight.norm_limit is not None and weight.rows_are_features:
+            read += job.rows(weight, process) * weight.row_bytes
         swept = [layer for layer in users if layer.sample is None and not job.defers_rows(layer)]
         rows = job.rows(weight, process)
         if swept:
             passes = sum(_readings(job, layer) for layer in swept)
             read += rows * (passes * weight.row_bytes + with_state(job, weight))
             written += rows * with_state(job, weight)
+            if job.weights_in == "host":  # rows of inputs, which a disk's file holds in memory's own pages
+                read += touched_bytes(job, name, process)
         else:
             touched = touched_bytes(job, name, process)
             read, written = read + touched, written + touched

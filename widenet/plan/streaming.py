@@ -1,8 +1,8 @@
-"""Weights that lie on a disk: which ones, and how much of them memory holds."""
+"""Weights that lie on a disk or in the host's memory: which ones, and how much of them a device holds."""
 
 from widenet.plan.job import Job
 from widenet.plan.layout import Weight
-from widenet.plan.tiles import tile_units
+from widenet.plan.tiles import RANKED_TOGETHER, SEARCHED_CELLS, tile_units
 from widenet.spec.layers import OutputLayer
 
 CHUNK_BYTES = 2**23
@@ -14,7 +14,28 @@ CHUNKS_AHEAD = 2
 CHUNKS_BEHIND = 4
 """Chunks of a process that are written at the same time, behind the tiles."""
 
+NUM_WINDOWS = 2
+"""Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""
+
+ALIGNED_BYTES = 512
+"""CUDA allocates memory at multiples of this.
+
+Vendors' products choose their code by the alignment of their operands. A row in a window begins as far behind
+such a multiple as it would in a weight on the device, so that its products have the same bits.
+"""
+
+LIMITED_ROWS = 16_384
+"""Rows of an input's weight that are read together for the lengths of its columns, under "weight_norm"."""
+
+NAMES = {"host": "Weights in the host's memory", "disk": "Weights on a disk"}
+"""The beginnings of sentences about weights that lie elsewhere than on the device."""
+
 _PAGE = 4096
+
+
+def room_for(num_bytes: int) -> int:
+    """Return the bytes of a window for a tensor of some bytes, which begins anywhere in the first ones."""
+    return (-(-num_bytes // ALIGNED_BYTES) + 1) * ALIGNED_BYTES
 
 
 def streams(weight: Weight) -> bool:
@@ -25,30 +46,40 @@ def streams(weight: Weight) -> bool:
     return weight.wide and bool(weight.columns) and not (weight.by_columns or weight.split)
 
 
-def on_disk(job: Job, weight: Weight) -> bool:
-    """Return whether a weight of a job lies on a disk."""
-    return job.weights_in == "disk" and streams(weight)
+def is_elsewhere(job: Job, weight: Weight) -> bool:
+    """Return whether a weight of a job lies on a disk or in the memory of a CUDA device's host."""
+    return job.weights_in != "device" and streams(weight)
 
 
-def scratch_bytes(job: Job, process: int) -> int:
-    """Return the bytes of a process's weights and state on a disk."""
+def remembers_moves(job: Job, weight: Weight) -> bool:
+    """Return whether a weight stores the last step of each row."""
+    return job.training.idles and weight.wide and not weight.by_tiles
+
+
+def elsewhere_bytes(job: Job, process: int) -> int:
+    """Return the bytes of a process's weights and state on a disk or in the host's memory."""
     return sum(_held_bytes(job, weight, process) for weight in job.layout.weights.values())
 
 
 def window_bytes(job: Job, process: int) -> int:
-    """Return the bytes that memory holds of the weights and state on a disk."""
-    held = scratch_bytes(job, process)
+    """Return the bytes that the device's memory holds of the weights and state that lie elsewhere."""
+    held = elsewhere_bytes(job, process)
     if not held:
         return 0
+    rows = sum(touched_bytes(job, name, process) for name in job.layout.weights)
+    if job.weights_in == "host":
+        return NUM_WINDOWS * _window_on_device(job) + rows
     threads = min(job.num_threads, job.num_held(process))
     by_tiles = max((_window_of_tiles(job, layer) for layer in job.network.outputs), default=0)
-    rows = sum(touched_bytes(job, name, process) for name in job.layout.weights)
     behind = CHUNKS_BEHIND * CHUNK_BYTES if by_tiles else 0
     return min(held, threads * by_tiles + behind + rows)
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
-    return job.rows(weight, process) * with_state(job, weight) if on_disk(job, weight) else 0
+    if not is_elsewhere(job, weight):
+        return 0
+    on_host = job.weights_in == "host" and remembers_moves(job, weight)
+    return job.stored_rows(weight, process) * (with_state(job, weight) + 4 * on_host)
 
 
 def with_state(job: Job, weight: Weight) -> int:
@@ -59,16 +90,44 @@ def with_state(job: Job, weight: Weight) -> int:
 def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
     """Return the bytes of the chunks that a thread has in memory: those of a tile, and those ahead."""
     weight = job.layout.of_output(layer.name)
-    if not on_disk(job, weight) or not weight.by_tiles:
+    if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
     tile = tile_units(job.vectors(layer.name), job.device) * with_state(job, weight)
     return (-(-tile // CHUNK_BYTES) + 1 + CHUNKS_AHEAD) * CHUNK_BYTES
 
 
+def _window_on_device(job: Job) -> int:
+    """Return the bytes of a window on the device: the largest tile of a pass, with its state in an update.
+
+    Evaluations pass over larger tiles than steps of large batches, but over weights alone.
+    """
+    largest, tensors = 0, 1 + len(job.training.optimizer.state)
+    for weight in job.layout.weights.values():
+        if is_elsewhere(job, weight) and weight.norm_limit is not None and weight.rows_are_features:
+            rows = min(LIMITED_ROWS, job.shards(weight).size(0))
+            largest = max(largest, room_for(rows * weight.row_bytes))
+    for layer in job.network.outputs:
+        weight = job.layout.of_output(layer.name)
+        if is_elsewhere(job, weight):
+            shard = job.shards(weight).size(0)
+            most = max((job.vectors(user.name) for user in _users(job, weight)), default=1)
+            tile = min(tile_units(most, job.device), shard)
+            evaluated = min(SEARCHED_CELLS[job.device] // RANKED_TOGETHER, shard)
+            updated = tensors * room_for(tile * weight.row_bytes) if weight.by_tiles else 0
+            is_ranked = job.training.evaluation is not None
+            largest = max(largest, updated, is_ranked * room_for(evaluated * weight.row_bytes))
+    return largest
+
+
+def _users(job: Job, weight: Weight) -> list[OutputLayer]:
+    """Return the outputs of a weight, which pass over equal tiles."""
+    return [layer for layer in job.network.outputs if job.layout.of_output(layer.name) is weight]
+
+
 def touched_bytes(job: Job, name: str, process: int) -> int:
-    """Return the bytes of the pages that hold the rows that a batch touches, with their state."""
+    """Return the bytes of the rows that a batch touches, with their state; on a disk, of their pages."""
     weight = job.layout.weights[name]
-    if not on_disk(job, weight):
+    if not is_elsewhere(job, weight):
         return 0
     share = job.num_held(process) / job.training.shards
     rows = sum(
@@ -86,5 +145,8 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
         for layer in job.network.outputs
         if job.defers_rows(layer) and job.layout.links[layer.name, ""].weight == name
     )
+    if job.weights_in == "host":
+        moved = 4 * remembers_moves(job, weight)
+        return round(rows) * (weight.row_bytes if weight.by_tiles else with_state(job, weight) + moved)
     pages = -(-weight.row_bytes // _PAGE) * _PAGE * (1 + len(job.training.optimizer.state))
     return min(round(rows) * pages, _held_bytes(job, weight, process))

@@ -43,8 +43,7 @@ class Filter:
         """This filter without the units from `num_units` on, which the output reserves for new features."""
         if num_units >= output.width:
             return self
-        device = next(iter(output.weight.parts.values())).weight.device
-        reserved_L = torch.arange(output.width, device=device) >= num_units
+        reserved_L = torch.arange(output.width, device=output.weight.device) >= num_units
         return Filter(reserved_L if self.banned_L is None else reserved_L | self.banned_L, self.weight_L)
 
     def barred(self) -> SparseBatch | None:

@@ -10,17 +10,16 @@ import torch
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream
-from widenet.errors import OptionError
 from widenet.evaluate import evaluate
 from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.bits import choose_bits
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.exchange import Exchange
+from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.parallel.group import (
     by_leader,
-    check_room_on_disk,
     device_for,
     exchange_for,
     fitted,
@@ -34,9 +33,11 @@ from widenet.plan.fit import fits_in_memory
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_memory, available_threads
+from widenet.plan.streaming import NAMES
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
 from widenet.runs.model import Model
+from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.unread import unread
 from widenet.scratch import Scratch
@@ -93,7 +94,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
-    _check_place_of_weights(arguments, device)
+    check_place(arguments, training_spec, device)
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
@@ -101,9 +102,11 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)
-        job = fitted(job_of(layout, dataset, device, arguments.weights_in), device, exchange)
+        place = arguments.weights_in
+        job = job_of(layout, dataset, device, place or "device")
+        job = fitted(job, device, exchange, chooses_place=place is None)
         if job.weights_in == "disk":
-            _check_scratch(job, arguments, out, exchange)
+            check_scratch(job, arguments, out, exchange)
         restarted = started_again(out, exchange)
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
@@ -114,9 +117,11 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
-        network = built(job, rule, dataset, exchange, device, _scratch(arguments, out, exchange))
+        store = elsewhere(job, arguments, out, device, exchange)
+        network = built(job, rule, dataset, exchange, device, store)
         report = arguments.report if arguments.report is not None and exchange.leads else Silence()
-        for sentence in [*unread(network_spec, dataset), *_slow(training_spec, device, job)]:
+        slow = [*chosen(job, place), *_slow(training_spec, device, job)]
+        for sentence in [*unread(network_spec, dataset), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -167,63 +172,29 @@ def device_of(name: str | None, training: TrainingSpec) -> torch.device:
     return chosen
 
 
-def _check_place_of_weights(arguments: TrainArguments, device: torch.device) -> None:
-    """Raise OptionError if a device cannot have its weights where they are asked for."""
-    if arguments.scratch is not None and arguments.weights_in != "disk":
-        raise OptionError(
-            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
-        )
-    if arguments.weights_in == "disk" and device.type != "cpu":
-        raise OptionError(
-            '`weights_in` must be "device" on CUDA; got "disk".'
-            " Train with `device='cpu'`, or on more devices."
-        )
-
-
-def _check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
-    """Raise in every process unless the folder for wide weights has room and takes a file."""
-    folder = _scratch_folder(arguments, out)
-    if arguments.scratch is not None:
-        of_all(exchange, lambda: Scratch(folder), "scratch")
-    check_room_on_disk(job, folder, exchange)
-
-
-def _scratch(arguments: TrainArguments, out: Path, exchange: Exchange) -> Scratch | None:
-    """The file for wide weights, made in every process; None if they lie in memory."""
-    if arguments.weights_in == "device":
-        return None
-    folder = _scratch_folder(arguments, out)
-    return of_all(exchange, lambda: Scratch(folder), "scratch")
-
-
-def _scratch_folder(arguments: TrainArguments, out: Path) -> Path:
-    """The folder of the file for wide weights: the run directory unless another is named."""
-    return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
-
-
 def built(
     job: Job,
     rule: Optimizer,
     dataset: Dataset,
     exchange: Exchange,
     device: torch.device,
-    scratch: Scratch | None = None,
+    place: Scratch | HostMemory | None = None,
 ) -> Network:
     """Build the network of a training, before its first step."""
     counts = {field: dataset.counts(field) for field in job.network.counted_fields}
 
     def make() -> Network:
-        network = build(job.layout, exchange, device, counts, scratch)
+        network = build(job.layout, exchange, device, counts, place)
         for output in network.outputs.values():
             output.kept_bytes = job.kept_bytes
         network.prepare_training(rule)
         return network
 
-    return make() if scratch is None else of_all(exchange, make, "scratch")
+    return make() if place is None else of_all(exchange, make, "weights")
 
 
 def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: WeightsIn = "device") -> Job:
-    """The job of a training."""
+    """The job of a training; on a CPU the host's memory is the device's."""
     return Job.of(
         layout,
         dataset.manifest.entries_per_example,
@@ -231,7 +202,7 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: W
         num_processes=num_processes(),
         device="cuda" if device.type == "cuda" else "cpu",
         num_threads=available_threads() if device.type == "cpu" else 1,
-        weights_in=weights_in,
+        weights_in="device" if weights_in == "host" and device.type == "cpu" else weights_in,
     )
 
 
@@ -245,8 +216,8 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
         yield "Numba cannot be imported, so that torch makes the optimizer's steps, which takes longer."
     if job.weights_in == "disk" and fits_in_memory(job, available_memory()):
         yield "These weights would also fit into memory, where training is faster."
-    if training.checkpoints.within_epochs and job.weights_in == "disk":
-        yield "Weights on a disk have no second copy: training waits while a checkpoint is written."
+    if training.checkpoints.within_epochs and job.weights_in != "device":
+        yield f"{NAMES[job.weights_in]} have no second copy: training waits while a checkpoint is written."
     elif training.checkpoints.within_epochs and not job.in_background:
         yield (
             "Memory has no room for a second copy of weights and optimizer state: training waits while a"

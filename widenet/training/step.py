@@ -14,12 +14,12 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.rows_in_files import fetch_rows, unmap_rows
 from widenet.model.rule import Rule, ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss, SquareTargets
 from widenet.model.step_random import StepRandom
+from widenet.model.touched_rows import fetch_rows, let_go_of_rows
 from widenet.model.wide_loss import GradientSinks, output_step, run
 from widenet.model.wide_weight import WideWeight
 from widenet.training.overflow import Launched
@@ -71,7 +71,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     numbers = step.numbers
     with torch.no_grad():
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
-        fetch_rows(network.wide, touched)
+        fetch_rows(network.wide, touched, prepared.rows)
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
         activity = network.forward(prepared, random)
@@ -102,6 +102,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     launched = _launched(network, activity, [loss for loss, _ in results])
     adjusted = numbers if on_loss is None else on_loss(float(launched.loss), numbers)
     if adjusted is None:
+        let_go_of_rows(network.wide, touched)
         return launched
     numbers = adjusted
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
@@ -110,7 +111,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
         update.add_split(activity.split)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
-        unmap_rows(network.wide, touched)
+        let_go_of_rows(network.wide, touched)
     return launched
 
 

@@ -15,12 +15,10 @@ from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sampled_loss import SampledStep
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
-from widenet.model.wide_weight import WideWeight
+from widenet.model.wide_weight import Part, WideWeight
+from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
-from widenet.scratch import release
 from widenet.transfer import sent
-
-_BLOCK_ROWS = 16_384
 
 
 class Update:
@@ -215,26 +213,24 @@ def _gradient(gathered_EH: Tensor) -> Tensor:
     return gathered_EH.grad
 
 
-def _column_squares(weight_RH: Tensor) -> Tensor:
+def _column_squares(part: Part, device: torch.device) -> Tensor:
     """Return the sum of squares of every column, float64 [H], computed a block of rows at a time."""
-    total_H = torch.zeros(weight_RH.shape[1], dtype=torch.float64, device=weight_RH.device)
-    for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
+    total_H = torch.zeros(part.weight.shape[1], dtype=torch.float64, device=device)
+    for block_RH in part.blocks(LIMITED_ROWS):
         total_H += block_RH.double().square().sum(dim=0)
-        release(block_RH)
     return total_H
 
 
 def _limit_columns(network: Network, weight: WideWeight, limit: float, where: str) -> None:
     squares_H = network.exchange.sum(
-        network.exchange.each(lambda shard: _column_squares(weight.parts[shard].weight)), where
+        network.exchange.each(lambda shard: _column_squares(weight.parts[shard], network.device)), where
     )
     factor_H = shortening(squares_H.sqrt(), limit).float()
     if bool((factor_H < 1).any()):
-        network.exchange.each(lambda shard: _multiply(weight.parts[shard].weight, factor_H))
+        network.exchange.each(lambda shard: _multiply(weight.parts[shard], factor_H))
 
 
-def _multiply(weight_RH: Tensor, factor_H: Tensor) -> None:
+def _multiply(part: Part, factor_H: Tensor) -> None:
     """Multiply every column by a number of its own, in place."""
-    for block_RH in torch.split(weight_RH, _BLOCK_ROWS):
+    for block_RH in part.blocks(LIMITED_ROWS, updates=True):
         block_RH.mul_(factor_H)
-        release(block_RH)

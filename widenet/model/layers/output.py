@@ -78,7 +78,7 @@ class WideOutput:
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
-        weight_TH = self.weight.parts[shard].weight[start:stop]
+        weight_TH, _ = self.weight.parts[shard].rows(start, stop)
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         if self.spec.weightless:
             units = self.weight.shards.units(shard)[start:stop]

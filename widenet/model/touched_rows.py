@@ -1,0 +1,89 @@
+"""The rows that a batch touches: brought at the beginning of a step, and let go of at its end.
+
+Those in files come into memory, and those in the host's memory to the device.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from widenet.kernels import Touched, gather_sum
+from widenet.model.wide_weight import WHOLE, WideWeight
+from widenet.plan.layout import Layout
+from widenet.sparse import SparseBatch
+
+TouchedRows = Mapping[str, Mapping[int, Touched]]
+"""By weight and shard."""
+
+Rows = Mapping[str, Mapping[int, Tensor]]
+"""Rows of weights in the host's memory, int64 there, by weight and shard or `WHOLE`."""
+
+
+def fetch_rows(
+    wide: Mapping[str, WideWeight], touched: TouchedRows, rows: Rows, updates: bool = True
+) -> None:
+    """Bring the rows that a batch touches; of those in files, begin to read them.
+
+    Args:
+        wide: The weights.
+        touched: The rows where they are computed.
+        rows: Those of weights in the host's memory, which are copied from there.
+        updates: Whether a step updates them.
+    """
+    for name, by_shard in touched.items():
+        weight = wide[name]
+        if weight.host is not None:
+            features = {shard: own.features_U for shard, own in by_shard.items()}
+            weight.take(rows[name], features, with_state=updates and weight.by_rows)
+        elif weight.in_files:
+            for shard, own in by_shard.items():
+                weight.parts[shard].fetch_rows(own.features_U)
+
+
+def let_go_of_rows(wide: Mapping[str, WideWeight], names: Iterable[str]) -> None:
+    """Write some weights' rows back to the host's memory; let the kernel free the memory of files' rows."""
+    for name in names:
+        wide[name].let_go()
+        if wide[name].in_files:
+            for part in wide[name].parts.values():
+                part.unmap()
+    for host in {weight.host for weight in wide.values() if weight.host is not None}:
+        host.settle()
+
+
+def rows_of(wide: Mapping[str, WideWeight], touched: TouchedRows) -> Rows:
+    """Return the rows that a batch touches in weights that lie in the host's memory, before they are sent."""
+    return {
+        name: {shard: own.features_U for shard, own in by_shard.items()}
+        for name, by_shard in touched.items()
+        if wide[name].host is not None
+    }
+
+
+def gathered(weight: WideWeight, batch: SparseBatch) -> Tensor:
+    """Return the sums of the rows of all shards of this process, float32 [S * E, H]."""
+    assert weight.whole is not None
+    if weight.taken is None:
+        return gather_sum(batch, weight.whole.weight)
+    places_Z = torch.searchsorted(weight.taken.places_U, batch.indices)
+    return gather_sum(SparseBatch(batch.indptr, places_Z, batch.values), weight.taken.copies.weight)
+
+
+def joined_touched(
+    touched: TouchedRows, layout: Layout, wide: Mapping[str, WideWeight]
+) -> dict[str, dict[int, Touched]]:
+    """Return `touched` with all shards of a weight under `WHOLE` where they can be updated together.
+
+    Outputs, and a limit of the gradient's length, take shard by shard.
+    """
+    of_outputs = {layout.links[output.name, ""].weight for output in layout.network.outputs}
+    by_shards = of_outputs | {output.name for output in layout.network.outputs}
+    if layout.training.gradient_norm_limit is not None:
+        by_shards |= {*touched}
+    return {
+        name: dict(by_shard)
+        if name in by_shards
+        else {WHOLE: Touched.joined([*by_shard.values()], wide[name].shards.room)}
+        for name, by_shard in touched.items()
+    }

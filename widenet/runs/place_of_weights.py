@@ -1,0 +1,78 @@
+"""Where the wide weights of a training lie: on the device, in the host's memory, or in a file on a disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from widenet.errors import OptionError
+from widenet.model.exchange import Exchange
+from widenet.model.host_memory import HostMemory
+from widenet.parallel.group import check_room_on_disk, of_all
+from widenet.plan.job import Job, WeightsIn
+from widenet.plan.numbers import amount
+from widenet.plan.streamed_bytes import streamed_bytes
+from widenet.plan.streaming import NAMES, elsewhere_bytes
+from widenet.run_arguments import TrainArguments
+from widenet.runs.arguments import path_of
+from widenet.scratch import Scratch
+from widenet.spec.training import TrainingSpec
+
+
+def check_place(arguments: TrainArguments, training: TrainingSpec, device: torch.device) -> None:
+    """Raise OptionError if a device cannot have its weights where they are asked for."""
+    if arguments.scratch is not None and arguments.weights_in != "disk":
+        raise OptionError(
+            "`scratch` is the folder for weights on a disk. Add `weights_in='disk'`, or leave it out."
+        )
+    if arguments.weights_in == "disk" and device.type != "cpu":
+        raise OptionError(
+            '`weights_in` must be "device" or "host" on CUDA; got "disk".'
+            " Train with `weights_in='host'`, with `device='cpu'`, or on more devices."
+        )
+    if arguments.weights_in == "host" and device.type != "cpu" and training.precision != "float32":
+        raise OptionError(
+            f'`weights_in="host"` needs "precision": "float32"; got "{training.precision}", whose products'
+            " take all shards together and so need them on the device. Change the precision, or train on more"
+            " devices."
+        )
+
+
+def chosen(job: Job, asked: WeightsIn | None) -> Iterator[str]:
+    """Yield a sentence if the plan has chosen where wide weights lie, because the device has no room."""
+    if asked is not None or job.weights_in == "device":
+        return
+    held = amount(elsewhere_bytes(job, 0))
+    read, written = (amount(size) for size in streamed_bytes(job, 0))
+    moved = f"a step copies {read} to the device and {written} back"
+    if job.weights_in == "disk":
+        moved = f"a step reads {read} and writes {written}"
+    yield (
+        f"{NAMES[job.weights_in]}: memory has no room for {held} of wide weights and optimizer state, so"
+        f" {moved} in each process. `weights_in='device'` refuses instead."
+    )
+
+
+def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
+    """Raise in every process unless the folder for wide weights has room and takes a file."""
+    folder = _folder(arguments, out)
+    if arguments.scratch is not None:
+        of_all(exchange, lambda: Scratch(folder), "scratch")
+    check_room_on_disk(job, folder, exchange)
+
+
+def elsewhere(
+    job: Job, arguments: TrainArguments, out: Path, device: torch.device, exchange: Exchange
+) -> Scratch | HostMemory | None:
+    """Make the file or the host's memory for wide weights, in every process; None if the device has them."""
+    match job.weights_in:
+        case "disk":
+            return of_all(exchange, lambda: Scratch(_folder(arguments, out)), "scratch")
+        case "host":
+            return HostMemory(device)
+    return None
+
+
+def _folder(arguments: TrainArguments, out: Path) -> Path:
+    """Return the folder of the file for wide weights: the run directory unless another is named."""
+    return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
