@@ -56,6 +56,26 @@ Weights = Annotated[
     str | Path | Mapping[Any, Any] | None,
     Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
 ]
+AtMost = Annotated[
+    Mapping[str, int] | None,
+    Argument("Recommend at most N items of each category of an attribute.", form="ATTRIBUTE=N"),
+]
+Where = Annotated[
+    Mapping[str, Any] | None,
+    Argument(
+        "Recommend only items whose boolean attribute is true, or that have one of these values.",
+        form="ATTRIBUTE[=VALUE]",
+    ),
+]
+Diversity = Annotated[
+    float,
+    Argument(
+        "How much an item's similarity to those before it in the list counts against it, from 0, not at all,"
+        " to 1.",
+        at_least=0,
+        at_most=1,
+    ),
+]
 SET_ASIDE = ("validation", "heldout")
 """The parts that can be compared with recommendations."""
 
@@ -164,6 +184,9 @@ class PredictArguments(_Checked):
     only: Only = None
     never_for: NeverFor = None
     weights: Weights = None
+    at_most: AtMost = None
+    where: Where = None
+    diversity: Diversity = 0.0
     say: Annotated[
         Callable[[str], None] | None,
         Argument("Called after the last block if the dataset lacks users of `never_for`.", flag=""),
@@ -216,6 +239,9 @@ class RecommendArguments(_Checked):
         ),
     ] = None
     weights: Weights = None
+    at_most: AtMost = None
+    where: Where = None
+    diversity: Diversity = 0.0
     output: Output = None
     format: Annotated[
         Literal["pandas", "polars", "arrow"] | None,

@@ -74,6 +74,16 @@ class SparseBatch:
         values = None if self.values is None else self.values[kept]
         return SparseBatch(indptr_of(kept)[self.indptr], self.indices[kept], values)
 
+    def take(self, rows: Tensor) -> "SparseBatch":
+        """Return the batch of some of the examples, int64 [R], in this order."""
+        counts_R = self.counts()[rows]
+        indptr = indptr_of(counts_R)
+        shift_R = self.indptr[:-1][rows] - indptr[:-1]
+        entries_Z = torch.arange(int(indptr[-1]), device=self.indptr.device)
+        entries_Z += torch.repeat_interleave(shift_R, counts_R)
+        values = None if self.values is None else self.values[entries_Z]
+        return SparseBatch(indptr, self.indices[entries_Z], values)
+
     def distinct(self) -> "SparseBatch":
         """Return the batch with each index of an example once, in ascending order, without values."""
         pairs_2Z = torch.stack([self.example_of_entry(), self.indices.long()])

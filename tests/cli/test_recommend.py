@@ -1,10 +1,13 @@
-"""`widenet recommend` loads only what a person's recommendations take."""
+"""`widenet recommend` loads only what a person's recommendations take, and follows rules as the library."""
 
+import csv
 import json
 import subprocess
 import sys
 
 import pytest
+
+from widenet.runs import Model
 
 LOADED = """
 import json, sys
@@ -64,3 +67,94 @@ def test_a_list_that_is_shorter_than_asked_for_says_so(k, said, widenet, world):
     assert len(found.out.splitlines()) == 8
     shown = [line for line in found.err.splitlines() if line.startswith("-k")]
     assert shown == ["-k asks for 9 items; only 8 are left to recommend."] * said
+
+
+GENRES = ["poetry", "drama", "novel"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rules")
+    likes = [f"u{user},{(user + step) % 20}" for user in range(30) for step in (0, 2, 5, 7)]
+    (folder / "likes.csv").write_text("\n".join(["user,item", *likes]) + "\n")
+    rows = [f"{item},The {item}th,{GENRES[item % 3]},{str(item % 4 > 0).lower()}" for item in range(20)]
+    (folder / "books.csv").write_text("\n".join(["item,title,genre,in_stock", *rows, "77,New,,"]) + "\n")
+    (folder / "network.json").write_text(
+        json.dumps(
+            {
+                "layers": [
+                    {"name": "in", "kind": "input", "field": "items"},
+                    {"name": "mid", "units": 4, "activation": "tanh"},
+                    {"name": "out", "kind": "output", "field": "items"},
+                ]
+            }
+        )
+    )
+    (folder / "training.json").write_text('{"epochs": 1, "batch_size": 8, "shards": 2}')
+    return folder
+
+
+@pytest.fixture
+def trained(folder, widenet, monkeypatch):
+    monkeypatch.chdir(folder)
+    if not (folder / "run").exists():
+        ended = widenet("data", "ingest", "likes.csv", "--out", "data", "--items", "books.csv")
+        assert "attributes: genre (text), in_stock (boolean)" in ended.err
+        assert "note: attributes of 1 item outside the vocabulary are kept aside; it cannot be" in ended.err
+        assert widenet("train", "network.json", "training.json", "--data", "data", "--out", "run").status == 0
+    return Model.load(folder / "run")
+
+
+def test_recommend_takes_the_rules(trained, widenet):
+    asked = ("recommend", "run", "--items", "3", "5", "-k", "5", "--json")
+
+    def shown(*words):
+        return [row["item"] for row in json.loads(widenet(*asked, *words).out)]
+
+    def expected(**rules):
+        return [row.item for row in trained.recommend(["3", "5"], k=5, **rules)]
+
+    assert shown("--at-most", "genre=1") == expected(at_most={"genre": 1})
+    assert shown("--where", "in_stock") == expected(where={"in_stock": True})
+    assert shown("--where", "in_stock=false") == expected(where={"in_stock": False})
+    assert shown("--where", "genre=poetry", "--where", "genre=novel", "--where", "in_stock") == expected(
+        where={"genre": ["poetry", "novel"], "in_stock": True}
+    )
+    assert shown("--diversity", "0.6", "--at-most", "genre=2", "--at-most", "in_stock=4") == expected(
+        diversity=0.6, at_most={"genre": 2, "in_stock": 4}
+    )
+
+
+def test_predict_takes_the_rules(trained, widenet, tmp_path):
+    out = tmp_path / "out.csv"
+    words = ("--at-most", "genre=1", "--where", "in_stock", "--diversity", "0.2", "-k", "3")
+    assert widenet("predict", "run", "--data", "data", "--out", out, *words).status == 0
+    with out.open() as file:
+        rows = [(row["user"], row["item"]) for row in csv.DictReader(file)]
+    rules = {"at_most": {"genre": 1}, "where": {"in_stock": True}, "diversity": 0.2}
+    for user in ("u0", "u29"):
+        expected = [row.item for row in trained.recommend(users=user, k=3, **rules)]
+        assert [item for owner, item in rows if owner == user] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--at-most", "gnre=1"], 'widenet: the items have no attribute "gnre", only genre (text), in_stock'),
+        (["--at-most", "genre=x"], 'widenet: --at-most genre must be a whole number; got "x".'),
+        (["--at-most", "genre"], "widenet: --at-most must be ATTRIBUTE=N, each attribute once; got 'genre'."),
+        (["--where", "genre"], 'widenet: --where must give a text or a list of texts for "genre"; got True.'),
+        (
+            ["--where", "=x"],
+            "widenet: --where must be ATTRIBUTE or ATTRIBUTE=VALUE, each attribute in one",
+        ),
+        (["--where", "in_stock", "--where", "in_stock=true"], "widenet: --where must be ATTRIBUTE or ATTRI"),
+        (["--diversity", "2"], "widenet: --diversity must be 0 to 1; got 2.0."),
+    ],
+)
+@pytest.mark.usefixtures("trained")
+def test_a_wrong_rule_is_one_sentence(widenet, words, message):
+    ended = widenet("recommend", "run", "--items", "3", *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith(message)
+    assert ended.err.count("\n") == 1

@@ -5,6 +5,7 @@ import pytest
 
 from tests.serve.conftest import NETWORK, WIDTH
 from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError
 from widenet.parallel.threads import fixed_arithmetic
@@ -183,3 +184,60 @@ def test_a_newer_engine_shares_the_ids_that_are_the_same(world, tmp_path):
         {"a", "b"},
         set(others.ids(slice(None))),
     )
+
+
+@pytest.fixture(scope="module")
+def ruled(tmp_path_factory):
+    """An engine over items with attributes, its model and its dataset."""
+    folder = tmp_path_factory.mktemp("ruled")
+    rows = [(f"u{user}", f"i{(user * 7 + step) % 90}") for user in range(70) for step in (0, 3, 4, 9)]
+    items = {
+        "item": [f"i{item}" for item in range(90)],
+        "genre": [f"g{item % 5}" for item in range(90)],
+        "in_stock": [item % 3 > 0 for item in range(90)],
+        "price": [item / 2 for item in range(90)],
+    }
+    data = ingest(rows, folder / "data", items=items)
+    model = train(NETWORK, {"epochs": 2, "shards": 3}, data, folder / "run")
+    return Engine.load(folder / "run", data, "cpu", None), model, data
+
+
+def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
+    engine, model, data = ruled
+    random, asks, expected = np.random.default_rng(2), [], []
+    for user in random.permutation(70).tolist():
+        rules = [{}, {"at_most": {"genre": 2}}, {"where": {"in_stock": True}}, {"diversity": 0.5}][user % 4]
+        if user % 8 == 7:
+            rules = {"at_most": {"genre": 1}, "where": {"genre": ["g1", "g2"]}, "diversity": 0.3}
+        k = int(random.integers(1, 30))
+        if user % 2:
+            asks.append(Recommend(user=f"u{user}", k=k, **rules))
+            found = model.recommend(users=f"u{user}", data=data, k=k, **rules)
+        else:
+            asks.append(Recommend(items=[f"i{user}"], k=k, **rules))
+            found = model.recommend([f"i{user}"], k=k, **rules)
+        expected.append([(row.item, row.score) for row in found])
+    assert [pairs(answer) for answer in answered(engine, *asks)] == expected
+    for ask, alone in zip(asks[:9], expected[:9], strict=True):
+        assert pairs(answered(engine, ask)[0]) == alone
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (
+            {"at_most": {"gnre": 1}},
+            'the items have no attribute "gnre", only genre (text), in_stock (boolean), ',
+        ),
+        ({"at_most": {"price": 1}}, '"price" holds numbers. Name one of genre, in_stock.'),
+        ({"at_most": {"genre": 0}}, "must give a whole number from 1 on"),
+        ({"where": {"genre": "other"}}, 'must give a value of "genre" that an item has'),
+        ({"diversity": -0.1}, "must be 0 to 1; got -0.1"),
+    ],
+)
+def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
+    engine = ruled[0]
+    plain, refused = answered(engine, Recommend(items=["i1"]), Recommend(items=["i1"], **rules))
+    assert len(plain.items) == 10
+    assert (refused.status, refused.mistake.code) == (422, "invalid")
+    assert message in refused.mistake.message

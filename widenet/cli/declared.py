@@ -41,6 +41,31 @@ def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
+def conditions(option: str, form: str, texts: Sequence[str]) -> dict[str, bool | list[str]]:
+    """Read texts of the form NAME, which means true, or NAME=VALUE, whose values of a name are listed.
+
+    Args:
+        option: The flag, for the message.
+        form: "ATTRIBUTE[=VALUE]", for the message.
+        texts: The texts.
+
+    Raises:
+        OptionError: A text has no name, or a name comes both with a value and without.
+    """
+    values: dict[str, bool | list[str]] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        before = values.get(name, [] if sign else True)
+        if not name or isinstance(before, bool) == bool(sign):
+            what = form.partition("[")[0]
+            raise OptionError(
+                f"{option} must be {what} or {form.replace('[', '').replace(']', '')}, each {what.lower()} in"
+                f" one form; got {text!r}."
+            )
+        values[name] = True if isinstance(before, bool) else [*before, value]
+    return values
+
+
 def with_flags_of(*owners: type) -> Callable[[_Command], _Command]:
     """Give a command the arguments that dataclasses declare: it receives them as keywords.
 
@@ -151,10 +176,22 @@ def _value(name: str, kind: Any, argument: Argument, word: Any) -> Any:
     if argument.is_repeated:
         return word or []
     for member in () if Path in kinds else kinds:
+        if get_origin(member) is Mapping and (argument.form or "").endswith("[=VALUE]"):
+            return conditions(f"--{flag_name(name)}", argument.form or "", word or []) or None
         if get_origin(member) is Mapping:
             texts = pairs(f"--{flag_name(name)}", (argument.form or "").partition(",")[0], word or [])
+            if get_args(member)[1] is int:
+                flag = f"--{flag_name(name)}"
+                return {key: _whole(flag, key, text) for key, text in texts.items()} or None
             is_list = get_origin(get_args(member)[1]) is Sequence
             return {key: text.split(",") for key, text in texts.items()} if is_list else texts
         if get_origin(member) is Sequence:
             return word.split(",") if word else None
     return word
+
+
+def _whole(flag: str, key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise OptionError(f'{flag} {key} must be a whole number; got "{text}".') from None

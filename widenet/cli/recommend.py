@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from widenet.cli.declared import with_flags_of
+from widenet.cli.declared import values_of, with_flags_of
 from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.model import warn
 from widenet.cli.options import Device, IncludeSeen, Run
@@ -65,7 +65,8 @@ def recommend(
     if items or fields:
         warn(model.doubts(items, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
-    shown |= {name: words[name] for name in ("never", "only", "weights")}
+    rules = values_of(RecommendArguments, words)
+    shown |= {name: rules[name] for name in ("never", "only", "weights", "at_most", "where", "diversity")}
     if user is not None:
         warn(model.ignored(data))
         rows, had = model.recommend(users=user, data=data, **shown), model.history_of(user, data)

@@ -157,7 +157,7 @@ class Attributes:
         encoded = self._table.column(name).combine_chunks().dictionary_encode()
         number = len(encoded.dictionary)
         codes = pc.fill_null(encoded.indices.cast(pa.int64()), number)
-        return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64), number + 1
+        return np.array(codes.to_numpy(zero_copy_only=False), dtype=np.int64), number + 1
 
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Whether each feature fulfils all conditions, bool [width].

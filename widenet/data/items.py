@@ -235,9 +235,10 @@ class ItemRows:
     def notes(self) -> Iterator[str]:
         """Yield a line about items that cannot be recommended."""
         if number := self.tables.facts.get("items_aside"):
+            items, they = ("item", "it") if number == 1 else ("items", "they")
             yield (
-                f"note: {number:,} items of the attributes are not in the vocabulary, so they cannot be"
-                " recommended; kept aside"
+                f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot"
+                " be recommended"
             )
 
     def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,8 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.model.network import Network
 from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.predict.filters import PerUser, joined
+from widenet.predict.list_rules import ListRules
+from widenet.predict.lists import best_lists
 from widenet.predict.top_k import Filter, top_k
 from widenet.sparse import SparseBatch
 
@@ -71,6 +73,7 @@ class Histories:
         never: SparseBatch | None = None,
         allowed: Filter | None = None,
         scores: bool = True,
+        rules: ListRules | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return scores and units [E, K] of the k best for some examples; see `top_k`.
 
@@ -82,6 +85,7 @@ class Histories:
             never: More units to leave out, example by example.
             allowed: Filter for all examples.
             scores: As for `top_k`.
+            rules: Rules for each list.
         """
         network, dataset = self.network, self.dataset
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
@@ -90,6 +94,8 @@ class Histories:
         field = network.outputs[output].spec.field
         seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
+        if rules:
+            return best_lists(network, fields, output, k, excluded, allowed, rules)
         return top_k(network, fields, output, k, excluded, allowed, scores)
 
     def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
@@ -139,6 +145,7 @@ def recommendations(
     chosen: Sequence[int] | np.ndarray | None = None,
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
+    rules: ListRules | None = None,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every example, block by block, in the dataset's order.
 
@@ -156,10 +163,11 @@ def recommendations(
         instead: Values by field, to use in place of those of the dataset; for a single chosen row.
         part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
             parts are known.
+        rules: Rules for each user's list.
     """
     histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
-    step = rows_a_block(min(k, network.outputs[output].width))
+    step = rows_a_block(min((rules or ListRules()).pool(k), network.outputs[output].width))
     chosen = range(dataset.num_examples) if chosen is None else chosen
     for start in range(0, len(chosen), step):
         rows = np.asarray(chosen[start : start + step], dtype=np.int64)
@@ -167,7 +175,7 @@ def recommendations(
         network.exchange.at(f"users {start:,} to {start + len(rows) - 1:,}")
         never = None if never_for is None else never_for.of(users)
         scores_EK, units_EK = histories.best(
-            output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed
+            output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed, rules=rules
         )
         yield Block.of(users, names, scores_EK, units_EK)
     if never_for is not None and say is not None and (warning := never_for.warning()):

@@ -11,6 +11,7 @@ from widenet.kernels.running_top_k import running_top_k
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
+from widenet.model.operands import filled
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
@@ -46,6 +47,12 @@ class Filter:
         reserved_L = torch.arange(output.width, device=output.weight.device) >= num_units
         return Filter(reserved_L if self.banned_L is None else reserved_L | self.banned_L, self.weight_L)
 
+    def without(self, banned_L: Tensor | None) -> "Filter":
+        """This filter without further units, bool [L]."""
+        if banned_L is None:
+            return self
+        return Filter(banned_L if self.banned_L is None else banned_L | self.banned_L, self.weight_L)
+
     def barred(self) -> SparseBatch | None:
         """All units that no one is shown, as a batch of one example; None without a filter."""
         masks = [] if self.banned_L is None else [self.banned_L]
@@ -67,6 +74,23 @@ class Only:
 
     units: SparseBatch
     listed_E: Tensor
+
+
+@dataclass(frozen=True)
+class Full:
+    """Categories of units that are left out, for each example of a batch.
+
+    Attributes:
+        category_L: The category of each unit, int64 [L].
+        full_EC: Whether an example leaves out the units of a category, bool [E, C].
+    """
+
+    category_L: Tensor
+    full_EC: Tensor
+
+    def to(self, device: torch.device) -> "Full":
+        """The same on another device."""
+        return Full(self.category_L.to(device), self.full_EC.to(device))
 
 
 def top_k(
@@ -102,8 +126,22 @@ def top_k(
     """
     with torch.no_grad():
         tiles = Tiles.of_batch(network, fields, output_name)
-        number = min(k, tiles.output.width)
-        return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors, only).run()
+        return ranked(tiles, k, excluded, allowed, scores, factors, only)
+
+
+def ranked(
+    tiles: "Tiles",
+    k: int,
+    excluded: SparseBatch | None = None,
+    allowed: Filter | None = None,
+    scores: bool = True,
+    factors: SparseBatch | None = None,
+    only: Only | None = None,
+    full: Sequence[Full] = (),
+) -> tuple[Tensor, Tensor]:
+    """As `top_k`, for tiles that are there already; without the units of `full` categories."""
+    number = min(k, tiles.output.width)
+    return _Ranking(tiles, number, excluded, allowed or Filter(), scores, factors, only, full).run()
 
 
 class Tiles:
@@ -126,6 +164,11 @@ class Tiles:
         activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
         output = network.output_for(name, activity)
         return cls(output, network.direct(output, activity), num_examples(fields))
+
+    def of_rows(self, rows: Tensor) -> "Tiles":
+        """Return the tiles of some of the examples, int64 [R]."""
+        direct_RH = self.direct_EH[rows.to(self.direct_EH.device)]
+        return Tiles(self.output, filled(direct_RH, self.rows), len(rows))
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
         """The tiles of a shard, in order: start and stop within the shard."""
@@ -184,6 +227,7 @@ class _Ranking:
         scores: bool,
         factors: SparseBatch | None,
         only: Only | None,
+        full: Sequence[Full] = (),
     ) -> None:
         self.tiles, self.output, self.k = tiles, tiles.output, k
         self.device = tiles.direct_EH.device
@@ -194,7 +238,7 @@ class _Ranking:
         self.only = None if only is None else self._by_unit(only.units)
         self.listed_E = None if only is None else only.listed_E.to(self.device)
         kind = tiles.activation.kind
-        self.scores = scores
+        self.scores, self.full = scores, full
         self.by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
         self.divides = kind in ROW_WISE and (scores or not self.by_logit)
 
@@ -255,6 +299,9 @@ class _Ranking:
             own = self.barred[shard]
             low, high = own.edges([start, stop])
             ranked_ET[:, own.units_Z[low:high] - start] = -torch.inf
+        units = as_slice(self.shards.units(shard)[start:stop])
+        for each in self.full:
+            ranked_ET.masked_fill_(each.full_EC[:, each.category_L[units]], -torch.inf)
 
 
 def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:

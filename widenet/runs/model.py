@@ -11,7 +11,7 @@ from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
-from widenet.evaluate import check_part, evaluate, output_name
+from widenet.evaluate import evaluate, output_name
 from widenet.knn.measures import Measure
 from widenet.metrics import Metrics, checked_k
 from widenet.model.build import build
@@ -19,13 +19,13 @@ from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
-from widenet.predict.filters import PerUser, filter_of
-from widenet.predict.rows import Block, history, recommendations
+from widenet.predict.rows import Block, history
 from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
+from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_before
 from widenet.runs.unread import named_without_values, other_values, unread
@@ -353,39 +353,7 @@ class Model:
             FitError: The dataset does not fit the run, or the scores cannot be weighted.
             OptionError: An argument is wrong.
         """
-        k, dataset = checked_k(arguments.k), self._dataset(arguments.data)
-        name = output_name(self.network, arguments.output)
-        output = self.network.outputs[name]
-        names = self.run.vocabulary(output.spec.field)
-        if arguments.part is not None:
-            check_part(arguments.part)
-            dataset.sparse_field(output.spec.field, arguments.part)
-        allowed = filter_of(output, names, arguments.never, arguments.only, arguments.weights)
-        personal = arguments.never_for
-        return _one_thread_a_block(
-            recommendations(
-                self.network,
-                dataset,
-                names,
-                name,
-                k,
-                arguments.exclude_seen,
-                allowed.to(self.network.device),
-                None if personal is None else PerUser(personal, names),
-                arguments.say,
-                part=arguments.part,
-            )
-        )
-
-
-def _one_thread_a_block(blocks: Iterator[Block]) -> Iterator[Block]:
-    """Yield the blocks; the caller has torch's threads between two of them."""
-    while True:
-        with fixed_arithmetic():
-            block = next(blocks, None)
-        if block is None:
-            return
-        yield block
+        return predicted(self.run, self.network, self._dataset(arguments.data), arguments)
 
 
 def _load_unfinished(checkpoint: Checkpoint, network: Network, training: TrainingSpec) -> None:

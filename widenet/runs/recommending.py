@@ -21,10 +21,12 @@ from widenet.metrics import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of
+from widenet.predict.list_rules import ListRules, banned_by, rules_of
+from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
-from widenet.predict.top_k import Filter, top_k
-from widenet.run_arguments import RecommendArguments
+from widenet.predict.top_k import Filter
+from widenet.run_arguments import PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
 from widenet.sparse import SparseBatch
@@ -134,9 +136,7 @@ def answered(
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    allowed = filter_of(
-        network.outputs[output], names, arguments.never, arguments.only, arguments.weights
-    ).to(network.device)
+    allowed, rules = filter_and_rules(run, network, output, arguments)
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)
@@ -157,18 +157,31 @@ def answered(
             personal,
             chosen=rows,
             instead=instead,
+            rules=rules,
         )
     elif are_many(arguments.items):
         _check_unused(arguments, ["data", "fields", "never_for"], "several baskets")
         is_sequence = run.fields[person.field_of_items(run, output)].kind == "sequence"
         known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
         asked, is_one = known.keys, False
-        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, allowed)
+        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, allowed, rules)
     else:
         _check_unused(arguments, ["data", "columns", "never_for"], "one basket")
         asked, is_one = [0], True
-        blocks = iter([_for_one(run, network, output, k, arguments, allowed)])
+        blocks = iter([_for_one(run, network, output, k, arguments, allowed, rules)])
     return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
+
+
+def filter_and_rules(
+    run: RunDirectory, network: Network, output: str, arguments: RecommendArguments | PredictArguments
+) -> tuple[Filter, ListRules]:
+    """Return the filter and the rules of lists that arguments describe, on the network's device."""
+    layer, field = network.outputs[output], network.outputs[output].spec.field
+    names, attributes = run.vocabulary(field), run.attributes(field)
+    allowed = filter_of(layer, names, arguments.never, arguments.only, arguments.weights)
+    allowed = allowed.without(banned_by(layer, attributes, arguments.where))
+    rules = rules_of(layer, attributes, arguments.at_most, arguments.diversity)
+    return allowed.to(network.device), rules.to(network.device)
 
 
 def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:
@@ -180,7 +193,13 @@ def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str
 
 
 def _for_one(
-    run: RunDirectory, network: Network, output: str, k: int, arguments: RecommendArguments, allowed: Filter
+    run: RunDirectory,
+    network: Network,
+    output: str,
+    k: int,
+    arguments: RecommendArguments,
+    allowed: Filter,
+    rules: ListRules,
 ) -> Block:
     """The k best items of an output for one basket, and for what else is known."""
     for items in (arguments.items, *(arguments.fields or {}).values()):
@@ -196,7 +215,7 @@ def _for_one(
     names = run.vocabulary(target)
     allowed = allowed.within(len(names), network.outputs[output])
     seen = seen if isinstance(seen, SparseBatch) else None
-    return Block.of([], names, *top_k(network, inputs, output, k, seen, allowed))
+    return Block.of([], names, *best_lists(network, inputs, output, k, seen, allowed, rules))
 
 
 def alike(
@@ -273,6 +292,7 @@ def for_baskets(
     known: Baskets,
     exclude_seen: bool,
     allowed: Filter,
+    rules: ListRules | None = None,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every basket, block by block.
 
@@ -284,6 +304,7 @@ def for_baskets(
         known: The baskets.
         exclude_seen: Whether to leave out the items of the basket.
         allowed: Filter for all baskets.
+        rules: Rules for each basket's list.
 
     Raises:
         DataError: An item is unknown.
@@ -294,7 +315,7 @@ def for_baskets(
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
     allowed = allowed.within(len(names), network.outputs[output])
-    step = rows_a_block(min(k, network.outputs[output].width))
+    step = rows_a_block(min((rules or ListRules()).pool(k), network.outputs[output].width))
     for start in range(0, len(rows), step):
         batch = SparseBatch.from_lists(
             rows[start : start + step], None if values is None else values[start : start + step]
@@ -305,7 +326,7 @@ def for_baskets(
         fields[field] = batch
         network.exchange.at(f"baskets {start:,} to {start + batch.num_examples - 1:,}")
         seen = batch if exclude_seen and target == field else None
-        yield Block.of([], names, *top_k(network, fields, output, k, seen, allowed))
+        yield Block.of([], names, *best_lists(network, fields, output, k, seen, allowed, rules))
 
 
 def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:

@@ -21,6 +21,9 @@ class RecommendOptions(TypedDict, total=False):
     only: Ids | None
     never_for: IdsByUser | None
     weights: Weights | None
+    at_most: Mapping[str, int] | None
+    where: Mapping[str, Any] | None
+    diversity: float
     output: str | None
 
 

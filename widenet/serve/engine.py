@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import torch
 
 from widenet.data.dataset import Dataset
@@ -14,6 +15,8 @@ from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.predict.list_rules import ListRules, banned_by, rules_of
+from widenet.predict.lists import best_lists
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
 from widenet.serve.messages import Answer, Ask, Found, Item, Measure, Recommend, RefusedError, Score, Similar
@@ -21,10 +24,13 @@ from widenet.serve.names import Names
 from widenet.serve.people import Known, People, as_refusal
 from widenet.sparse import SparseBatch, from_rows
 
+_MOST_RULES = 32
+_NO_RULES = (Filter(), ListRules())
+
 
 @dataclass(frozen=True)
 class _Row:
-    """A person of a batch: which request, who, what to leave out and what to choose from."""
+    """A person of a batch: which request, who, what to leave out and what to choose from, by which rules."""
 
     place: int
     ask: Recommend | Score
@@ -32,6 +38,7 @@ class _Row:
     never: list[int]
     only: list[int] | None
     candidates: list[int | None]
+    rules: tuple[Filter, ListRules]
 
     @property
     def k(self) -> int:
@@ -60,6 +67,7 @@ class Engine:
     items: Names
     vocabulary: Vocabulary
     _similar: dict[str, Neighbours] = field(default_factory=dict)
+    _rules: dict[bytes, tuple[Filter, ListRules]] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -151,9 +159,13 @@ class Engine:
                 results[place] = refused
             except WidenetError as error:
                 results[place] = as_refusal(error)
-        if rows:
-            rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
-            for row, answer in zip(rows, self._recommended(rows), strict=True):
+        rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
+        by_rules: dict[tuple[int, int], list[_Row]] = {}
+        for row in rows:
+            decisive_k = row.k if row.rules[1].diversity else 0
+            by_rules.setdefault((id(row.rules), decisive_k), []).append(row)
+        for together in by_rules.values():
+            for row, answer in zip(together, self._recommended(together), strict=True):
                 results[row.place] = answer
         for measure, asked in alike.items():
             for (place, _, _), result in zip(asked, self._nearest(measure, asked), strict=True):
@@ -165,7 +177,7 @@ class Engine:
         if isinstance(ask, Score):
             candidates = self.items.places(ask.candidates, ask.unknown, known.skipped)
             only = [unit for unit in candidates if unit is not None]
-            return _Row(place, ask, known, [], only, candidates)
+            return _Row(place, ask, known, [], only, candidates, _NO_RULES)
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
         only_or_none = None if ask.only is None else self.items.places(ask.only, ask.unknown, known.skipped)
         return _Row(
@@ -175,7 +187,23 @@ class Engine:
             [unit for unit in never if unit is not None],
             None if only_or_none is None else [unit for unit in only_or_none if unit is not None],
             [],
+            self._rules_of(ask),
         )
+
+    def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
+        """Return a request's rules, one object for equal rules; raises WidenetError for wrong ones."""
+        if not (ask.at_most or ask.where or ask.diversity):
+            return _NO_RULES
+        key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
+        if key not in self._rules:
+            output = self.model.network.outputs[self.output]
+            attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
+            allowed = Filter().without(banned_by(output, attributes, ask.where))
+            rules = rules_of(output, attributes, ask.at_most, ask.diversity)
+            if len(self._rules) >= _MOST_RULES:
+                self._rules.pop(next(iter(self._rules)))
+            self._rules[key] = allowed.to(device), rules.to(device)
+        return self._rules[key]
 
     def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
         people = [row.known for row in rows]
@@ -191,15 +219,16 @@ class Engine:
                 torch.tensor([row.only is not None for row in rows]),
             )
         network = self.model.network
-        allowed = Filter().within(len(self.vocabulary), network.outputs[self.output])
-        scores_EK, units_EK = top_k(
+        allowed, rules = rows[0].rules
+        scores_EK, units_EK = best_lists(
             network,
             self.people.batch(people),
             self.output,
             max(row.k for row in rows),
             from_rows(excluded) if any(excluded) else None,
-            allowed,
-            only=only,
+            allowed.within(len(self.vocabulary), network.outputs[self.output]),
+            rules,
+            only,
         )
         found: list[list[tuple[int, float]] | None] = []
         for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):

@@ -9,6 +9,7 @@ import msgspec
 Unknown = Literal["refuse", "skip"]
 Measure = Literal["cosine", "dot", "l2"]
 FieldValue = str | float | list[str | float]
+Condition = bool | str | list[str]
 
 
 class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -37,12 +38,18 @@ class Recommend(Person, kw_only=True):
         never: Ids of items to leave out.
         only: Ids of the items to choose from.
         include_seen: Whether items that the person has may be recommended.
+        at_most: Largest number of items of each category, by attribute.
+        where: Only items with these values, by attribute: true or false, or texts.
+        diversity: Weight of the similarity to items before in the list, 0 to 1.
     """
 
     k: int = 10
     never: list[str] | None = None
     only: list[str] | None = None
     include_seen: bool = False
+    at_most: dict[str, int] | None = None
+    where: dict[str, Condition] | None = None
+    diversity: float = 0.0
 
 
 class RecommendMany(Recommend, kw_only=True):
@@ -198,7 +205,9 @@ class Bounds:
             raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
         lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only")}
         fields = getattr(ask, "fields", None) or {}
-        for name, listed in [*lists.items(), *(("a field", value) for value in fields.values())]:
+        named = [("a field", value) for value in fields.values()]
+        named += [("a condition", value) for value in (getattr(ask, "where", None) or {}).values()]
+        for name, listed in [*lists.items(), *named]:
             if isinstance(listed, list) and len(listed) > self.max_items:
                 raise RefusedError(
                     422,

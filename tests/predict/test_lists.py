@@ -1,0 +1,198 @@
+"""Lists under rules: those of a search through all ranked units, and of a formula in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.model.build import build
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.binding import bind
+from widenet.predict import lists as module
+from widenet.predict.list_rules import Limit, ListRules
+from widenet.predict.lists import best_lists
+from widenet.predict.top_k import Filter, Only, top_k
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+WIDTH, NUM = 421, 23
+RANDOM = np.random.default_rng(7)
+BATCH = SparseBatch.from_lists(
+    [sorted(RANDOM.choice(WIDTH, size, replace=False).tolist()) for size in RANDOM.integers(0, 30, NUM)]
+)
+
+
+class Facts:
+    kind, min_value, max_value, width = "sparse", 1.0, 1.0, WIDTH
+
+
+LAYERS = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "mid", "units": 7, "activation": "tanh"},
+    {"name": "out", "kind": "output", "field": "items"},
+]
+
+
+@pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
+def network(request):
+    layout = bind(
+        NetworkSpec.of({"layers": LAYERS}), TrainingSpec.of({"shards": request.param}), {"items": Facts}
+    )
+    made = build(layout, LocalExchange(request.param, 2), counts={})
+    generator = torch.Generator().manual_seed(3)
+    for wide in made.wide.values():
+        for part in wide.parts.values():
+            part.weight.copy_(torch.randn(part.weight.shape, generator=generator))
+    return made
+
+
+@pytest.fixture(autouse=True)
+def few_threads():
+    with fixed_arithmetic():
+        yield
+
+
+def limit(categories, most):
+    """A limit of categories, int64 [WIDTH]; -1 is none."""
+    last = int(categories.max(initial=-1)) + 1
+    return Limit(torch.from_numpy(np.where(categories < 0, last, categories)), last + 1, most)
+
+
+def random_limits(random):
+    """One or two limits: few large categories, many small ones, and items without any."""
+    return [
+        (random.integers(-1, random.choice([1, 2, 5, 40]), WIDTH), int(random.integers(1, 5)))
+        for _ in range(random.integers(1, 3))
+    ]
+
+
+def fits(unit, chosen, limits):
+    return all(
+        categories[unit] < 0 or sum(categories[other] == categories[unit] for other in chosen) < most
+        for categories, most in limits
+    )
+
+
+def greedy(ranked, k, limits):
+    chosen = []
+    for unit in ranked:
+        if unit >= 0 and len(chosen) < k and fits(unit, chosen, limits):
+            chosen.append(unit)
+    return chosen
+
+
+def marginal(scores, ranked, k, limits, diversity, vectors):
+    """The formula of `best_lists`, unit by unit, over pools of the ranked units that limits leave."""
+    pool_size = max(100, 5 * k)
+    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    score_of, chosen = dict(zip(ranked, scores, strict=True)), []
+    while len(chosen) < k:
+        pool = [u for u in ranked if u >= 0 and u not in chosen and fits(u, chosen, limits)][:pool_size]
+        if not pool:
+            break
+        high, low = score_of[pool[0]], score_of[pool[-1]]
+        while len(chosen) < k:
+            gains = {
+                unit: (1 - diversity) * ((score_of[unit] - low) / (high - low) if high > low else 0.0)
+                - diversity
+                * max((float(unit_vectors[unit] @ unit_vectors[other]) for other in chosen), default=0)
+                for unit in pool
+                if unit not in chosen and fits(unit, chosen, limits)
+            }
+            if not gains:
+                break
+            chosen.append(max(gains, key=gains.get))
+    return chosen
+
+
+def shown(found):
+    scores, units = found
+    assert ((units < 0) == (scores == -torch.inf)).all()
+    return [[unit for unit in row if unit >= 0] for row in units.tolist()]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
+    random = np.random.default_rng(seed)
+    weights = torch.from_numpy(random.random(WIDTH).astype(np.float32)) if seed % 2 else None
+    allowed = Filter(torch.from_numpy(random.random(WIDTH) < 0.3), weights)
+    fields, limits, k = {"items": BATCH}, random_limits(random), int(random.integers(1, 60))
+    scores, ranked = top_k(network, fields, "out", WIDTH, BATCH, allowed)
+    rules = ListRules([limit(*each) for each in limits])
+    found = best_lists(network, fields, "out", k, BATCH, allowed, rules)
+    assert shown(found) == [greedy(row, k, limits) for row in ranked.tolist()]
+    for row, units, own in zip(ranked.tolist(), found[1].tolist(), range(NUM), strict=True):
+        score_of = dict(zip(row, scores[own].tolist(), strict=True))
+        assert [score_of[unit] for unit in units if unit >= 0] == [
+            score for score in found[0][own].tolist() if score > -np.inf
+        ]
+
+
+def test_equal_scores_are_taken_from_the_lower_unit_on(network):
+    for weight in network.wide.values():
+        for part in weight.parts.values():
+            part.weight.zero_()
+    categories = np.arange(WIDTH) // 10
+    rules = ListRules([limit(categories, 2)])
+    found = best_lists(network, {"items": BATCH}, "out", 7, None, None, rules)
+    assert shown(found) == [[0, 1, 10, 11, 20, 21, 30]] * NUM
+
+
+def test_a_list_that_cannot_be_filled_ends_early(network):
+    rules = ListRules([limit(np.arange(WIDTH) % 2, 3)])
+    found = best_lists(network, {"items": BATCH}, "out", 50, None, None, rules)
+    assert [len(row) for row in shown(found)] == [6] * NUM
+
+
+def test_lists_do_not_depend_on_the_batch_or_on_how_many_are_sought_together(network, monkeypatch):
+    random = np.random.default_rng(1)
+    for diversity in (0.0, 0.4):
+        rules = ListRules([limit(*each) for each in random_limits(random)], diversity)
+        together = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules)
+        monkeypatch.setattr(module, "_FULL_NUMBERS", 200)
+        monkeypatch.setattr(module, "_VECTOR_NUMBERS", 3_000)
+        assert all(
+            map(torch.equal, best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, rules), together)
+        )
+        monkeypatch.undo()
+        for row in (0, 11):
+            alone = BATCH.take(torch.tensor([row]))
+            found = best_lists(network, {"items": alone}, "out", 12, alone, None, rules)
+            assert torch.equal(found[1][0], together[1][row])
+            assert torch.equal(found[0][0], together[0][row])
+
+
+def test_units_to_choose_from_keep_their_limits(network):
+    random = np.random.default_rng(2)
+    limits, some = random_limits(random), sorted(random.choice(WIDTH, 60, replace=False).tolist())
+    only = Only(SparseBatch.from_lists([some] * NUM), torch.arange(NUM) % 2 == 0)
+    _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, None, None, only=only)
+    rules = ListRules([limit(*each) for each in limits])
+    found = best_lists(network, {"items": BATCH}, "out", 20, None, None, rules, only)
+    assert shown(found) == [greedy(row, 20, limits) for row in ranked.tolist()]
+
+
+@pytest.mark.parametrize("diversity", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("limited", [False, True])
+def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, limited):
+    random = np.random.default_rng(5)
+    limits = [(np.arange(WIDTH) % 3, 4)] if limited else []
+    weight = network.wide[network.layout.links["out", ""].weight]
+    vectors = np.zeros((WIDTH, 7))
+    for shard, part in weight.parts.items():
+        vectors[shard :: weight.shards.count] = part.weight.detach().numpy()
+    rules, k = ListRules([limit(*each) for each in limits], diversity), int(random.integers(10, 20))
+    scores, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
+    expected = [
+        marginal(own.tolist(), row, k, limits, diversity, vectors)
+        for own, row in zip(scores.double(), ranked.tolist(), strict=True)
+    ]
+    found = shown(best_lists(network, {"items": BATCH}, "out", k, BATCH, None, rules))
+    assert found == expected
+    assert found != [greedy(row, k, limits) for row in ranked.tolist()]
+
+
+def test_no_rule_is_the_plain_ranking(network):
+    plain = top_k(network, {"items": BATCH}, "out", 9, BATCH)
+    assert all(map(torch.equal, best_lists(network, {"items": BATCH}, "out", 9, BATCH), plain))

@@ -1,0 +1,160 @@
+"""Rules on attributes of items, wherever a run recommends from Python."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.trainings import TIED
+from widenet.data.ingest import ingest
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError, FitError, OptionError
+from widenet.runs import Model, train
+
+WIDTH = 40
+GENRES = ["poetry", "drama", "novel"]
+TRAINING = {"epochs": 2, "batch_size": 8, "shards": 2}
+
+
+def genre(item):
+    return GENRES[item % 3] if item % 7 else None
+
+
+def in_stock(item):
+    return item % 4 != 0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run whose dataset is gone, and an unsplit dataset of the same items."""
+    folder = tmp_path_factory.mktemp("rules")
+    rows = [(f"u{user}", str((user + step) % WIDTH)) for user in range(60) for step in (0, 2, 5, 7)]
+    items = {
+        "item": list(range(WIDTH + 5)),
+        "title": [f"Book {item}" for item in range(WIDTH + 5)],
+        "genre": [genre(item) for item in range(WIDTH + 5)],
+        "in_stock": [in_stock(item) for item in range(WIDTH + 5)],
+        "price": [item / 2 for item in range(WIDTH + 5)],
+        "tags": [["a"] for _ in range(WIDTH + 5)],
+    }
+    gone = ingest(rows, folder / "gone", items=items)
+    ingest(rows, folder / "data", items=items)
+    train(TIED, TRAINING, gone, folder / "run")
+    shutil.rmtree(folder / "gone")
+    return folder
+
+
+@pytest.fixture
+def model(folder):
+    return Model.load(folder / "run")
+
+
+BASKET = ["3", "5"]
+
+
+def anything(item):
+    return item is not None
+
+
+def kept(rows, most=None, where=anything, k=10):
+    """The items of a whole ranking that fulfil the rules, from the best on."""
+    counts, found = {}, []
+    for row in rows:
+        category = genre(int(row.item))
+        if not where(int(row.item)) or (category is not None and counts.get(category, 0) == most):
+            continue
+        counts[category] = counts.get(category, 0) + 1
+        found.append(row)
+    return found[:k]
+
+
+def test_rules_choose_from_the_whole_ranking(model):
+    everything = model.recommend(BASKET, k=WIDTH)
+    assert model.recommend(BASKET, at_most={"genre": 2}) == kept(everything, 2)
+    assert model.recommend(BASKET, where={"in_stock": True}) == kept(everything, None, in_stock)
+    assert model.recommend(BASKET, where={"in_stock": False}) == kept(
+        everything, None, lambda item: not in_stock(item)
+    )
+    assert model.recommend(BASKET, where={"genre": "poetry", "in_stock": True}) == kept(
+        everything, None, lambda item: genre(item) == "poetry" and in_stock(item)
+    )
+    chosen = model.recommend(BASKET, at_most={"genre": 1}, where={"genre": ["poetry", "drama"]})
+    assert chosen == kept(everything, 1, lambda item: genre(item) in ("poetry", "drama"))
+    assert len(chosen) == 2
+
+
+def test_baskets_users_and_predictions_have_the_rules_too(folder, model):
+    rules = {"at_most": {"genre": 1}, "where": {"in_stock": True}, "diversity": 0.2}
+    alone = model.recommend(BASKET, k=6, **rules)
+    assert model.recommend([BASKET, ["1"]], k=6, **rules)[0] == alone
+    data = folder / "data"
+    of_users = model.recommend(users=["u3", "u9"], data=data, k=6, **rules)
+    blocks = list(model.predict(data, 6, **rules))
+    found = {}
+    for block in blocks:
+        start = 0
+        for user, count in zip(block.users, block.counts.tolist(), strict=True):
+            found[user] = block.items[start : start + count]
+            start += count
+    assert [[row.item for row in rows] for rows in of_users] == [found["u3"], found["u9"]]
+    everything = model.recommend(users="u3", data=data, k=WIDTH)
+    assert model.recommend(users="u3", data=data, at_most={"genre": 1}) == kept(everything, 1)
+
+
+def test_diversity_changes_the_order_and_none_is_the_ranking(model):
+    plain = model.recommend(BASKET, k=8)
+    assert model.recommend(BASKET, k=8, diversity=0) == plain
+    diverse = model.recommend(BASKET, k=8, diversity=0.7)
+    assert diverse[0] == plain[0]
+    assert diverse != plain
+
+
+MISTAKES = [
+    (
+        {"at_most": {"gnre": 2}},
+        'the items have no attribute "gnre", only genre (text), in_stock (boolean), price (number), tags'
+        ' (list). Did you mean "genre"?',
+    ),
+    (
+        {"at_most": {"price": 2}},
+        '`at_most` needs one of texts or booleans; "price" holds numbers. Name one of genre, in_stock.',
+    ),
+    ({"where": {"tags": "a"}}, '`where` needs a value of texts or booleans; "tags" holds lists.'),
+    ({"where": {"genre": "sonnet"}}, '`where` must give a value of "genre" that an item has, such as '),
+    ({"where": {"genre": True}}, '`where` must give a text or a list of texts for "genre"; got True.'),
+    ({"where": {"in_stock": "maybe"}}, "`where` must give True or False for \"in_stock\"; got 'maybe'."),
+    ({"at_most": {"genre": 0}}, '`at_most` must give a whole number from 1 on for "genre"; got 0.'),
+    ({"diversity": 1.5}, "diversity` must be "),
+]
+
+
+@pytest.mark.parametrize(("rules", "message"), MISTAKES)
+def test_a_wrong_rule_is_one_sentence(model, rules, message):
+    with pytest.raises(OptionError) as raised:
+        model.recommend(BASKET, **rules)
+    assert message in str(raised.value)
+
+
+def test_items_without_attributes_have_no_rules(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]] * 4, width=3)
+    model = train(TIED, {**TRAINING, "epochs": 1}, data, tmp_path / "run")
+    for rules in ({"at_most": {"genre": 1}}, {"where": {"in_stock": True}}):
+        with pytest.raises(FitError, match="needs attributes of the items, and the run has none"):
+            model.recommend(["0"], **rules)
+
+
+def test_a_run_notices_damaged_attributes(folder, tmp_path):
+    shutil.copytree(folder / "run", tmp_path / "run")
+    path = tmp_path / "run" / "attributes" / "items.arrow"
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(contents)
+    with pytest.raises(DataError, match="the file of attributes is damaged"):
+        Model.load(tmp_path / "run").recommend(BASKET, where={"in_stock": True})
+    assert json.loads((folder / "run" / "fields.json").read_text())["items"]["attributes_sha256"] is not None
+
+
+def test_an_older_run_has_no_fact_about_attributes(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]] * 4, width=3)
+    train(TIED, {**TRAINING, "epochs": 1}, data, tmp_path / "run")
+    assert "attributes_sha256" not in json.loads((tmp_path / "run" / "fields.json").read_text())["items"]

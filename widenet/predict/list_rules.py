@@ -1,0 +1,114 @@
+"""Rules for a list as a whole: at most N items of a category, and items that differ from each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from widenet.data.attributes import Attributes
+from widenet.errors import FitError, OptionError
+from widenet.model.layers.output import WideOutput
+
+_DEEPER, _LEAST_POOL = 5, 100
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The largest number of items of one category in a list.
+
+    Attributes:
+        category_L: The category of each unit, int64 [L]; items without one have the last number.
+        num_categories: Number of categories, and one for items without any.
+        most: The largest number of items of each category; items without one are not limited.
+    """
+
+    category_L: Tensor
+    num_categories: int
+    most: int
+
+
+@dataclass(frozen=True)
+class ListRules:
+    """Rules that the items of a list fulfil together.
+
+    Attributes:
+        limits: Limits of categories.
+        diversity: Weight of the similarity to items before, in [0, 1]; 0 ranks by score alone.
+    """
+
+    limits: Sequence[Limit] = ()
+    diversity: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Whether there is a rule."""
+        return bool(self.limits) or self.diversity > 0
+
+    def pool(self, k: int) -> int:
+        """Number of candidates among which the k items of a list are sought at a time."""
+        if self.diversity:
+            return max(_LEAST_POOL, _DEEPER * k)
+        return _DEEPER * k if self.limits else k
+
+    def to(self, device: torch.device) -> "ListRules":
+        """The rules on another device."""
+        limits = [replace(limit, category_L=limit.category_L.to(device)) for limit in self.limits]
+        return ListRules(limits, self.diversity)
+
+
+def rules_of(
+    output: WideOutput, attributes: Attributes | None, at_most: Mapping[str, int] | None, diversity: float
+) -> ListRules:
+    """Make the rules for the lists of an output; its tensors lie in the host's memory.
+
+    Args:
+        output: The output.
+        attributes: The attributes of its items, if they have any.
+        at_most: The largest number of items of one category, by attribute.
+        diversity: Weight of the similarity to items before, in [0, 1].
+
+    Raises:
+        FitError: The items have no attributes, or the output has no vectors to compare.
+        OptionError: A rule is wrong, or names an unknown attribute.
+    """
+    if not 0 <= diversity <= 1:
+        raise OptionError(f"`diversity` must be 0 to 1; got {diversity!r}.")
+    if diversity and output.spec.weightless:
+        raise FitError(f'`diversity` compares vectors, which output "{output.spec.name}" does not have.')
+    limits = []
+    for name, most in (at_most or {}).items():
+        if type(most) is not int or most < 1:
+            raise OptionError(f'`at_most` must give a whole number from 1 on for "{name}"; got {most!r}.')
+        categories, number = existing(attributes, "at_most").categories(name)
+        category_L = torch.full((output.width,), number - 1)
+        category_L[: len(categories)] = torch.from_numpy(categories)
+        limits.append(Limit(category_L, number, most))
+    return ListRules(limits, diversity)
+
+
+def banned_by(
+    output: WideOutput, attributes: Attributes | None, where: Mapping[str, Any] | None
+) -> Tensor | None:
+    """Return the units that do not fulfil the conditions `where`, bool [L]; None without a condition.
+
+    Raises:
+        FitError: The items have no attributes.
+        OptionError: A condition is wrong, or names an unknown attribute.
+    """
+    if not where:
+        return None
+    banned_L = torch.ones(output.width, dtype=torch.bool)
+    fulfilled = existing(attributes, "where").matching(where)
+    banned_L[: len(fulfilled)] = ~torch.from_numpy(fulfilled)
+    return banned_L
+
+
+def existing(attributes: Attributes | None, option: str) -> Attributes:
+    """Return the attributes; raises FitError that names an option which needs them if there are none."""
+    if attributes is None:
+        raise FitError(
+            f"`{option}` needs attributes of the items, and the run has none. Ingest with `items=FILE`, and"
+            " train again."
+        )
+    return attributes
