@@ -56,6 +56,7 @@ _ALONE: dict[str, ModuleType] = {
     "first": first,
     "catalogue": catalogue,
     "divided": divided,
+    "serve": serve,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
@@ -69,7 +70,6 @@ _OTHERS: dict[str, ModuleType] = {
     "guesses": guesses,
     "checkpoints": checkpoints,
     "disk": disk,
-    "serve": serve,
 }
 
 

@@ -1,120 +1,165 @@
-"""Loads a service over loopback with wrk: rates, latencies, refusals beyond its capacity, and swaps.
+"""Loads a service over loopback: rates, latencies, answers beyond its capacity, swaps, and memory.
 
-Beside it, the rate at which the same model recommends in batches without a service. Needs wrk, a program of
-Debian, and the extra `serve`.
+Beside it, the same model behind FastAPI without batches, and in batches without a service. Needs wrk and hey,
+programs of Debian, and the extra `serve`.
 """
 
+import argparse
 import http.client
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter, sleep
 
 import numpy as np
 
+from benchmarks.load import finished, load, need_programs, overload, started, write_requests
 from benchmarks.places import workplace
+from benchmarks.results import Table, publish
 from widenet import dataset_from_lists, train
 
 ITEMS, USERS, HISTORY, K = 41_000, 4_096, 20, 20
 UNITS = (64, 512)
-CONNECTIONS, SECONDS, SWAPS = 64, 20, 100
+CONNECTIONS, SECONDS, ROUNDS, SWAPS = 64, 15, 3, 100
 TIMES_CAPACITY = 3
-_SCRIPT = """
-local bodies = {}
-for line in io.lines("%s") do bodies[#bodies + 1] = line end
-local next = 0
-request = function()
-  next = next %% #bodies + 1
-  return wrk.format("POST", "/v1/recommend", {["Content-Type"] = "application/json"}, bodies[next])
-end
-done = function(summary, latency)
-  io.write(string.format("found %%d %%d %%d %%f %%f\\n", summary.requests, summary.errors.status,
-    summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout,
-    latency:percentile(50) / 1000, latency:percentile(99) / 1000))
-end
-"""
+REQUESTS = 1_000_000
 
 
-@dataclass
-class Load:
-    """What wrk measured.
-
-    Attributes:
-        rate: Answers a second.
-        refused: Answers other than 200.
-        broken: Connections that failed or timed out.
-        middle_ms: Median of the latencies of all answers.
-        late_ms: Their 99th percentile.
-    """
-
-    rate: float
-    refused: int
-    broken: int
-    middle_ms: float
-    late_ms: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.rate:,.0f} answers a second, p50 {self.middle_ms:.1f} ms, p99 {self.late_ms:.1f} ms,"
-            f" {self.refused:,} refused, {self.broken:,} broken"
-        )
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this measurement."""
+    parser.add_argument(
+        "--requests", type=int, default=REQUESTS, help="requests of the measurement of memory"
+    )
 
 
-def run() -> None:
-    """Print a line for each measurement."""
-    if shutil.which("wrk") is None:
-        sys.exit("This measurement needs wrk: install it with `apt-get install wrk`.")
+def run(asked: argparse.Namespace) -> None:
+    """Print the tables."""
+    need_programs()
+    columns = ["units", "program", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"]
+    rates = Table(f"{ITEMS:,} items, the {K} best, {CONNECTIONS} connections", columns)
+    columns = ["units", "asked a second", "status", "answers a second", "p50 ms", "p99 ms"]
+    beyond = Table(f"{TIMES_CAPACITY} times the capacity", columns)
+    columns = ["units", "swaps", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"]
+    swaps = Table("A newer model while requests arrive", columns)
+    memory = Table("Resident memory", ["requests", "resident"])
     with workplace() as folder:
-        draw = np.random.default_rng(0)
-        rows = [
-            np.unique((ITEMS * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(USERS)
-        ]
-        dataset_from_lists(folder / "data", rows, width=ITEMS)
-        bodies = [json.dumps({"items": [str(item) for item in row], "k": K}) for row in rows]
-        (folder / "bodies").write_text("\n".join(bodies) + "\n", encoding="utf-8")
-        (folder / "script.lua").write_text(_SCRIPT % (folder / "bodies"), encoding="utf-8")
+        _write(folder)
         for units in UNITS:
-            _measure(folder, units)
+            runs = [_trained(folder, units, seed) for seed in (0, 1)]
+            capacity = _rates(folder, units, runs[0], rates)
+            _beyond(folder, units, runs[0], capacity, beyond)
+            _swaps(folder, units, runs, swaps)
+            if units == UNITS[0]:
+                _memory(folder, runs[0], asked.requests, memory)
+    rates.notes += [
+        f"Medians of {ROUNDS} rounds of {SECONDS} s, alternately. wrk asks from the same processors."
+    ]
+    beyond.notes += ["The service lets as many rows wait as there are connections above; hey asks."]
+    for table in (rates, beyond, swaps, memory):
+        print(table)
+    publish("serve", [rates, beyond, swaps, memory], asked.out)
 
 
-def _measure(folder: Path, units: int) -> None:
+def _write(folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    rows = [np.unique((ITEMS * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(USERS)]
+    dataset_from_lists(folder / "data", rows, width=ITEMS)
+    bodies = [json.dumps({"items": [str(item) for item in row], "k": K}) for row in rows]
+    write_requests(folder, bodies)
+    (folder / "body").write_text(bodies[0], encoding="utf-8")
+
+
+def _trained(folder: Path, units: int, seed: int) -> Path:
     layers = [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
         {"name": "taste", "units": units, "activation": "tanh"},
         {"name": "next", "kind": "output", "field": "items"},
     ]
-    runs = [folder / f"run-{units}-{seed}" for seed in (0, 1)]
-    for seed, path in enumerate(runs):
-        model = train({"layers": layers}, {"epochs": 1, "seed": seed}, folder / "data", path, device="cpu")
-    for _ in model.predict(folder / "data", k=K):
-        pass
-    started = perf_counter()
-    number = sum(len(block.users) for block in model.predict(folder / "data", k=K))
-    print(f"{units} units: without a service {number / (perf_counter() - started):,.0f} users a second")
+    path = folder / f"run-{units}-{seed}"
+    train({"layers": layers}, {"epochs": 1, "seed": seed}, folder / "data", path, device="cpu")
+    return path
+
+
+def _rates(folder: Path, units: int, run: Path, table: Table) -> float:
+    """Add a row for each program; gives the answers a second of the service."""
+    batches = _batches(folder, run)
+    found = {"widenet serve": [], "FastAPI, without batches": []}  # type: dict[str, list[tuple[float, list[str]]]]
+    for _ in range(ROUNDS):
+        for name, command in (("widenet serve", _SERVE), ("FastAPI, without batches", _FASTAPI)):
+            with _service(command, run) as (_, port):
+                load(folder, port, 2, CONNECTIONS)
+                measured = load(folder, port, SECONDS, CONNECTIONS)
+            found[name].append((measured.rate, measured.cells()))
+    table.rows.append([str(units), "predict, without a service", f"{batches:,.0f}", *["-"] * 4])
+    for name, turns in found.items():
+        table.turns[f"{name}, {units} units"] = [rate for rate, _ in turns]
+        table.rows.append([str(units), name, *sorted(turns)[ROUNDS // 2][1]])
+    return sorted(found["widenet serve"])[ROUNDS // 2][0]
+
+
+def _batches(folder: Path, run: Path) -> float:
+    """Users a second of `widenet predict` on one thread, without its start."""
+    code = (
+        "import sys, time, torch; from widenet import Model; torch.set_num_threads(1)\n"
+        "model = Model.load(sys.argv[1], device='cpu')\n"
+        f"for _ in range(2):\n  started = time.perf_counter()\n"
+        f"  number = sum(len(block.users) for block in model.predict(sys.argv[2], k={K}))\n"
+        "print(number / (time.perf_counter() - started))"
+    )
+    command = [sys.executable, "-c", code, str(run), str(folder / "data")]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(said.split()[-1])
+
+
+def _beyond(folder: Path, units: int, run: Path, capacity: float, table: Table) -> None:
+    rate = TIMES_CAPACITY * capacity
+    with _service(_SERVE, run, "--queue", str(CONNECTIONS)) as (_, port):
+        load(folder, port, 2, CONNECTIONS)
+        for status, each in overload(
+            folder / "body", port, SECONDS, 2 * TIMES_CAPACITY * CONNECTIONS, rate
+        ).items():
+            cells = [f"{each.rate:,.0f}", f"{each.middle_ms:.1f}", f"{each.late_ms:.1f}"]
+            table.rows.append([str(units), f"{rate:,.0f}", str(status), *cells])
+
+
+def _swaps(folder: Path, units: int, runs: list[Path], table: Table) -> None:
     link = folder / f"current-{units}"
     _point(link, runs[0])
-    with _service(link) as port:
-        _load(folder, port, 2, CONNECTIONS)
-        print(f"{units} units, {CONNECTIONS} connections: {_load(folder, port, SECONDS, CONNECTIONS)}")
-    with _service(link, "--queue", str(CONNECTIONS)) as port:
-        many = TIMES_CAPACITY * 2 * CONNECTIONS
-        found = _load(folder, port, SECONDS, many)
-        print(f"{units} units, {many} connections and room for {CONNECTIONS}: {found}")
-    with _service(link) as port:
-        wrk = _wrk(folder, port, 2 * SWAPS, CONNECTIONS)
+    with _service(_SERVE, link) as (_, port):
+        wrk = started(folder, port, 5 * SWAPS, CONNECTIONS)
+        before = perf_counter()
         for number in range(1, SWAPS + 1):
             _point(link, runs[number % 2])
             while _measured(port, "widenet_swaps_total") < number:
+                if perf_counter() - before > 4 * SWAPS:
+                    wrk.kill()
+                    sys.exit(f"The service has swapped {number - 1} times in {4 * SWAPS} seconds.")
                 sleep(0.05)
         wrk.send_signal(signal.SIGINT)
-        print(f"{units} units, {SWAPS} swaps under load: {_found(wrk)}")
+        table.rows.append([str(units), str(SWAPS), *finished(wrk).cells()])
+
+
+def _memory(folder: Path, run: Path, requests: int, table: Table) -> None:
+    with _service(_SERVE, run) as (process, port):
+        answered = 0
+        while answered < requests:
+            answered += load(folder, port, SECONDS, CONNECTIONS).answers
+            table.turns[str(answered)] = _resident(process)
+    points = list(table.turns.items())
+    for number, resident in (points[0], points[len(points) // 2], points[-1]):
+        table.rows.append([f"{int(number):,}", f"{resident / 1e6:,.1f} MB"])
+
+
+def _resident(process: "subprocess.Popen[str]") -> int:
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found is not None
+    return 1024 * int(found[1])
 
 
 def _point(link: Path, run: Path) -> None:
@@ -123,16 +168,24 @@ def _point(link: Path, run: Path) -> None:
     beside.replace(link)
 
 
+_SERVE = ("widenet", "serve")
+_FASTAPI = ("benchmarks.fastapi_service",)
+
+
 @contextmanager
-def _service(run: Path, *words: str) -> Iterator[int]:
-    """A service of a run, which ends after the block; gives its port."""
-    command = [sys.executable, "-m", "widenet", "serve", str(run), "--port", "0", "--device", "cpu", *words]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+def _service(
+    command: tuple[str, ...], run: Path, *words: str
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """A service of a run, which ends after the block; gives its process and port."""
+    if command is _SERVE:
+        words = ("--port", "0", "--device", "cpu", *words)
+    line = [sys.executable, "-m", *command, str(run), *words]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        for line in process.stderr:
-            if ready := re.search(r"http://\S+:(\d+)$", line.strip()):
-                yield int(ready[1])
+        for said in process.stderr:
+            if ready := re.search(r"http://\S+:(\d+)$", said.strip()):
+                yield process, int(ready[1])
                 break
         else:
             raise RuntimeError("the service did not start")
@@ -147,22 +200,3 @@ def _measured(port: int, name: str) -> float:
     text = connection.getresponse().read().decode()
     connection.close()
     return sum(float(value) for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
-
-
-def _load(folder: Path, port: int, seconds: int, connections: int) -> Load:
-    return _found(_wrk(folder, port, seconds, connections))
-
-
-def _wrk(folder: Path, port: int, seconds: int, connections: int) -> "subprocess.Popen[str]":
-    command = ["wrk", "-t", "1", "-c", str(connections), "-d", f"{seconds}s", "--timeout", "10s"]
-    command += ["-s", str(folder / "script.lua"), f"http://127.0.0.1:{port}"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def _found(wrk: "subprocess.Popen[str]") -> Load:
-    said, _ = wrk.communicate()
-    numbers = re.search(r"^found (\d+) (\d+) (\d+) (\S+) (\S+)$", said, re.MULTILINE)
-    rate = re.search(r"^Requests/sec:\s*(\S+)$", said, re.MULTILINE)
-    assert numbers is not None, said
-    assert rate is not None, said
-    return Load(float(rate[1]), int(numbers[2]), int(numbers[3]), float(numbers[4]), float(numbers[5]))
