@@ -1,7 +1,8 @@
 """Clients that send slowly: their connections end, and others are answered."""
 
+import resource
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.serve.conftest import service
@@ -34,3 +35,27 @@ def test_a_request_must_begin_and_arrive_in_time(world):
         assert read_to_the_end(nothing) == read_to_the_end(half) == read_to_the_end(second) == b""
         assert body.recv(2**16).startswith(b"HTTP/1.1 408 ")
         assert running.recommend(items=["i1"]).status == 200
+
+
+@contextmanager
+def open_files(soft):
+    """A limit that programs inherit which start in the block."""
+    before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    try:
+        yield hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before, hard))
+
+
+def test_ten_thousand_open_connections_hold_up_nobody(world):
+    with ExitStack() as stack:
+        with open_files(1024) as hard:
+            running = stack.enter_context(service(world.run("first")))
+        stack.enter_context(open_files(hard))
+        number = min(10_000, hard - 500)
+        place = "127.0.0.1", running.port
+        for _ in range(number):
+            stack.enter_context(socket.create_connection(place, timeout=60)).sendall(HEAD)
+        assert running.recommend(items=["i1"]).status == 200
+        assert len(list(Path(f"/proc/{running.process.pid}/fd").iterdir())) > 1024

@@ -1,7 +1,9 @@
 """The port of a service: bound before anything large is read."""
 
 import errno
+import resource
 import socket
+from contextlib import suppress
 
 from widenet.errors import OptionError
 
@@ -11,6 +13,7 @@ BACKLOG = 2048
 
 def bound(host: str, port: int) -> socket.socket:
     """Bind a port, 0 for a free one; raises OptionError."""
+    _take_all_descriptors()
     place = f"port {port} of {host}"
     try:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -26,6 +29,13 @@ def bound(host: str, port: int) -> socket.socket:
             f"{place} cannot be used: {error.strerror or error}. Choose another `host` or `port`."
         ) from None
     return listening
+
+
+def _take_all_descriptors() -> None:
+    """Let as many connections be open as the system allows: shells often start programs with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS names no limit, and allows less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def address_of(listening: socket.socket) -> str:
