@@ -49,3 +49,21 @@ def test_what_is_not_finite_is_left_out():
 
 def test_a_legend_may_stand_elsewhere():
     assert Page(curves("loss", {"a": [(1, 1)], "b": [(1, 2)]}, named=False)).count("span") == 0
+
+
+def test_an_epoch_can_be_marked():
+    lines = {"loss": [(1, 3.0), (2, 2.0), (3, 1.0)]}
+    page = Page(curves("loss", lines, mark=(2.0, "kept: epoch 2")))
+    (mark,) = [found for name, found in page.elements if found.get("stroke-dasharray")]
+    dots = [float(found["cx"]) for name, found in page.elements if name == "circle"]
+    assert float(mark["x1"]) == float(mark["x2"]) == dots[1]
+    assert "kept: epoch 2" in page.texts["text"]
+    assert "kept" not in Page(curves("loss", lines, mark=(9.0, "kept"))).text
+
+
+def test_a_long_line_says_some_of_its_points_and_the_last():
+    page = Page(curves("loss", {"loss": [(x, 1.0 + x) for x in range(1, 1001)]}))
+    assert page.texts["title"][-1] == "loss, epoch 1,000: 1001"
+    assert len(page.texts["title"]) == 200
+    (line,) = [found["points"] for name, found in page.elements if name == "polyline"]
+    assert len(line.split()) == 1000

@@ -34,3 +34,18 @@ def test_a_long_name_is_cut_and_said_in_full():
 
 def test_no_boxes_are_a_picture_too():
     assert Page(graph("g", {}, [])).count("rect") == 0
+
+
+def test_long_lines_are_wrapped_and_boxes_that_share_weights_are_joined():
+    words = "a setting of many words that says more than one line of a box can hold"
+    boxes = {"a": ("red", [words]), "b": ("red", []), "c<": ("blue", [])}
+    page = Page(graph("g", boxes, [("a", "b"), ("b", "c<")], shared=[("a", "c<")]))
+    first, *_ = [float(found["height"]) for name, found in page.elements if name == "rect"]
+    lines = page.texts["text"][1:-2]
+    assert " ".join(lines) == words
+    assert len(lines) > 1
+    assert first > 17 * len(lines)
+    (joint,) = [found for name, found in page.elements if name == "path" and found.get("class") == "shared"]
+    assert page.texts["title"] == ["a and c< share their weights"]
+    across = [float(pair.split(",")[0]) for pair in joint["d"].replace("M", "").replace("C", "").split()]
+    assert min(across) >= 0

@@ -35,7 +35,8 @@ def test_every_layer_is_a_box_with_its_facts():
         "dropout 0.25",
         'output of "<script>", auto units',
         "softmax, cross entropy",
-        "cosine, bias false",
+        "cosine",
+        "bias false",
     ):
         assert line in said
     assert dict(page.elements)["svg"]["aria-label"] == "The network <b>net</b>"
@@ -61,3 +62,25 @@ def test_sizes_and_parameters_are_said_where_they_are_known():
 
 def test_a_notebook_shows_a_network():
     assert NETWORK._repr_html_() == drawn(NETWORK.name, NETWORK.layers)
+
+
+def test_settings_are_words_and_shared_weights_a_line():
+    network = NetworkSpec.of(
+        {
+            "layers": [
+                {"name": "in", "kind": "input", "field": "items"},
+                {"name": "taste", "units": 4, "initializer": {"kind": "gaussian", "deviation": 0.25}},
+                {
+                    "name": "out",
+                    "kind": "output",
+                    "field": "items",
+                    "weights": {"layer": "taste", "transposed": True},
+                },
+            ]
+        }
+    )
+    page = Page(drawn(network.name, network.layers))
+    said = page.texts["text"]
+    assert {"initializer gaussian, deviation 0.25", "weights of taste, transposed"} <= set(said)
+    assert page.texts["title"] == ["taste and out share their weights"]
+    assert not any(sign in text for text in said for sign in "{}[]")

@@ -4,14 +4,20 @@ import http.client
 import json
 import re
 import shutil
+from urllib.parse import urlencode
 
 import pytest
 
 from tests.pages import Page
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
+from widenet.pictures.html import brief
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.numbers import amount
+from widenet.training.run_directory import RunDirectory
 
-PLACES = ["/"]
+PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied"]
 
 
 def policy(reply):
@@ -167,3 +173,76 @@ def test_the_token_gives_a_cookie_and_nothing_is_shown_without(trained, tmp_path
 def test_without_a_token_there_is_no_session(shown):
     assert shown.ask("POST", "/session").status == 404
     assert shown.ask("POST", "/").status == 405
+
+
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        ("/run", 404),
+        ("/run?name=", 404),
+        ("/run?name=..", 404),
+        ("/run?name=../data", 404),
+        ("/run?name=deep", 404),
+        ("/run?name=untied/../untied", 404),
+        ("/run?name=%2Fetc", 404),
+        ("/run?name=%00%ff", 404),
+        ("/compare?run=untied", 422),
+        ("/compare?run=untied&run=untied", 422),
+        ("/compare?run=untied&run=../data", 404),
+        ("/compare?" + "&".join(f"run={number}" for number in range(13)), 422),
+    ],
+)
+def test_only_runs_of_the_folder_are_shown(place, status, shown):
+    assert shown.get(place).status == status
+
+
+def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
+    page = Page(shown.get("/run?name=deep%2Ftied").body.decode())
+    assert "finished: epoch 4 of 4" in page.text
+    assert "Metrics: over the validation part." in page.text
+    assert "kept: epoch 4" in page.texts["text"]
+    assert "taste and next share their weights" in page.texts["title"]
+    run = RunDirectory.open(trained / "runs" / "deep" / "tied")
+    manifest = run.dataset().manifest
+    job = Job.of(run.layout, manifest.entries_per_example, manifest.num_examples)
+    assert amount(memory(job).total) in page.texts["text"]
+    records = [json.loads(line) for line in (run.path / "log.jsonl").read_text().splitlines()]
+    assert brief(records[-1]["loss"]) in page.texts["td"]
+
+
+def test_a_comparison_says_what_differs(shown):
+    page = Page(shown.get("/compare?run=untied&run=deep%2Ftied").body.decode())
+    assert "optimizer.learning_rate" in page.texts["td"]
+    assert {"3", "4"} <= set(page.texts["td"]) | set(page.texts["mark"])
+    assert {"untied", "deep/tied"} <= set(page.texts["th"])
+
+
+def test_hostile_names_damage_and_deletion_of_a_run_are_said(runs):
+    shutil.move(runs / "untied", runs / EVIL)
+    with pages(runs) as running:
+        place = "/run?" + urlencode({"name": EVIL})
+        page = Page(running.get(place).body.decode())
+        assert page.texts["h1"] == [EVIL]
+        assert "img" not in page.names
+        (runs / EVIL / "network.json").write_text("{")
+        reply = running.get(place)
+        assert reply.status == 422
+        assert "network.json" in Page(reply.body.decode()).text
+        assert running.get("/compare?" + urlencode([("run", EVIL), ("run", "deep/tied")])).status == 422
+        shutil.rmtree(runs / EVIL)
+        reply = running.get(place)
+        assert reply.status == 404
+        assert "holds no run of this name" in reply.body.decode()
+
+
+def test_a_run_without_epochs_data_or_weights_has_a_page(runs):
+    with training(runs / "untied") as run, pages(runs) as running:
+        run.rewind_log(0)
+        shutil.rmtree(run.path / "checkpoints")
+        (run.path / "machine.json").unlink()
+        reply = running.get("/run?name=untied")
+        assert reply.status == 200
+        text = Page(reply.body.decode()).text
+        assert "training: epoch 0 of 3" in text
+        assert "No epoch has ended yet." in text
+        assert "The dataset is not at hand" in text

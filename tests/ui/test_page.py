@@ -128,6 +128,65 @@ def test_of_many_runs_some_show_until_all_are_asked_for(chromium, trained, tmp_p
         assert names(page) == ["run 204"]
 
 
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["run?name=deep%2Ftied", "compare?run=untied&run=deep%2Ftied"])
+def test_a_run_and_a_comparison_fit_and_axe_finds_nothing_serious(place, width, scheme, chromium, address):
+    with visit(chromium, address + place, width, color_scheme=scheme) as page:
+        assert page.locator("figure").count() > 5
+        assert fits(page, width)
+        check_accessible(page)
+
+
+def test_from_the_table_to_a_comparison_to_a_run(chromium, address):
+    with visit(chromium, address) as page:
+        page.get_by_label("Compare untied").check()
+        page.get_by_label("Compare deep/tied").check()
+        page.get_by_role("link", name="Compare", exact=True).click()
+        page.get_by_role("heading", name="2 runs").wait_for()
+        page.get_by_role("link", name="deep/tied").click()
+        page.get_by_role("heading", name="deep/tied").wait_for()
+
+
+def test_the_arrow_keys_read_a_curve(chromium, address):
+    with visit(chromium, address + "run?name=deep%2Ftied") as page:
+        figure = page.locator("figure", has=page.get_by_role("img", name="loss"))
+        said = figure.locator("output")
+        figure.get_by_role("img").focus()
+        page.keyboard.press("ArrowRight")
+        expect(said).to_contain_text("loss, epoch 1: ")
+        page.keyboard.press("End")
+        expect(said).to_contain_text("loss, epoch 4: ")
+        page.keyboard.press("ArrowLeft")
+        expect(said).to_contain_text("loss, epoch 3: ")
+        page.keyboard.press("Tab")
+        expect(said).to_have_text("")
+        figure.get_by_role("img").hover()
+        expect(said).to_contain_text("loss, epoch ")
+
+
+def test_an_epoch_shows_on_the_page_of_its_run_and_a_deleted_run_is_said(chromium, runs):
+    with (
+        training(runs / "untied") as run,
+        pages(runs) as running,
+        visit(
+            chromium, f"http://127.0.0.1:{running.port}/run?name=untied", expected=["status of 404"]
+        ) as page,
+    ):
+        expect(page.get_by_role("status").first).to_have_text("training: epoch 1 of 3")
+        page.get_by_role("img", name="loss").focus()
+        run.log({"epoch": 2, "loss": 0.25, "ndcg@5": 0.4321})
+        expect(page.get_by_role("status").first).to_have_text("training: epoch 2 of 3")
+        expect(page.locator("[data-live=log] td").nth(1)).to_have_text("0.25")
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "loss"
+        page.keyboard.press("End")
+        expect(page.locator("figure output").first).to_contain_text("loss, epoch 2: 0.25")
+        (runs / "untied").rename(runs.parent / "away")
+        expect(page.locator("main")).to_contain_text("holds no run of this name")
+        (runs.parent / "away").rename(runs / "untied")
+        expect(page.get_by_role("status").first).to_have_text("training: epoch 2 of 3")
+
+
 def test_pages_that_have_ended_say_so(chromium, trained):
     expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING"]
     with (

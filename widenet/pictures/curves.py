@@ -10,9 +10,9 @@ Points = Sequence[tuple[float, float]]
 COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2aa3b8", "#d0504a")
 """Colours of lines, distinguishable on white and on black."""
 
-_WIDTH, _HEIGHT = 360, 214
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 14, 36
-_MOST_DOTS = 60
+_WIDTH, _HEIGHT = 360, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 20, 36
+_MOST_DOTS, _MOST_HINTS = 60, 200
 
 
 def curves(
@@ -24,8 +24,8 @@ def curves(
 ) -> Html:
     """Draw one or more lines over a common axis of whole numbers.
 
-    Pointing at a dot shows its numbers. Points that are not finite are left out; if none is left, the figure
-    says "no values".
+    Pointing at a dot shows its numbers; a long line has at most 200 of them. Points that are not finite are
+    left out; if none is left, the figure says "no values".
 
     Args:
         title: Caption of the figure.
@@ -163,7 +163,7 @@ def _mark(number: float, text: str, frame: _Frame) -> Html:
         stroke_opacity="0.5",
         stroke_dasharray="4 3",
     )
-    place = {"x": x + (4 if is_left else -4), "y": _TOP - 1, "text_anchor": "start" if is_left else "end"}
+    place = {"x": x + (4 if is_left else -4), "y": _TOP - 7, "text_anchor": "start" if is_left else "end"}
     return joined([line, tag("text", text, **place, fill="currentColor", fill_opacity="0.8")])
 
 
@@ -177,7 +177,8 @@ def _line(line: Points, stroke: str, frame: _Frame, name: str, across: str) -> H
         {"r": 3, "fill": stroke} if len(line) <= _MOST_DOTS else {"r": 5, "fill": stroke, "fill_opacity": 0}
     )
     dots = []
-    for x, y in line:
+    step = -(-len(line) // _MOST_HINTS) or 1
+    for x, y in line[(len(line) - 1) % step :: step] if line else ():
         hint = tag("title", f"{name}, {across} {brief(x)}: {y:.6g}")
         dots.append(tag("circle", hint, cx=frame.x(x), cy=frame.y(y), **look))
     return joined([path, *dots])

@@ -1,12 +1,13 @@
 """Boxes and arrows from top to bottom, as SVG."""
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from widenet.pictures.curves import picture
 from widenet.pictures.html import Html, tag
 
-_BOX, _LINE, _ROWS, _COLUMNS, _EDGE = 236, 17, 30, 24, 8
+_BOX, _LINE, _ROWS, _COLUMNS, _EDGE, _ASIDE = 236, 17, 30, 24, 8, 48
 _MOST_LETTERS = 36
 
 
@@ -19,7 +20,10 @@ class _Place(NamedTuple):
 
 
 def graph(
-    title: str, boxes: Mapping[str, tuple[str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
+    title: str,
+    boxes: Mapping[str, tuple[str, Sequence[str]]],
+    arrows: Sequence[tuple[str, str]],
+    shared: Sequence[tuple[str, str]] = (),
 ) -> Html:
     """Draw a directed graph as boxes, each below all boxes that lead to it.
 
@@ -27,27 +31,37 @@ def graph(
         title: What the picture shows, for screen readers.
         boxes: For each name, its colour and the lines of text below the name, in topological order.
         arrows: Pairs of names: from, to.
+        shared: Pairs of names that a dashed line joins: they share their weights.
     """
+    texts = {
+        name: [piece for line in lines for piece in _wrapped(line)] for name, (_, lines) in boxes.items()
+    }
     depth: dict[str, int] = {}
     for name in boxes:
         depth[name] = max((depth[start] + 1 for start, end in arrows if end == name), default=0)
     num_floors = max(depth.values(), default=-1) + 1
     floors = [[name for name in boxes if depth[name] == floor] for floor in range(num_floors)]
-    heights = [max(_height(boxes[name][1]) for name in floor) for floor in floors]
+    heights = [max(_height(texts[name]) for name in floor) for floor in floors]
     widest = max((len(floor) for floor in floors), default=0)
-    aside = 48.0 if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
-    width = widest * (_BOX + _COLUMNS) - _COLUMNS + 2 * _EDGE + aside
+    aside = float(_ASIDE) if any(depth[end] - depth[start] > 1 for start, end in arrows) else 0.0
+    before = float(_ASIDE) if shared else 0.0
+    width = widest * (_BOX + _COLUMNS) - _COLUMNS + 2 * _EDGE + before + aside
     places: dict[str, _Place] = {}
     top = float(_EDGE)
     for floor, height in zip(floors, heights, strict=True):
-        left = (width - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
+        left = before + (width - before - aside - len(floor) * (_BOX + _COLUMNS) + _COLUMNS) / 2
         for column, name in enumerate(floor):
             places[name] = _Place(left + column * (_BOX + _COLUMNS), top, height)
         top += height + _ROWS
     shapes = [_arrow(places[start], places[end], depth[end] - depth[start]) for start, end in arrows]
-    for name, (stroke, lines) in boxes.items():
-        shapes += _box(name, stroke, lines, places[name])
+    shapes += [_joint(places[start], places[end], f"{start} and {end}") for start, end in shared]
+    for name, (stroke, _) in boxes.items():
+        shapes += _box(name, stroke, texts[name], places[name])
     return picture(width, top - _ROWS + _EDGE, title, shapes)
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, _MOST_LETTERS, break_on_hyphens=False) or [line]
 
 
 def _height(lines: Sequence[str]) -> float:
@@ -61,6 +75,16 @@ def _box(name: str, stroke: str, lines: Sequence[str], place: _Place) -> Iterato
     yield _label(name, x + 12, y + 20, font_weight="bold", font_size=13)
     for row, line in enumerate(lines, start=1):
         yield _label(line, x + 12, y + 20 + row * _LINE, fill_opacity="0.85")
+
+
+def _joint(start: _Place, end: _Place, names: str) -> Html:
+    """A dashed line from box to box, around those between on their left."""
+    y1, y2 = start.y + start.height / 2, end.y + end.height / 2
+    far = min(start.x, end.x) - 0.75 * _ASIDE
+    path = f"M{start.x:g},{y1:g} C{far:g},{y1:g} {far:g},{y2:g} {end.x:g},{y2:g}"
+    look = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "stroke_width": "1.5"}
+    hint = tag("title", f"{names} share their weights")
+    return tag("path", hint, d=path, stroke_dasharray="5 4", class_="shared", **look)
 
 
 def _label(text: str, x: float, y: float, **look: object) -> Html:

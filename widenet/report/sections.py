@@ -3,6 +3,7 @@
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, brief, joined, table, tag
+from widenet.pictures.stacks import stacks
 from widenet.plan.numbers import amount, duration
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
@@ -141,22 +142,25 @@ def time_section(subject: Subject) -> Html:
     """The seconds of each phase, and curves of speed and learning rate."""
     if not subject.records:
         return _NONE
-    phases = _phases(subject)
-    most = sum(seconds for _, seconds in phases) or 1.0
+    parts = _phases(subject)
+    most = sum(seconds for _, seconds in parts) or 1.0
     rows = [
-        [name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*phases, ("in all", most)]
+        [name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*parts, ("in all", most)]
     ]
     lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
     drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
     speed = curves("examples a second", {"examples a second": points(subject.records, "examples_per_second")})
     rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
     return section(
-        "Time", table(["phase", "time", "share"], rows, numbers=True), grid([drawing, speed, rate])
+        "Time",
+        stacks("time by phase", {"training": dict(parts)}, duration),
+        table(["phase", "time", "share"], rows, numbers=True),
+        grid([drawing, speed, rate]),
     )
 
 
 def _phases(subject: Subject) -> list[tuple[str, float]]:
-    """Seconds of each phase that the log has, without overlaps."""
+    """The seconds of each phase that the log has, without overlaps."""
     waiting = subject.total("reading_seconds")
     phases = {"steps": subject.total("seconds") - waiting, "waiting for examples": waiting}
     phases |= {name: subject.total(key) for name, key in _PHASES.items() if name not in phases}

@@ -7,6 +7,7 @@ from widenet.pictures.curves import COLOURS
 from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.parts import Share
 from widenet.spec.wiring import feeding, in_order
 
 _SAID = {
@@ -22,6 +23,7 @@ _SAID = {
     "function",
     "activation",
     "loss",
+    "weights",
 }
 """Fields that the lines of a box or its arrows show already."""
 
@@ -49,11 +51,17 @@ def drawn(
         lines = [
             _kind_and_size(layer, size),
             _formula(layer),
-            _other_settings(layer),
+            *_other_settings(layer),
+            *(f"weights of {share.layer}{', transposed' * share.transposed}" for share in _shares(layer)),
             f"{number:,} parameters" if number else "",
         ]
         boxes[layer.name] = (COLOURS[layer.colour], [line for line in lines if line])
-    return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)))
+    shared = [(share.layer, layer.name) for layer in drawn_layers for share in _shares(layer)]
+    return graph(f"The network {name}".rstrip(), boxes, list(dict.fromkeys(arrows)), shared)
+
+
+def _shares(layer: Layer) -> Sequence[Share]:
+    return getattr(layer, "weights", None) or ()
 
 
 def _size(layer: Layer) -> str:
@@ -74,14 +82,26 @@ def _formula(layer: Layer) -> str:
     return ", ".join(part.replace("_", " ") for part in parts)
 
 
-def _other_settings(layer: Layer) -> str:
-    """Return the other settings of a layer that differ from the defaults."""
+def _other_settings(layer: Layer) -> list[str]:
+    """Return the other settings of a layer that differ from the defaults, each in words."""
     others = {
         name: value
         for name, value in layer.model_dump(mode="json", exclude_defaults=True).items()
         if name not in _SAID
     }
-    return ", ".join(f"{name.replace('_', ' ')} {_short(value)}".rstrip() for name, value in others.items())
+    return [f"{name.replace('_', ' ')} {_words(value)}".rstrip() for name, value in others.items()]
+
+
+def _words(value: object) -> str:
+    """Return a setting in words: "gaussian, deviation 0.04" for {"kind": "gaussian", "deviation": 0.04}."""
+    if isinstance(value, dict):
+        return ", ".join(
+            _words(inner) if name == "kind" else f"{name.replace('_', ' ')} {_words(inner)}"
+            for name, inner in value.items()
+        )
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_words, value))
+    return json.dumps(value) if isinstance(value, bool | None) else brief(value)
 
 
 def _short(value: object) -> str:

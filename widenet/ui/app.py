@@ -1,8 +1,9 @@
 """The routes of the pages: read a request, look at the runs, write HTML."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,15 +11,21 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 import widenet.serve.page.files as shared
+from widenet.errors import WidenetError
 from widenet.pictures.html import Html, tag
+from widenet.report.subject import Subject
 from widenet.serve.messages import RefusedError
+from widenet.training.run_directory import RunDirectory
 from widenet.ui.following import Following
 from widenet.ui.known_runs import KnownRuns
 from widenet.ui.pages import page
+from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
 from widenet.ui.session import Session
 
-_OWN = ("ui.css", "live.js", "table.js", "token.js")
+_OWN = ("ui.css", "live.js", "reading.js", "table.js", "token.js")
+_MOST_COMPARED = 12
+_T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -41,6 +48,8 @@ class Pages:
         """Return the application."""
         routes = [
             self._route("/", self.table),
+            self._route("/run", self.run),
+            self._route("/compare", self.compare),
             self._route("/events", self.events),
             self._route("/session", self._session.begin, method="POST"),
             *(self._route(place, self.file, is_open=True) for place in self._files),
@@ -59,7 +68,7 @@ class Pages:
                 self._session.check(request, is_open)
                 return await handler(request)
             except RefusedError as refused:
-                return _refusal(refused)
+                return _refusal(refused, self._runs.version)
 
         return Route(path, answer, methods=[method])
 
@@ -67,8 +76,41 @@ class Pages:
         """The table of runs."""
         query = request.query_params
         only = frozenset(query.getlist("only")) or None
-        await asyncio.to_thread(self._runs.look, not self.following.is_looking)
+        await self._look()
         return _html(await asyncio.to_thread(runs_page, self._runs, query.get("metric"), only))
+
+    async def run(self, request: Request) -> Response:
+        """The page of a run."""
+        names = request.query_params.getlist("name")
+        await self._look()
+        subjects, version = self._subjects(names[:1]), self._runs.version
+        facts = self._runs.runs[subjects[0].name].listed
+        return _html(await asyncio.to_thread(_readable, lambda: run_page(subjects[0], facts, version)))
+
+    async def compare(self, request: Request) -> Response:
+        """The comparison of several runs."""
+        names = list(dict.fromkeys(request.query_params.getlist("run")))
+        if not 2 <= len(names) <= _MOST_COMPARED:
+            sentence = f"a comparison needs 2 to {_MOST_COMPARED} runs; got {len(names):,}."
+            raise RefusedError(422, "out_of_bounds", sentence)
+        await self._look()
+        subjects, version = self._subjects(names), self._runs.version
+        return _html(await asyncio.to_thread(_readable, lambda: compare_page(subjects, version)))
+
+    async def _look(self) -> None:
+        await asyncio.to_thread(self._runs.look, not self.following.is_looking)
+
+    def _subjects(self, names: Sequence[str]) -> list[Subject]:
+        """Open runs by their names; raises RefusedError."""
+        known = self._runs
+        for name in names or [""]:
+            if name not in known.runs:
+                why = known.problems.get(name)
+                gone = f"{known.folder.name} holds no run of this name. It may have been deleted or renamed."
+                raise RefusedError(404 if why is None else 422, "no_run", why or gone)
+        return _readable(
+            lambda: [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
+        )
 
     async def events(self, request: Request) -> Response:
         """Which runs change, as server-sent events."""
@@ -86,17 +128,26 @@ class Pages:
         return Response(self._files[place], headers=shared.HEADERS, media_type=kind)
 
 
+def _readable(read: Callable[[], _T]) -> _T:
+    """Return what reading runs gives; raises RefusedError for files that went away or are damaged."""
+    try:
+        return read()
+    except (WidenetError, OSError) as error:
+        raise RefusedError(422, "unreadable", str(error)) from None
+
+
 def _html(html: Html, status: int = 200) -> Response:
     body = html.encode("utf-8", errors="xmlcharrefreplace")
     return Response(body, status, {**shared.HEADERS, "Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
 
-def _refusal(refused: RefusedError) -> Response:
+def _refusal(refused: RefusedError, version: int) -> Response:
     """The page that says why there is no other; for a missing token, it asks for the token."""
     sentence = refused.mistake.message
     sentence = f"{sentence[:1].upper()}{sentence[1:]}"
     if refused.status != 401:
-        return _html(page("Not here", "", [tag("p", sentence, class_="card")]), refused.status)
+        content = [tag("p", sentence, class_="card")]
+        return _html(page("Not here", "", content, version=version), refused.status)
     field = tag("input", id="token", type="password", autocomplete="off", required=True)
     form = tag(
         "form",

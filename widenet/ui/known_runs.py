@@ -59,7 +59,10 @@ class KnownRun:
 
 @dataclass(frozen=True)
 class Change:
-    """The runs that have changed or appeared since a version, and those that are gone; all: any may have."""
+    """The runs that have changed or appeared since a version, and those that are gone, or damaged by now.
+
+    all: Any run may have changed.
+    """
 
     version: int
     changed: list[str]
@@ -99,7 +102,8 @@ class KnownRuns:
         if everywhere:
             self._paths, self._strangers = self._found()
         runs = {name: run for name, run in self.runs.items() if name in self._paths}
-        self._damaged = {name: why for name, why in self._damaged.items() if name in self._paths}
+        before = self._damaged
+        self._damaged = {name: why for name, why in before.items() if name in self._paths}
         now = self.version + 1
         for name, path in self._paths.items():
             known = runs.get(name)
@@ -107,7 +111,8 @@ class KnownRuns:
                 self._read(name, path, runs, now)
         runs = {name: runs[name] for name in self._paths if name in runs}
         self._compare(runs, now)
-        self._gone |= dict.fromkeys(self.runs.keys() - runs.keys(), now)
+        other_damage = {name for name, _ in before.items() ^ self._damaged.items()}
+        self._gone |= dict.fromkeys((self.runs.keys() - runs.keys()) | other_damage, now)
         problems = {**self._strangers, **{name: why for name, (_, why) in self._damaged.items()}}
         is_new = any(run.version == now for run in runs.values())
         if is_new or problems != self.problems or runs.keys() != self.runs.keys():

@@ -1,0 +1,125 @@
+"""The page of one run, and the comparison of several."""
+
+from collections.abc import Sequence
+
+from widenet.errors import WidenetError
+from widenet.pictures.html import Html, brief, joined, table, tag
+from widenet.pictures.stacks import stacks
+from widenet.plan.job import DeviceKind, Job
+from widenet.plan.memory import memory
+from widenet.plan.numbers import amount
+from widenet.report import comparison, sections
+from widenet.report.listing import ListedRun
+from widenet.report.subject import Subject
+from widenet.training.log_curves import metric_names
+from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import TrainingFacts
+from widenet.ui.pages import link, live, page, strict
+
+_LAST_EPOCHS = 20
+_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights on disk, in part"}
+
+
+def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
+    """Return the page of a run.
+
+    Args:
+        subject: The run.
+        facts: Its facts in the list of runs.
+        version: Version of the runs.
+    """
+    name = subject.run.network.name
+    state = f"{facts.state}: epoch {facts.epochs:,} of {facts.epochs_asked:,}"
+    below = [
+        live("state", "p", tag("span", state, class_=f"state {facts.state}"), role="status"),
+        tag("p", f"Network: {name}" if name else ""),
+    ]
+    return page(
+        subject.name,
+        joined(below),
+        [
+            live("summary", "div", strict(sections.summary(subject))),
+            live("curves", "div", strict(sections.curves_section(subject))),
+            strict(sections.network_section(subject)),
+            strict(_plan(subject.run)),
+            live("time", "div", strict(sections.time_section(subject))),
+            live("log", "div", strict(_log(subject))),
+            tag("p", tag("a", "The data of this run", href=link("data", run=subject.name)), class_="card"),
+            strict(sections.documents_section(subject)),
+            live("machine", "div", strict(sections.machine_section(subject))),
+        ],
+        version=version,
+        scripts=["reading.js"],
+    )
+
+
+def compare_page(subjects: Sequence[Subject], version: int) -> Html:
+    """Return the page that compares runs: final metrics, curves over each other, and differences."""
+    links = [tag("a", subject.name, href=link("run", name=subject.name)) for subject in subjects]
+    return page(
+        f"{len(subjects)} runs",
+        tag("p", *(piece for each in links for piece in (each, " "))),
+        [
+            live("numbers", "div", strict(comparison.final_numbers(subjects))),
+            live("curves", "div", strict(comparison.curves_over_each_other(subjects))),
+            strict(comparison.differences(subjects)),
+        ],
+        version=version,
+        scripts=["reading.js"],
+    )
+
+
+def _plan(run: RunDirectory) -> Html:
+    """The memory that each process needs, as `widenet plan` counts it."""
+    try:
+        dataset = run.dataset()
+        device = _device(run)
+        job = Job.of(
+            run.layout,
+            None if dataset is None else dataset.manifest.entries_per_example,
+            None if dataset is None else dataset.num_examples,
+            num_processes=int(run.machine.get("processes", 1)),
+            device=device,
+        )
+    except (WidenetError, OSError, ValueError) as error:
+        return sections.section("Plan", sections.note(str(error)))
+    rows = {
+        f"process {process}": {
+            _WORDS.get(name, name): float(size) for name, size in vars(memory(job, process)).items()
+        }
+        for process in range(job.num_processes)
+    }
+    assumed = (
+        "" if dataset is not None else " The dataset is not at hand: 100 entries an example are assumed."
+    )
+    kind = "CPUs" if device == "cpu" else "GPUs"
+    said = f"What widenet plan counts for {job.num_processes:,} processes on {kind}, not what was measured."
+    if job.num_processes == 1:
+        said = said.replace("1 processes", "one process").replace(f"on {kind}", f"on a {kind[:-1]}")
+    return sections.section(
+        "Plan", stacks("memory of each process", rows, amount), sections.note(said + assumed)
+    )
+
+
+def _device(run: RunDirectory) -> DeviceKind:
+    """Return the kind of device that wrote the newest checkpoint."""
+    checkpoint = run.latest()
+    kept = {} if checkpoint is None else TrainingFacts.of(checkpoint.facts).environment
+    return "cuda" if kept.get("device") == "cuda" else "cpu"
+
+
+def _log(subject: Subject) -> Html:
+    """The last lines of the log, the newest first."""
+    if not subject.records:
+        return sections.section("Log", sections.note("No epoch has ended yet."))
+    records = subject.records[-_LAST_EPOCHS:][::-1]
+    names = ["epoch", "loss", *metric_names(records), "learning_rate", "examples_per_second", "seconds"]
+    rows = [[brief(record.get(name, "")) for name in names] for record in records]
+    listed = table([name.replace("_", " ") for name in names], rows)
+    number = len(subject.records)
+    said = (
+        f"All {number:,} epochs"
+        if number <= _LAST_EPOCHS
+        else f"The last {_LAST_EPOCHS} of {number:,} epochs"
+    )
+    return sections.section("Log", listed, sections.note(f"{said}, the newest first, from log.jsonl."))
