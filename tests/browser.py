@@ -61,7 +61,8 @@ def visit(chromium, address, width=1280, expected=(), **options):
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
         page.goto(address)
         yield page
-        assert [text for text in said if not any(word in text for word in expected)] == []
+        unexpected = [text for text in said if not any(word in text for word in expected)]
+        assert unexpected == []
         assert hosts == {urlsplit(address).netloc}
 
 

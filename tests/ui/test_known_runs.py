@@ -66,6 +66,16 @@ def test_runs_come_and_go_and_change_what_differs(runs):
     assert seen.path("deep/tied") is None
 
 
+def test_a_run_that_is_moved_away_while_it_trains_is_gone_and_not_damaged(runs):
+    with training(runs / "untied"):
+        seen = known(runs)
+        start = seen.version
+        (runs / "untied").rename(runs.parent / "away")
+        seen.look(everywhere=False)
+    assert seen.since(start).gone == ["untied"]
+    assert seen.problems == {}
+
+
 def test_a_damaged_run_is_named_until_it_is_mended(runs):
     seen = known(runs)
     start, text = seen.version, (runs / "untied" / "network.json").read_text()

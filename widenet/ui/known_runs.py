@@ -101,6 +101,9 @@ class KnownRuns:
     def _look(self, everywhere: bool) -> None:
         if everywhere:
             self._paths, self._strangers = self._found()
+        else:
+            there = ((name, path) for name, path in self._paths.items() if (path / "network.json").is_file())
+            self._paths = dict(there)
         runs = {name: run for name, run in self.runs.items() if name in self._paths}
         before = self._damaged
         self._damaged = {name: why for name, why in before.items() if name in self._paths}
