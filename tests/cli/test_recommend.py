@@ -125,6 +125,22 @@ def test_recommend_takes_the_rules(trained, widenet):
     )
 
 
+def test_json_has_the_attributes_that_are_named(trained, widenet):
+    asked = ("recommend", "run", "--items", "3", "-k", "4", "--json")
+    plain = json.loads(widenet(*asked).out)
+    found = json.loads(widenet(*asked, "--attributes", "in_stock,genre").out)
+    assert found == [
+        row | {"attributes": {"in_stock": int(row["item"]) % 4 > 0, "genre": GENRES[int(row["item"]) % 3]}}
+        for row in plain
+    ]
+    assert trained.attributes_of(["3"]) == [{"genre": "poetry", "in_stock": True}]
+    ended = widenet(*asked[:-1], "--attributes", "genre")
+    assert (ended.status, ended.err) == (2, "widenet: --attributes needs --json. Add it.\n")
+    unknown = widenet(*asked, "--attributes", "price")
+    assert (unknown.status, unknown.out) == (2, "")
+    assert unknown.err.startswith('widenet: the items have no attribute "price", only genre (text)')
+
+
 def test_predict_takes_the_rules(trained, widenet, tmp_path):
     out = tmp_path / "out.csv"
     words = ("--at-most", "genre=1", "--where", "in_stock", "--diversity", "0.2", "-k", "3")

@@ -1,5 +1,8 @@
 """The model's answers: those of predict and recommend to the bit, in every batch."""
 
+import json
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -241,3 +244,19 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
     assert len(plain.items) == 10
     assert (refused.status, refused.mistake.code) == (422, "invalid")
     assert message in refused.mistake.message
+
+
+def test_a_search_has_the_attributes_that_are_named(ruled, engine):
+    found = ruled[0].search("i7", 2, ["genre", "in_stock"])
+    assert [(one.item, one.attributes) for one in found] == [
+        ("i7", {"genre": "g2", "in_stock": True}),
+        *((one.item, one.attributes) for one in found[1:]),
+    ]
+    assert json.loads(msgspec.json.encode(ruled[0].search("i7", 1))) == [{"item": "i7", "title": "i7"}]
+    for each, names, message in (
+        (ruled[0], ["gnre"], 'the items have no attribute "gnre"'),
+        (engine, ["genre"], "`attributes` needs attributes of the items, and the run has none"),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            each.search("i7", 1, names)
+        assert (refused.value.status, message in refused.value.mistake.message) == (422, True)

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,4 +25,6 @@ def _plain(value: Any) -> Any:
         return [_plain(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(value, date):
+        return value.isoformat()
     return str(value) if isinstance(value, Path) else value

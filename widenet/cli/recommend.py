@@ -21,6 +21,9 @@ _Field = Annotated[
         help="A further field of the user, such as country=NL or age=0.34; may be given several times.",
     ),
 ]
+_Attributes = Annotated[
+    str | None, typer.Option(help="With --json, attributes of the items to print, such as genre,in_stock.")
+]
 _SHOWN = 20
 """Largest number of titles of a history to print."""
 
@@ -33,6 +36,7 @@ def recommend(
     field: _Field = None,
     user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
+    attributes: _Attributes = None,
     as_json: AsJson = False,
     device: Device = None,
     **words: Any,
@@ -55,6 +59,8 @@ def recommend(
         raise OptionError("--data needs --user, which excludes items. Name a user of a dataset, or items.")
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
+    if attributes is not None and not as_json:
+        raise OptionError("--attributes needs --json. Add it.")
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
@@ -77,7 +83,7 @@ def recommend(
     if not is_leader():
         return
     if as_json:
-        print_json([asdict(row) for row in rows])
+        print_json(_with_attributes(model, [asdict(row) for row in rows], attributes, output))
         return
     source = context.get_parameter_source("k")
     if len(rows) < k and source is not None and source.name == "COMMANDLINE":
@@ -88,6 +94,16 @@ def recommend(
         err=True,
     )
     typer.echo(recommendations_table(rows))
+
+
+def _with_attributes(
+    model: "Model", rows: list[dict[str, Any]], names: str | None, output: str | None
+) -> list[dict[str, Any]]:
+    """Add the attributes of --attributes to the rows of items."""
+    if names is None:
+        return rows
+    known = model.attributes_of([row["item"] for row in rows], names.split(","), output)
+    return [row | {"attributes": own} for row, own in zip(rows, known, strict=True)]
 
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:

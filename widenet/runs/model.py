@@ -19,6 +19,7 @@ from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
+from widenet.predict.list_rules import existing
 from widenet.predict.rows import Block, history
 from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
@@ -321,6 +322,27 @@ class Model:
         if not isinstance(batch, SparseBatch):
             return []
         return self.run.vocabulary(field).titles(batch.indices.numpy())
+
+    @typed
+    def attributes_of(
+        self, items: Sequence[str | int], names: Sequence[str] | None = None, output: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return attributes of items by name, those that an item has, as values of Python.
+
+        Args:
+            items: Ids of items.
+            names: The attributes. Default: all.
+            output: The output whose items these are, if the network has several.
+
+        Raises:
+            DataError: An item is unknown.
+            FitError: The run has no attributes.
+            OptionError: There is no such attribute.
+        """
+        field = self.network.outputs[output_name(self.network, output)].spec.field
+        attributes = existing(self.run.attributes(field), "names")
+        units = self.run.vocabulary(field).index_of([str(item) for item in items])
+        return attributes.of(units, names)
 
     def doubts(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None

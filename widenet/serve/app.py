@@ -163,7 +163,7 @@ class Service:
         return answers
 
     async def items(self, request: Request) -> Response:
-        """The items whose id or title a text finds."""
+        """The items whose id or title a text finds, and attributes of them."""
         text = request.query_params.get("search", "")
         if not 1 <= len(text) <= _LONGEST_SEARCH:
             raise RefusedError(
@@ -173,7 +173,8 @@ class Service:
             )
         engine = self._engine()
         seconds = self.model.rhythm.deadline_seconds
-        found = await self.searches.do(lambda: engine.search(text, _MOST_FOUND), seconds)
+        names = [name for name in request.query_params.get("attributes", "").split(",") if name]
+        found = await self.searches.do(lambda: engine.search(text, _MOST_FOUND, names), seconds)
         return _json(Finding(engine.fingerprint, found))
 
     async def about(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.list_rules import ListRules, banned_by, rules_of
+from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
@@ -276,11 +276,27 @@ class Engine:
             found.append(Answer(self.fingerprint, items))
         return found
 
-    def search(self, text: str, most: int) -> list[Found]:
-        """Return the items that a text finds by id or title, best first; any thread may call it."""
+    def search(self, text: str, most: int, names: Sequence[str] = ()) -> list[Found]:
+        """Return the items that a text finds by id or title, best first; any thread may call it.
+
+        Args:
+            text: The text.
+            most: Largest number of items.
+            names: Attributes to return.
+
+        Raises:
+            RefusedError: There is no such attribute.
+        """
         units = self.vocabulary.search(text, most)
         ids, titles = self.vocabulary.ids(units), self.vocabulary.titles(units)
-        return [Found(*row) for row in zip(ids, titles, strict=True)]
+        if not names:
+            return [Found(*row) for row in zip(ids, titles, strict=True)]
+        try:
+            field = self.model.network.outputs[self.output].spec.field
+            own = existing(self.model.run.attributes(field), "attributes").of(units, names)
+        except WidenetError as error:
+            raise as_refusal(error) from None
+        return [Found(*row) for row in zip(ids, titles, own, strict=True)]
 
 
 def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:

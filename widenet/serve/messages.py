@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -121,10 +121,11 @@ class Answers(msgspec.Struct):
 
 
 class Found(msgspec.Struct):
-    """An item of a search."""
+    """An item of a search, with the attributes that were asked for and that it has."""
 
     item: str
     title: str
+    attributes: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Finding(msgspec.Struct):

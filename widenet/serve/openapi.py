@@ -44,7 +44,8 @@ def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any
             "get": _operation("Items by id or title.", of[Finding], of[Refusal])
             | {
                 "parameters": [
-                    {"name": "search", "in": "query", "required": True, "schema": {"type": "string"}}
+                    {"name": "search", "in": "query", "required": True, "schema": {"type": "string"}},
+                    {"name": "attributes", "in": "query", "schema": {"type": "string"}},
                 ]
             }
         },
