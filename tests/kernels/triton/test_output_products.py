@@ -229,7 +229,7 @@ def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation
                 held, room = whole.shards[first : first + count], whole.room
                 rows = first * room, (first + count) * room
                 bias_R = whole.bias_R[slice(*rows)]
-                yield fused_output._Lot(held, whole.weight.rows(*rows), bias_R, room)
+                yield fused_output._Lot(held, whole.weight.views(*rows), bias_R, room)
 
         all_at_once = fused_output._lots
         with monkeypatch.context() as patch:
