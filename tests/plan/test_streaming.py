@@ -12,6 +12,7 @@ from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
+from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.streaming import CHUNK_BYTES, elsewhere_bytes, window_bytes
 from widenet.scratch import Scratch, scratch_of
 from widenet.spec.network import NetworkSpec
@@ -82,6 +83,16 @@ def test_rows_that_a_batch_touches_count_as_pages():
     sample = {"kind": "uniform", "units": 1000}
     without = window_bytes(job_of(sample=sample, entries=10.0), 0)
     assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3
+
+
+def test_kernels_for_rounded_operands_read_the_rows_of_targets_from_the_host():
+    plain = replace(job_of(units=100), device="cuda", weights_in="host")
+    training = TrainingSpec.of({"optimizer": "adam", "batch_size": 64, "precision": "bfloat16"})
+    rounded = replace(plain, layout=bind(plain.network, training, {"items": Width(10**7)}))
+    more = 64 * 20 * 4 * 100
+    assert window_bytes(rounded, 0) == window_bytes(plain, 0) + more
+    (read, written), (read_plain, written_plain) = streamed_bytes(rounded, 0), streamed_bytes(plain, 0)
+    assert (read - read_plain, written - written_plain) == (more, 0)
 
 
 @pytest.mark.parametrize("threads", [1, 64])

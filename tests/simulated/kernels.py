@@ -20,7 +20,7 @@ from widenet.plan import tiles
 from widenet.training import loop
 
 NEAR = ("adam, tied", "rmsprop", "cross_entropy", "bfloat16")
-ROOMS = [("softmax", 0.1), ("sigmoid", None)]
+ROOMS = [("softmax", 0.1, "float32"), ("sigmoid", None, "bfloat16"), ("softmax", None, "tf32")]
 
 WAITS = {"dropout": UNTIED, "sample": SAMPLED}
 
@@ -41,10 +41,16 @@ def main(data, folder):
                     weights_of(trained((CASES | SETTINGS)[name], data, folder / name, "cuda", epochs=1))
                 )
             )
-    for activation, limit in ROOMS:
+    for activation, limit, precision in ROOMS:
         documents = (
             with_loss(activation, "cross_entropy"),
-            document("sgd", evaluation=None, gradient_norm_limit=limit, batch_size=12),
+            document(
+                "momentum",
+                evaluation=None,
+                gradient_norm_limit=limit,
+                batch_size=12,
+                precision=precision,
+            ),
         )
         print(
             json.dumps(

@@ -7,7 +7,7 @@ and makes the optimizer's step at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -43,6 +43,7 @@ class _Tile:
     """The tile of the same number in all shards of a lot.
 
     Attributes:
+        number: Its number.
         span: Its place.
         first_block: Its first block of columns among those of all tiles.
         operand: The units' vectors as operands, and their rows from shard to shard and first row; None unless
@@ -50,6 +51,7 @@ class _Tile:
         shares_EC: exp(z - peak) if kept.
     """
 
+    number: int
     span: "Span"
     first_block: int
     operand: tuple[Tensor, tuple[int, int]] | None = None
@@ -65,6 +67,7 @@ class _Lot:
         weight: Their weight and its state.
         bias_R: Their biases, or None.
         room: Rows from one shard to the next.
+        bounds: Start and stop of the tiles, if the weight lies in the host's memory; it is then one shard's.
         tiles: Their tiles.
         entries: Their targets, with logits.
         values_Z: Values of the targets, float32, or None.
@@ -75,10 +78,35 @@ class _Lot:
     weight: Part
     bias_R: Tensor | None
     room: int
+    bounds: list[tuple[int, int]] = field(default_factory=list)
     tiles: list[_Tile] = field(default_factory=list)
     entries: "Entries | None" = None
     values_Z: Tensor | None = None
     peaks_SBE: Tensor | None = None
+
+    def at_hand(self, updates: bool) -> Iterator[_Tile]:
+        """Yield the tiles in order, each with its rows on the device."""
+        with self.weight.sweep(updates) as sweep:
+            for tile in self.tiles:
+                if tile.number < len(self.bounds):
+                    sweep.at(*self.bounds[tile.number])
+                yield tile
+
+    def rows(self, tile: _Tile) -> tuple[Tensor, list[Tensor]]:
+        """Return weight and states that hold a tile's rows: those of its window, or all."""
+        if self.weight.host is None:
+            return self.weight.weight, [*self.weight.state.values()]
+        if tile.number >= len(self.bounds):  # another shard has a tile more
+            none = torch.empty(0, self.weight.weight.shape[1], device=self.weight.host.device)
+            return none, [none for _ in self.weight.state]
+        weight_TH, state = self.weight.rows(*self.bounds[tile.number])
+        return weight_TH, [*state.values()]
+
+    def span_of_rows(self, tile: _Tile) -> "Span":
+        """Return a tile's place among `rows`."""
+        if self.weight.host is None:
+            return tile.span
+        return replace(tile.span, room=len(self.rows(tile)[0]), start=0)
 
 
 class FusedOutput:
@@ -91,6 +119,7 @@ class FusedOutput:
         self.sizes = sent(torch.tensor([sizes for sizes, *_ in tiles], dtype=torch.int32), device)
         self.lots = list(_lots(self.output))
         for lot in self.lots:
+            lot.bounds = [] if lot.weight.host is None else [*step.tiles[lot.shards[0]]]
             lot.tiles = [self._tile(lot, number, *tile[1:]) for number, tile in enumerate(tiles)]
             self._take_targets(lot)
 
@@ -98,7 +127,7 @@ class FusedOutput:
         from widenet.kernels.triton.span import Span
 
         sizes_S = self.sizes[number, lot.shards[0] : lot.shards[-1] + 1]
-        return _Tile(Span(sizes_S, len(lot.shards), width, lot.room, start), first_block)
+        return _Tile(number, Span(sizes_S, len(lot.shards), width, lot.room, start), first_block)
 
     def run(self, bias_sink: Callable[[int, Tensor], None], steps: "Steps") -> Pending[list[Tensor]]:
         """Start the loss float64 [] and the gradient float32 [E, H]; make the step of the weight.
@@ -133,6 +162,8 @@ class FusedOutput:
         if tile.operand is not None:
             return tile.operand
         weight_RH, span = lot.weight.weight, tile.span
+        if lot.weight.host is not None:
+            weight_RH, span = lot.rows(tile)[0], lot.span_of_rows(tile)
         if not self.output.half:
             return weight_RH, (span.room, span.start)
         columns, taken = weight_RH.shape[1], min(span.width, span.room - span.start)
@@ -146,12 +177,19 @@ class FusedOutput:
         from widenet.kernels.triton.target_deltas import Entries
         from widenet.kernels.triton.target_products import target_products
 
+        weight_RH, bias_R = lot.weight.weight, lot.bias_R
         parts = [self.step.targets.by_unit(shard) for shard in lot.shards]
         examples_Z = _joined([part.examples_Z for part in parts])
         rows_Z = _joined([part.units_Z + place * lot.room for place, part in enumerate(parts)])
         if parts[0].values_Z is not None:
             lot.values_Z = _joined([part.values_or_ones() for part in parts])
-        logits_Z = target_products(self.direct_EK, lot.weight.weight, lot.bias_R, examples_Z, rows_Z)
+        places_Z = rows_Z
+        if lot.weight.host is not None:
+            host_U, places_Z = torch.unique(parts[0].host_Z, return_inverse=True)
+            weight_RH = lot.weight.host.brought(weight_RH, host_U)
+            places_Z = sent(places_Z, weight_RH.device)
+            bias_R = None if bias_R is None else bias_R.index_select(0, sent(host_U, weight_RH.device))
+        logits_Z = target_products(self.direct_EK, weight_RH, bias_R, examples_Z, places_Z)
         lot.entries = Entries(examples_Z, rows_Z, logits_Z)
 
     def _statistics(self, lot: _Lot) -> list[RowSum]:
@@ -161,12 +199,13 @@ class FusedOutput:
         shape = len(lot.shards), self.num_blocks, self.step.num_examples
         lot.peaks_SBE = torch.empty(shape, device=self.direct_EK.device)
         sums_SBE = torch.empty_like(lot.peaks_SBE)
-        for tile in lot.tiles:
+        for tile in lot.at_hand(updates=False):
             operand = self._operand(lot, tile)
             shares_EC = self._shares(lot, tile, operand, sums_SBE, self.step.keeps)
             if self.step.keeps:
                 tile.shares_EC = shares_EC
-            if self.step.keeps and operand[0].shape[1] <= self.step.num_examples:
+            stays = lot.weight.host is None or self.output.half  # a window does not
+            if self.step.keeps and stays and operand[0].shape[1] <= self.step.num_examples:
                 tile.operand = operand  # with the shares no larger than float32 logits, which have room
         peak_SE, sum_SE = softmax_merge(lot.peaks_SBE, sums_SBE)
         return [RowSum("softmax", *sums) for sums in zip(peak_SE, sum_SE, strict=True)]
@@ -226,12 +265,12 @@ class FusedOutput:
         gradient_SEH = torch.zeros(shape, device=device)
         bias_gradient_R = torch.empty(len(weight.weight), device=device)
         losses = _Losses.empty(len(lot.shards), self.num_blocks, self.step.num_examples, device)
-        for number, tile in enumerate(lot.tiles):
+        for number, tile in enumerate(lot.at_hand(updates=True)):
             operand = self._operand(lot, tile)
             delta_EC = self._delta(lot, tile, operand, bias_gradient_R, losses)
             add_hidden_gradient(delta_EC, *operand, tile.span, gradient_SEH, number == 0)
-            states = [*weight.state.values()]
-            steps.output(weight.weight, states, delta_EC, self.direct_EK, tile.span)
+            weight_RH, states = lot.rows(tile)
+            steps.output(weight_RH, states, delta_EC, self.direct_EK, lot.span_of_rows(tile))
             tile.operand = tile.shares_EC = None
         for place, shard in enumerate(lot.shards):
             first = place * lot.room
@@ -323,14 +362,15 @@ def _cut(tiles: Sequence[Sequence[tuple[int, int]]]) -> tuple[int, list[tuple[li
 
 
 def _lots(output: WideOutput) -> Iterator[_Lot]:
-    """Yield the shards of this process: all at once if they lie in one allocation."""
+    """Yield the shards of this process: all at once if they lie in one allocation on the device."""
     weight, bias = output.weight, output.bias
-    if weight.whole is not None:
+    if weight.whole is not None and weight.host is None:
         bias_R = None if bias is None or bias.whole is None else bias.whole.weight
         yield _Lot([*weight.parts], weight.whole, bias_R, weight.shards.room)
         return
     for shard, part in weight.parts.items():
-        yield _Lot([shard], part, None if bias is None else bias.parts[shard].weight, len(part.weight))
+        bias_R = None if bias is None else bias.parts[shard].weight
+        yield _Lot([shard], part, bias_R, len(part.weight))
 
 
 def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:

@@ -274,7 +274,7 @@ class WideWeight:
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
         if self.norm_limit is not None:
             return None
-        return rule.launched_steps(next(iter(self.parts.values())).weight, step)
+        return rule.launched_steps(torch.empty(0, device=self.device), step)
 
     def update_rows(self, shard: int, touched: RowGradient, rule: Rule, step: StepNumbers) -> None:
         """Make a step of the touched rows of a shard, or of `WHOLE`; a bias is a row of one number.

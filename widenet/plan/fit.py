@@ -29,11 +29,8 @@ def with_room(job: Job, device_bytes: int) -> Job:
 def elsewhere(job: Job) -> Job | None:
     """Return the job with its wide weights where the device does not hold them; None if that saves nothing.
 
-    That is on a disk for a CPU, and in the host's memory for CUDA, where products of rounded operands take
-    all shards together and so need them on the device.
+    That is on a disk for a CPU, and in the host's memory for CUDA.
     """
-    if job.device == "cuda" and job.training.precision != "float32":
-        return None
     other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
     return other if least(other).total < least(job).total else None
 

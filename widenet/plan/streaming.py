@@ -146,6 +146,12 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
         if job.defers_rows(layer) and job.layout.links[layer.name, ""].weight == name
     )
     if job.weights_in == "host":
+        if weight.by_tiles and job.training.precision != "float32":  # of whose targets kernels read the rows
+            rows += sum(
+                job.vectors(layer.name) * job.targets_of(layer) * share
+                for layer in _users(job, weight)
+                if layer.predict == "next" or layer.field in job.entries
+            )
         moved = 4 * remembers_moves(job, weight)
         return round(rows) * (weight.row_bytes if weight.by_tiles else with_state(job, weight) + moved)
     pages = -(-weight.row_bytes // _PAGE) * _PAGE * (1 + len(job.training.optimizer.state))

@@ -16,10 +16,9 @@ from widenet.plan.streaming import NAMES, elsewhere_bytes
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import path_of
 from widenet.scratch import Scratch
-from widenet.spec.training import TrainingSpec
 
 
-def check_place(arguments: TrainArguments, training: TrainingSpec, device: torch.device) -> None:
+def check_place(arguments: TrainArguments, device: torch.device) -> None:
     """Raise OptionError if a device cannot have its weights where they are asked for."""
     if arguments.scratch is not None and arguments.weights_in != "disk":
         raise OptionError(
@@ -29,12 +28,6 @@ def check_place(arguments: TrainArguments, training: TrainingSpec, device: torch
         raise OptionError(
             '`weights_in` must be "device" or "host" on CUDA; got "disk".'
             " Train with `weights_in='host'`, with `device='cpu'`, or on more devices."
-        )
-    if arguments.weights_in == "host" and device.type != "cpu" and training.precision != "float32":
-        raise OptionError(
-            f'`weights_in="host"` needs "precision": "float32"; got "{training.precision}", whose products'
-            " take all shards together and so need them on the device. Change the precision, or train on more"
-            " devices."
         )
 
 

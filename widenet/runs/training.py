@@ -94,7 +94,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
-    check_place(arguments, training_spec, device)
+    check_place(arguments, device)
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
