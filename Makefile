@@ -36,9 +36,10 @@ test-faults: .venv/.stamp
 test-spark: .venv/.stamp-spark
 	$(BIN)/python -m pytest tests/spark tests/test_spark.py
 
-# The pages in a real Chromium, which is not installed: Debian has `chromium`. Installs Playwright's driver and axe-core.
+# The pages in a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
+# Installs Playwright's driver, axe-core and Schemathesis.
 test-page: .venv/.stamp-page
-	$(BIN)/python -m pytest tests/serve/test_page.py tests/ui/test_page.py
+	$(BIN)/python -m pytest tests/serve/test_page.py tests/serve/test_openapi.py tests/ui/test_page.py
 
 # A real S3 server, moto's, on this machine. Installs moto.
 test-stores: .venv/.stamp-stores

@@ -19,6 +19,7 @@ from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
 from widenet.serve.messages import (
+    LONGEST_SEARCH,
     About,
     Answer,
     Answers,
@@ -40,7 +41,7 @@ from widenet.serve.work import WorkThread
 _T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
-_LONGEST_SEARCH, _MOST_FOUND, _MOST_SEARCHES = 200, 50, 16
+_MOST_FOUND, _MOST_SEARCHES = 50, 16
 _RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
 _SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
 _encode = msgspec.json.Encoder().encode
@@ -165,11 +166,11 @@ class Service:
     async def items(self, request: Request) -> Response:
         """The items whose id or title a text finds, and attributes of them."""
         text = request.query_params.get("search", "")
-        if not 1 <= len(text) <= _LONGEST_SEARCH:
+        if not 1 <= len(text) <= LONGEST_SEARCH:
             raise RefusedError(
                 422,
                 "out_of_bounds",
-                f"search must have 1 to {_LONGEST_SEARCH} characters; got {len(text):,}.",
+                f"search must have 1 to {LONGEST_SEARCH} characters; got {len(text):,}.",
             )
         engine = self._engine()
         seconds = self.model.rhythm.deadline_seconds
@@ -249,7 +250,7 @@ def _refused(refused: RefusedError) -> Response:
 
 def _plain(status: int, code: str, message: str) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
-        del request, error
-        return _json(Refusal(Mistake(code, message)), status)
+        del request
+        return _json(Refusal(Mistake(code, message)), status, getattr(error, "headers", None))
 
     return answer

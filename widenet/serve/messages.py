@@ -181,6 +181,10 @@ class RefusedError(Exception):
 Ask = Recommend | Score | Similar
 
 
+LONGEST_SEARCH = 200
+"""Most characters of a text that is looked for in titles."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """The largest lists and numbers of a request."""

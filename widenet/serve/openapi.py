@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from widenet.serve.messages import (
+    LONGEST_SEARCH,
     About,
     Answer,
     Answers,
@@ -30,6 +31,7 @@ def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any
         with_token: Whether requests need the token.
     """
     schemas, components = msgspec.json.schema_components(_TYPES, ref_template=_REFERENCE)
+    _limit(components, bounds)
     of = dict(zip(_TYPES, schemas, strict=True))
     paths: dict[str, Any] = {
         "/v1/recommend": _post(
@@ -44,7 +46,12 @@ def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any
             "get": _operation("Items by id or title.", of[Finding], of[Refusal])
             | {
                 "parameters": [
-                    {"name": "search", "in": "query", "required": True, "schema": {"type": "string"}},
+                    {
+                        "name": "search",
+                        "in": "query",
+                        "required": True,
+                        "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_SEARCH},
+                    },
                     {"name": "attributes", "in": "query", "schema": {"type": "string"}},
                 ]
             }
@@ -75,6 +82,23 @@ def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _limit(components: dict[str, Any], bounds: Bounds) -> None:
+    """Say in the schemas of requests what `bounds` refuses."""
+    limits = {
+        "k": {"minimum": 1, "maximum": bounds.max_k},
+        "candidates": {"minItems": 1, "maxItems": bounds.max_k},
+        "requests": {"minItems": 1, "maxItems": bounds.max_rows},
+        **{name: {"maxItems": bounds.max_items} for name in ("items", "values", "never", "only")},
+        "diversity": {"minimum": 0, "maximum": 1},
+    }
+    for name in ("Recommend", "RecommendMany", "Score", "Similar"):
+        for field, limit in limits.items():
+            of_field = components[name]["properties"].get(field, {})
+            for each in of_field.get("anyOf", [of_field]):
+                if each.get("type") in ("array", "integer", "number"):
+                    each.update(limit)
 
 
 def _post(summary: str, body: Any, answer: Any, refusal: Any) -> dict[str, Any]:
