@@ -40,8 +40,8 @@ CASES = {
 
 
 def main(folder, names):
-    """Print a line a case: its name, then launches and waits of the second batch and of its step."""
-    rows = [sorted({(7 * e + 3 * i * i) % WIDTH for i in range(1 + e % 4)}) for e in range(2 * BATCH)]
+    """Print a line a case: its name, then launches and waits of a batch and of its step."""
+    rows = [sorted({(7 * e + 3 * i * i) % WIDTH for i in range(1 + e % 4)}) for e in range(BATCH)]
     data = dataset_from_lists(folder / "data", rows, width=WIDTH)
     for name in names:
         found = counted(CASES[name], data, folder / name.replace(" ", "-").replace(":", ""))
@@ -53,7 +53,7 @@ def main(folder, names):
 
 
 def counted(case, data, out):
-    """Launches of the last batch, its waits, launches of the last step, its waits."""
+    """Launches of the batch, its waits, launches of its step, its waits."""
     hidden = [{"name": f"hidden {number}", "units": 4} for number in range(case.hidden)]
     output = {"name": "next", "kind": "output", "field": "items", "activation": case.activation}
     network = {"layers": [{"name": "in", "kind": "input", "field": "items"}, *hidden, output]}
