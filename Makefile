@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
 
 setup: .venv/.stamp
 
@@ -40,6 +40,10 @@ test-spark: .venv/.stamp-spark
 # Installs Playwright's driver, axe-core and Schemathesis.
 test-page: .venv/.stamp-page
 	$(BIN)/python -m pytest tests/serve/test_page.py tests/serve/test_openapi.py tests/ui/test_page.py
+
+# Real MLflow stores on this machine. Installs mlflow-skinny.
+test-mlflow: .venv/.stamp-mlflow
+	$(BIN)/python -m pytest tests/tracking
 
 # A real S3 server, moto's, on this machine. Installs moto.
 test-stores: .venv/.stamp-stores
@@ -88,6 +92,10 @@ bench-gpu: .venv/.stamp
 
 .venv/.stamp-spark: .venv/.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark]'
+	touch $@
+
+.venv/.stamp-mlflow: .venv/.stamp
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[mlflow]'
 	touch $@
 
 .venv/.stamp-page: .venv/.stamp

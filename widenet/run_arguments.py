@@ -123,6 +123,14 @@ class TrainArguments(_Checked):
         Argument("Folder of that file, which is gone when the process ends. Default: `out`."),
     ] = None
     timeout: Timeout = TIMEOUT_SECONDS
+    track: Annotated[
+        str | None,
+        Argument(
+            "Also record the training in this MLflow store, such as mlflow:http://localhost:5000."
+            " Default: TensorBoard's files alone.",
+            form="mlflow:URI",
+        ),
+    ] = None
     report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None
     interrupted: Annotated[
         Callable[[], bool] | None,

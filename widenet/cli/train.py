@@ -51,6 +51,7 @@ def train(
     # The helpers compile while torch is loaded.
     from widenet.parallel.group import is_leader
     from widenet.runs.training import run_training
+    from widenet.tracking.follow import add_report
     from widenet.training.outcome import diverged
 
     run_in_processes(context, processes, arguments.device)
@@ -71,6 +72,8 @@ def train(
         report.stop()
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
+        if arguments.track is not None and written is not None:
+            add_report(arguments.track, model.run, written, lambda text: typer.echo(text, err=True))
         model.run.publish()
     if as_json and is_leader():
         _print_facts(model.run.path, shown(out), written)
@@ -122,6 +125,7 @@ def _print_next_commands(problem: str | None, written: Path | None, words: str, 
 def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
     """Print the command that resumes an interrupted training; write its report, without recommendations."""
     from widenet.runs.arguments import run_of
+    from widenet.tracking.uri import TrackingUri
 
     out, mirror = run_of(arguments.out, resume=False)
     if not (out / "checkpoints" / "latest").exists():
@@ -137,6 +141,7 @@ def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", process
     again += [] if arguments.device is None else ["--device", arguments.device]
     again += [] if arguments.weights_in is None else ["--weights-in", arguments.weights_in]
     again += [] if arguments.scratch is None else ["--scratch", str(arguments.scratch)]
+    again += [] if arguments.track is None else ["--track", TrackingUri.of(arguments.track).shown]
     typer.echo(
         f"Stopped; {shown(arguments.out)} holds a checkpoint. Resume with:\n"
         f"  {shlex.join([*again, '--resume'])}",

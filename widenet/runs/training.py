@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -45,6 +46,7 @@ from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
+from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import begun, started_again
 from widenet.training.check import check_training
 from widenet.training.environment import machine
@@ -111,6 +113,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         resume = arguments.resume or (
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
         )
+        if arguments.track is not None and not restarted:
+            by_leader(exchange, partial(check_tracker, arguments.track, out), "tracker")
         if mirror is not None and not resume:
             by_leader(exchange, mirror.begin, "run directory")
         run = begun(out, layout, dataset, start_from, resume, exchange, stack)
@@ -119,7 +123,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, arguments, out, device, exchange)
         network = built(job, rule, dataset, exchange, device, store)
-        report = arguments.report if arguments.report is not None and exchange.leads else Silence()
+        report = _report(arguments, run, dataset, exchange, stack)
         slow = [*chosen(job, place), *_slow(training_spec, device, job)]
         for sentence in [*unread(network_spec, dataset), *slow]:
             report.say(sentence)
@@ -155,6 +159,18 @@ def _start(arguments: TrainArguments) -> Path | None:
     if arguments.start_from is None:
         return None
     return readable(path_of("start_from", arguments.start_from), "run", whole=True)
+
+
+def _report(
+    arguments: TrainArguments, run: RunDirectory, dataset: Dataset, exchange: Exchange, stack: ExitStack
+) -> Report:
+    """What follows the training in this process: the caller's report and the tracker, in the leader."""
+    if not exchange.leads:
+        return Silence()
+    report = arguments.report or Silence()
+    if arguments.track is None:
+        return report
+    return stack.enter_context(followed(report, arguments.track, run, dataset))
 
 
 def _report_restart(state: LoopState, report: Report) -> None:

@@ -16,6 +16,9 @@ from widenet.errors import CheckpointError
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
 
+TRACKING = "tracking.json"
+"""The file with the id that a tracker has given the run."""
+
 DATA = "data"
 """The folder of a run that may hold its dataset, if that was made together with the run."""
 
@@ -32,6 +35,7 @@ _WITHOUT_WEIGHTS = {
     ".lock",
     LAUNCH,
     START,
+    TRACKING,
 }
 """The entries of a run directory before its first checkpoint."""
 
@@ -121,6 +125,16 @@ def busy(path: Path) -> CheckpointError:
     return CheckpointError(
         f"{path} is being trained by another process. Wait for it, or choose another `out`."
     )
+
+
+def without_weights(path: Path) -> CheckpointError:
+    """Return the error for a run that holds no weights yet."""
+    if is_locked(path):
+        return CheckpointError(
+            f"{path} is being trained and holds no weights yet. Wait for its first checkpoint."
+        )
+    remedy = 'Finish it with "widenet.train(..., resume=True)".'
+    return CheckpointError(f"{path} holds no weights yet. {remedy}")
 
 
 @contextmanager

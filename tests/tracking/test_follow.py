@@ -1,0 +1,162 @@
+"""Trainings that MLflow records: read back by MLflow's own client, from stores on a disk."""
+
+import json
+import shutil
+import socket
+
+import pytest
+
+from tests.test_runs import After
+from tests.trainings import SETTINGS, Heard, books
+from widenet.cli import main
+from widenet.errors import OptionError
+from widenet.runs import train
+from widenet.tracking import follow
+
+tracking = pytest.importorskip(
+    "mlflow.tracking", reason="mlflow is not installed; `make test-mlflow` installs it"
+)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of MLflow's own code
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Waits long enough for a slow machine."""
+    monkeypatch.setattr(follow, "START_SECONDS", 600.0)
+    monkeypatch.setattr(follow, "END_SECONDS", 600.0)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """An empty SQLite store, which takes MLflow a while to make."""
+    file = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    tracking.MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+    return file
+
+
+@pytest.fixture
+def store(empty, tmp_path, monkeypatch):
+    """The URI of an empty SQLite store; artifacts lie below the current folder, as MLflow has it."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(empty, tmp_path)
+    return f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def recorded(uri):
+    """What MLflow has of the one run in a store: the run, the loss by epoch, and its files' names."""
+    client = tracking.MlflowClient(tracking_uri=uri)
+    (experiment,) = [each for each in client.search_experiments() if each.name == "widenet"]
+    (run,) = client.search_runs([experiment.experiment_id])
+    losses = [(metric.step, metric.value) for metric in client.get_metric_history(run.info.run_id, "loss")]
+    return run, sorted(losses), sorted(file.path for file in client.list_artifacts(run.info.run_id))
+
+
+def logged(run):
+    lines = (run / "log.jsonl").read_text().splitlines()
+    return [(record["epoch"], record["loss"]) for record in map(json.loads, lines)]
+
+
+def test_mlflow_has_documents_numbers_and_identity_and_moves_no_bit(data, store, tmp_path):
+    plain = train(*SETTINGS["momentum"], data, tmp_path / "plain")
+    model = train(*SETTINGS["momentum"], data, tmp_path / "run", track=f"mlflow:{store}")
+    assert model.facts["fingerprint"] == plain.facts["fingerprint"]
+    run, losses, files = recorded(store)
+    assert run.info.status == "FINISHED"
+    assert run.info.run_name == "run"
+    assert losses == logged(tmp_path / "run")
+    assert files == ["network.json", "training.json"]
+    assert run.data.params["network.layers.1.units"] == "6"
+    assert run.data.params["training.epochs"] == str(model.run.training.epochs)
+    assert {name: tag for name, tag in run.data.tags.items() if name.startswith("widenet.")} == {
+        "widenet.run": str(tmp_path / "run"),
+        "widenet.data": str(data.path),
+        "widenet.data_digest": data.digest,
+        "widenet.fingerprint": model.facts["fingerprint"],
+    }
+
+
+def test_a_resumed_training_continues_its_run_of_mlflow(data, store, tmp_path):
+    settings, out = SETTINGS["momentum"], tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(*settings, data, out, track=f"mlflow:{store}", interrupted=After(8))
+    before, _, _ = recorded(store)
+    assert before.info.status == "KILLED"
+    train(*settings, data, out, track=f"mlflow:{store}", resume=True)
+    run, losses, _ = recorded(store)
+    assert run.info.run_id == before.info.run_id
+    assert run.info.status == "FINISHED"
+    assert losses == logged(out)
+
+
+def test_a_store_that_breaks_is_told_once_and_gets_the_rest_when_the_training_resumes(data, store, tmp_path):
+    file, away, heard = tmp_path / "mlflow.db", tmp_path / "away", Heard()
+
+    def break_store(network, epochs):
+        del network
+        if epochs == 1:
+            file.rename(away)
+            file.mkdir()
+
+    plain = train(*SETTINGS["momentum"], data, tmp_path / "plain")
+    settings = (*SETTINGS["momentum"], data, tmp_path / "run")
+    model = train(*settings, track=f"mlflow:{store}", report=heard, after_epoch=break_store)
+    assert model.facts["fingerprint"] == plain.facts["fingerprint"]
+    (said,) = [text for text in heard.said if "mlflow" in text]
+    assert said.startswith(f"mlflow:{store} does not take what it is told: ")
+    file.rmdir()
+    away.rename(file)
+    train(*settings, track=f"mlflow:{store}", resume=True)
+    run, losses, _ = recorded(store)
+    assert losses == logged(tmp_path / "run")
+    assert run.info.status == "FINISHED"
+
+
+def test_a_store_that_cannot_be_used_is_refused_before_the_run_directory_is_made(data, tmp_path):
+    with pytest.raises(OptionError, match=r"`track`: mlflow:bogus://\*\*\*@host cannot be used") as caught:
+        train(*SETTINGS["momentum"], data, tmp_path / "run", track="mlflow:bogus://bob:hunter2@host")
+    assert "hunter2" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_server_that_gives_no_answer_is_refused_soon(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(follow, "START_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"mlflow:http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(OptionError, match="it gave no answer within"):
+            train(*SETTINGS["momentum"], data, tmp_path / "run", track=place)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_resumed_training_needs_the_store_that_has_its_run(data, store, empty, tmp_path):
+    settings = (*SETTINGS["momentum"], data, tmp_path / "run")
+    train(*settings, track=f"mlflow:{store}")
+    other = shutil.copy(empty, tmp_path / "other.db")
+    with pytest.raises(OptionError, match=r"cannot be used: .*not found"):
+        train(*settings, track=f"mlflow:sqlite:///{other}", resume=True)
+
+
+def test_the_command_adds_the_report(data, store, tmp_path):
+    network, training = SETTINGS["momentum"]
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    (tmp_path / "training.json").write_text(json.dumps(training))
+    words = [
+        "network.json",
+        "training.json",
+        "--data",
+        str(data.path),
+        "--out",
+        "run",
+        "--track",
+        f"mlflow:{store}",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        main(["train", *words])
+    assert not ended.value.code
+    assert recorded(store)[2] == ["network.json", "report.html", "training.json"]

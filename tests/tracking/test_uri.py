@@ -1,0 +1,42 @@
+"""What names a tracker, and what of it stands in messages."""
+
+import pytest
+
+from widenet.errors import OptionError
+from widenet.tracking.uri import TrackingUri
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "mlflow:", "wandb", f"https://bob:{SECRET}@host", f"mlflo:x?token={SECRET}"]
+)
+def test_another_form_is_refused_without_repeating_it(text):
+    with pytest.raises(OptionError, match="must be mlflow:URI, such as") as caught:
+        TrackingUri.of(text)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mlflow", "mlflow"),
+        ("mlflow:sqlite:///a/b.db", "mlflow:sqlite:///a/b.db"),
+        ("mlflow:databricks", "mlflow:databricks"),
+        ("mlflow:http://localhost:5000", "mlflow:http://localhost:5000"),
+        (f"mlflow:https://bob:{SECRET}@host/a?token={SECRET}", "mlflow:https://***@host/a?***"),
+        (f"mlflow:https://{SECRET}@host", "mlflow:https://***@host"),
+        (f"mlflow:https://bob:a@{SECRET}@host", "mlflow:https://***@host"),
+    ],
+)
+def test_a_uri_is_shown_without_credentials(text, shown):
+    assert TrackingUri.of(text).shown == shown
+
+
+def test_the_reason_of_a_failure_holds_no_credentials():
+    place = TrackingUri.of(f"mlflow:https://bob:%68unter2@host/a?token={SECRET}x")
+    error = ValueError(
+        f"no https://bob:%68unter2@host/a?token={SECRET}x, nor {SECRET} or {SECRET}x for bob.\nMore"
+    )
+    assert place.reason(error) == "no https://***@host/a?***, nor *** or *** for ***"
+    assert place.reason(KeyError()) == "KeyError"

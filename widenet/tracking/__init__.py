@@ -1,0 +1,1 @@
+"""Trackers: other programs that record a training, such as MLflow."""
