@@ -122,7 +122,7 @@ def test_progress_is_shown_unless_quiet(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch):
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch, capsys):
     epoch = TrainingReport.epoch
 
     def interrupted(report, record):
@@ -133,7 +133,9 @@ def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, 
     out = tmp_path / "run"
     monkeypatch.setattr(TrainingReport, "epoch", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        widenet.fit(COLUMNS, out, device="cpu", quiet=True)
+        widenet.fit(COLUMNS, out, device="cpu")
+    hint = f"widenet.train(None, None, '{out}/data', '{out}', resume=True, device='cpu')"
+    assert f"{out} holds a checkpoint. Continue with {hint}." in capsys.readouterr().err
     assert len(widenet.Model.load(out, "cpu").run.records()) == 2
     model = widenet.train(None, None, out / "data", out, resume=True, device="cpu")
     assert model.fingerprint() == fitted.fingerprint()

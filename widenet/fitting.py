@@ -88,9 +88,16 @@ def fit(
     try:
         data = _dataset(interactions, path / DATA, report, items=items, titles=titles, **named)
         return train(None, _training(data), data, path, device=device, report=report)
-    except BaseException:
+    except BaseException as error:
         if not (path / "checkpoints" / "latest").is_file():
             _remove(path, new)
+        elif isinstance(error, KeyboardInterrupt):
+            report.stop()
+            chosen = "" if device is None else f", device={device!r}"
+            report.say(
+                f"Stopped; {path} holds a checkpoint. Continue with widenet.train(None, None,"
+                f" {str(path / DATA)!r}, {str(path)!r}, resume=True{chosen})."
+            )
         raise
     finally:
         report.stop()

@@ -82,3 +82,16 @@ def test_no_runs_are_said_and_a_missing_folder_is_refused(widenet, tmp_path):
     assert (ended.status, ended.err.count("\n")) == (2, 1)
     ended = widenet("runs", tmp_path, "--sort", "loss")
     assert (ended.status, ended.err.count("\n")) == (2, 1)
+
+
+def test_names_are_printed_without_control_characters_and_the_time_is_utc(runs, widenet):
+    (runs / "first").rename(runs / "fi\nrst\x1b[2J")
+    (runs / "foreign").rename(runs / "for\x1beign")
+    ended = widenet("runs", runs)
+    assert any(line.startswith(r"fi\nrst\x1b[2J  ") for line in ended.out.splitlines())
+    assert r"for\x1beign is not a run" in ended.err
+    assert "\x1b" not in ended.out + ended.err
+    os.utime(runs / "second" / "network.json", (0, 0))
+    os.utime(runs / "second" / "log.jsonl", (0, 1.5))
+    listed = json.loads(widenet("runs", runs / "second", "--json").out)["runs"]
+    assert [run["changed"] for run in listed] == ["1970-01-01T00:00:01.500000+00:00"]

@@ -138,3 +138,11 @@ def test_a_vocabulary_is_cut_into_blocks_and_names_features_by_index_where_nobod
         "title": ["A", None, "C"],
         "count": [0, 0, 7],
     }
+
+
+def test_a_dataset_below_a_file_is_refused_and_the_file_stays(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"):
+        with pytest.raises(DataError, match=r"must be a folder; it is or lies below a file\. Choose"):
+            dataset_from_lists(out, [[0]])
+    assert (tmp_path / "file").read_text() == "mine"

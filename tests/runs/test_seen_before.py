@@ -1,5 +1,6 @@
 """What is said of a dataset whose held-out entries a model may have been trained on."""
 
+import re
 import shutil
 
 import pytest
@@ -29,6 +30,9 @@ def test_a_run_whose_start_is_gone_says_that_nobody_can_tell_what_that_saw(tmp_p
         " heldout part, 12 were trained on."
     )
     assert model.caveats(data) == [seen]
+    with pytest.warns(UserWarning, match=re.escape(seen)) as warned:
+        model.evaluate(data)
+    assert [each.filename for each in warned] == [__file__]
     shutil.rmtree(tmp_path / "first")
     assert model.caveats(data) == [
         f"{began} is not at hand: what {data.path} holds out may have been trained on."

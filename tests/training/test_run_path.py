@@ -5,7 +5,7 @@ import fcntl
 import pytest
 
 from widenet.errors import CheckpointError
-from widenet.training.run_path import is_locked, locked
+from widenet.training.run_path import is_locked, locked, without_weights
 
 
 def test_a_run_is_locked_while_it_is_trained(tmp_path):
@@ -35,3 +35,9 @@ def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):
         monkeypatch.setattr(fcntl, "flock", flock)
         with locked(tmp_path):
             assert refused == [fcntl.LOCK_EX | fcntl.LOCK_NB]
+
+
+def test_a_run_without_weights_is_waited_for_while_it_is_trained(tmp_path):
+    assert "holds no weights yet. Finish it with" in str(without_weights(tmp_path))
+    with locked(tmp_path):
+        assert "is being trained and holds no weights yet. Wait for" in str(without_weights(tmp_path))

@@ -15,7 +15,7 @@ import typer
 
 from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
-from widenet.cli.wording import on_command_line
+from widenet.cli.wording import in_one_line, on_command_line
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.extensions import COMMANDS, Command, extensions, load
 
@@ -174,7 +174,7 @@ def main(arguments: list[str] | None = None) -> Any:
     except WidenetError as error:
         _trace()
         if error.status != 2 or not left_to_the_first():
-            typer.echo(f"widenet: {_in_one_line(error)}", err=True)
+            typer.echo(f"widenet: {in_one_line(on_command_line(str(error)))}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -202,12 +202,6 @@ def main(arguments: list[str] | None = None) -> Any:
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
     sys.exit(status)
-
-
-def _in_one_line(error: WidenetError) -> str:
-    """Return a message as one line: control characters of quoted values become escapes."""
-    sentence = on_command_line(str(error))
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in sentence)
 
 
 def _place(error: OSError) -> str:

@@ -1,5 +1,6 @@
 """Commands on a trained run: evaluate, predict, fingerprint."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,9 +65,12 @@ def evaluate(
     model = Model.load(**values_of(LoadArguments, words))
     ks, part, output = sorted(set(k)) if k else DEFAULT_KS, words["part"], words["output"]
     _warn_of_length(model, max(ks) if k else 0, output)
-    with Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter:
+    with (
+        Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
+        warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
+    ):
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
-    warn(model.ignored(dataset) + model.caveats(dataset, part, output))
+    warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if is_leader() and as_json:
         print_json(metrics)
     elif is_leader():

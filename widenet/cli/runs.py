@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.wording import say
+from widenet.cli.wording import in_one_line, say
 
 if TYPE_CHECKING:
     from widenet.report.listing import ListedRun
@@ -78,7 +78,7 @@ def _cells(run: "ListedRun") -> tuple[str, ...]:
     from widenet.plan.numbers import duration
 
     return (
-        run.name,
+        in_one_line(run.name),
         run.state,
         f"{run.epochs}/{run.epochs_asked}",
         _ABSENT if run.value is None else f"{run.metric} {run.value:.4f} on {run.part}",
@@ -96,7 +96,7 @@ def _facts(cells: Sequence[str]) -> list[str]:
 def _differences(run: "ListedRun") -> list[str]:
     from widenet.report.differences import as_text
 
-    return [f"{place}={as_text(value)}" for place, value in run.differences.items()]
+    return [in_one_line(f"{place}={as_text(value)}") for place, value in run.differences.items()]
 
 
 def _wrapped(pieces: Sequence[str], width: int | None) -> list[str]:

@@ -32,7 +32,12 @@ def on_command_line(sentence: str) -> str:
 
 def say(sentence: str) -> None:
     """Print a sentence of the library to standard error."""
-    typer.echo(on_command_line(sentence), err=True)
+    typer.echo(in_one_line(on_command_line(sentence)), err=True)
+
+
+def in_one_line(text: str) -> str:
+    """Return a text with escapes in place of control characters, such as those of a file's name."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def flag_name(name: str) -> str:

@@ -121,7 +121,12 @@ def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
         if overwrite is not None:
             rule = "already exists. Replace it with `overwrite=True`, choose"
         raise DataError(f"{out}: {rule} another `out`, or remove it first.")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(
+            f"{out}: {out.parent} must be a folder; it is or lies below a file. Choose another `out`."
+        ) from None
     folder = out.parent / f".{out.name}.{secrets.token_hex(4)}.partial"
     folder.mkdir()
     try:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ class ListedRun:
         kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
         seconds: Seconds of all steps.
-        changed: When the run was last written to, in seconds since 1970.
+        changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
             `training.optimizer.learning_rate`.
         warning: A loss that went far up, in a sentence; None if it did not.
@@ -56,7 +57,7 @@ class ListedRun:
     kept_epoch: int | None
     fingerprint: str | None
     seconds: float
-    changed: float
+    changed: datetime
     differences: dict[str, Any]
     warning: str | None
 
@@ -150,11 +151,10 @@ def _final(path: Path) -> WeightsFacts | None:
     return WeightsFacts.of(Checkpoint.open(path / "model").facts) if (path / "model").is_dir() else None
 
 
-def _changed(path: Path) -> float:
-    """Return when a run's log or documents were written, in seconds since 1970."""
-    return max(
-        (path / name).stat().st_mtime for name in ("network.json", "log.jsonl") if (path / name).is_file()
-    )
+def _changed(path: Path) -> datetime:
+    """Return when a run's log or documents were written."""
+    files = [path / name for name in ("network.json", "log.jsonl") if (path / name).is_file()]
+    return datetime.fromtimestamp(max(file.stat().st_mtime for file in files), UTC)
 
 
 def documents_of(subject: Subject) -> dict[str, Any]:
@@ -207,5 +207,5 @@ _KEYS: dict[Order, Callable[[ListedRun], tuple[Any, ...]]] = {
     "state": lambda run: (run.state, run.name),
     "epochs": lambda run: (-run.epochs, run.name),
     "time": lambda run: (-run.seconds, run.name),
-    "newest": lambda run: (-run.changed, run.name),
+    "newest": lambda run: (-run.changed.timestamp(), run.name),
 }

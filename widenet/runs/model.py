@@ -28,7 +28,7 @@ from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.person import Fields
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
-from widenet.runs.seen_before import seen_before
+from widenet.runs.seen_before import seen_in_part, warn_of_seen
 from widenet.runs.unread import named_without_values, other_values, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
@@ -142,8 +142,7 @@ class Model:
         if (problem := diverged(self.run.training, self.run.records())) is not None:
             found.append(f"{self.run.path}: {problem}")
         if data is not None:
-            held = [(self.network.outputs[output_name(self.network, output)].spec.field, part)]
-            found += seen_before(self.run, facts.examples, data, held)
+            found += seen_in_part(self.run, self.network, self.facts, data, part, output)
         return found
 
     def _dataset(self, data: Dataset | str | Path | None) -> Dataset:
@@ -171,20 +170,19 @@ class Model:
         Returns:
             The metrics by name, such as "ndcg@10".
 
+        Warns:
+            UserWarning: The run, or one whose weights it started with, was trained on entries of the part.
+
         Raises:
             FitError: The dataset does not fit the run, or does not have the part.
             OptionError: An argument is wrong.
         """
         dataset = self._dataset(arguments.data)
+        part, ks, output = arguments.part, arguments.ks, arguments.output
+        warn_of_seen(self.run, self.network, self.facts, dataset, part, output)
         with fixed_arithmetic():
             return evaluate(
-                self.network,
-                dataset,
-                arguments.part,
-                arguments.ks,
-                arguments.output,
-                arguments.exclude_seen,
-                arguments.advance,
+                self.network, dataset, part, ks, output, arguments.exclude_seen, arguments.advance
             )
 
     @recommends

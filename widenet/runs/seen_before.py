@@ -1,15 +1,19 @@
 """Held-out parts of a dataset that a run, or a run that it started from, has trained on."""
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import trained_on
 from widenet.errors import WidenetError
+from widenet.evaluate import output_name
+from widenet.model.network import Network
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import WeightsFacts
+from widenet.training.saved_facts import WeightsFacts, facts_of
 
 Held = Sequence[tuple[str, Part]]
 """Fields and parts of a dataset that are held out."""
@@ -19,6 +23,37 @@ def held_of(run: RunDirectory, data: Dataset) -> Held:
     """All that a dataset holds out of the fields that a run's outputs ask for."""
     fields = dict.fromkeys(output.field for output in run.network.outputs)
     return [(field, part) for field in fields for part in data.field(field).parts if part != "train"]
+
+
+def seen_in_part(
+    run: RunDirectory,
+    network: Network,
+    facts: Mapping[str, Any],
+    data: Dataset,
+    part: Part,
+    output: str | None,
+) -> list[str]:
+    """As `seen_before`, for the part of an output's field that an evaluation reads.
+
+    `facts` are those of the checkpoint of the network.
+    """
+    field = network.outputs[output_name(network, output)].spec.field
+    return seen_before(run, facts_of(facts).examples, data, [(field, part)])
+
+
+def warn_of_seen(
+    run: RunDirectory,
+    network: Network,
+    facts: Mapping[str, Any],
+    data: Dataset,
+    part: Part,
+    output: str | None,
+) -> None:
+    """Warn of `seen_in_part`, in the leader, on behalf of the caller of a checked method."""
+    if network.exchange.leads:
+        for sentence in seen_in_part(run, network, facts, data, part, output):
+            # Frames: here, the method, its two wrappers, the caller.
+            warnings.warn(sentence, stacklevel=5)
 
 
 def seen_before(run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:

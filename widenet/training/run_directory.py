@@ -52,6 +52,7 @@ from widenet.training.run_path import (
     locked,
     put,
     start_of,
+    without_weights,
 )
 from widenet.training.saved_facts import WeightsFacts, facts_of
 
@@ -332,9 +333,7 @@ class RunDirectory:
             return self._opened(self.path / "model", FOR_PREDICTIONS)
         latest = self.latest()
         if latest is None:
-            raise CheckpointError(
-                f'{self.path} holds no weights yet. Finish it with "widenet.train(..., resume=True)".'
-            )
+            raise without_weights(self.path)
         return latest
 
     def belongs_to(self, launch: str) -> None:

@@ -1,6 +1,5 @@
 """The table of runs."""
 
-import time
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -29,7 +28,7 @@ def runs_page(known: KnownRuns, metric: str | None = None, only: Collection[str]
     version, runs = known.version, known.runs
     metrics = list(dict.fromkeys(name for run in runs.values() for name in run.curves if name != "loss"))
     metric = metric if metric in (*metrics, "loss") else _usual(runs.values())
-    newest = sorted(runs.values(), key=lambda run: (-run.listed.changed, run.listed.name))
+    newest = sorted(runs.values(), key=lambda run: (-run.listed.changed.timestamp(), run.listed.name))
     rows = [_row(run, metric) for run in newest if only is None or run.listed.name in only]
     return page(
         "Runs",
@@ -108,7 +107,7 @@ def _table(rows: Collection[Html], metric: str) -> Html:
 def _row(run: KnownRun, metric: str) -> Html:
     facts, name = run.listed, run.listed.name
     value, loss = run.values.get(metric), run.values.get("loss")
-    changed = time.localtime(facts.changed)
+    changed = facts.changed.astimezone()
     state = [tag("span", facts.state, class_=f"state {facts.state}")]
     if facts.warning is not None:
         state.append(tag("span", "loss went up", class_="warn", title=facts.warning))
@@ -138,9 +137,9 @@ def _row(run: KnownRun, metric: str) -> Html:
         ),
         tag(
             "td",
-            time.strftime("%Y-%m-%d %H:%M", changed),
+            changed.strftime("%Y-%m-%d %H:%M"),
             class_="more",
-            data_sort=_sortable(facts.changed),
+            data_sort=_sortable(facts.changed.timestamp()),
         ),
     ]
     return live(f"run {name}", "tr", *cells)
