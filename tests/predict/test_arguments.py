@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.mistakes import check_sentence
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.runs import Model, train
@@ -135,10 +136,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_sentence(mistake, model):
-    call, error, message = MISTAKES[mistake]
-    with pytest.raises(error, match=message) as caught:
-        call(model)
-    assert "\n" not in str(caught.value)
+    check_sentence(model, *MISTAKES[mistake])
 
 
 def test_numbers_and_names_of_numpy_and_any_sequence_are_welcome(model):

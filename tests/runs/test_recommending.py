@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 
+from tests.mistakes import check_sentence
 from tests.rows import all_rows
 from tests.trainings import TIED
 from widenet.data.ingest import ingest
@@ -306,6 +307,12 @@ MISTAKES = {
         OptionError,
         "`never_for` does not go with one basket",
     ),
+    "users without an order": (
+        lambda m: m.recommend(users={"1", "2"}),
+        OptionError,
+        "users must be in order, because the answers come in the same order; got a set",
+    ),
+    "items without an order": (lambda m: m.similar({"1", "2"}), OptionError, "items must be in order"),
     "nothing similar": (lambda m: m.similar([]), OptionError, "items must name at least one item; got none"),
     "another format": (
         lambda m: m.recommend(["1"], format="panda"),
@@ -317,10 +324,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_sentence(mistake, model):
-    call, error, message = MISTAKES[mistake]
-    with pytest.raises(error, match=message) as caught:
-        call(model)
-    assert "\n" not in str(caught.value)
+    check_sentence(model, *MISTAKES[mistake])
 
 
 def test_a_run_whose_dataset_is_gone_asks_for_one(tmp_path):

@@ -8,7 +8,7 @@ from widenet.arguments import declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
-from widenet.data.formats.memory import is_table
+from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
@@ -218,9 +218,11 @@ def _types(options: Options, read: dict[Part, Sources]) -> Facts:
 
 def _listed(sources: Any) -> list[Any]:
     """List the sources."""
-    several = isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_table(sources)
+    several = (
+        isinstance(sources, Iterable) and not isinstance(sources, str | Path) and not is_in_memory(sources)
+    )
     listed = list(sources) if several else [sources]
-    if is_table(listed):
+    if is_in_memory(listed):
         return [listed]
     if not listed:
         raise OptionError("SOURCE must be at least one file; got none.")

@@ -297,7 +297,7 @@ def _kinds(sources: Sequence[Source]) -> str:
 
 def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     """List the paths or the table of a source, each with its name in messages."""
-    if memory.is_table(source):
+    if memory.is_in_memory(source):
         return [(source, "the table")]
     if not isinstance(source, str | Path):
         kinds = (

@@ -162,6 +162,20 @@ class Neighbours:
             nearness_EK, positions_EK = self._nearest(queries_ED, number, num_candidates)
             return shown(self.measure, nearness_EK).cpu().numpy(), positions_EK.cpu().numpy()
 
+    def others(
+        self, positions: NDArray[np.int64], k: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the vectors nearest to those at some positions, each but itself.
+
+        Returns:
+            Scores and positions as of `search`, one more than k of each, and which of them are its k nearest,
+            all [E, min(k + 1, N)].
+        """
+        scores_EK, nearest_EK = self.search(self.vectors(positions), k + 1)
+        kept_EK = nearest_EK != positions[:, None]
+        kept_EK &= kept_EK.cumsum(axis=1) <= k
+        return scores_EK, nearest_EK, kept_EK
+
     def search_all(
         self, queries: Source, k: int, size: int
     ) -> Iterator[tuple[list[str], list[list[str]], NDArray[np.float64]]]:

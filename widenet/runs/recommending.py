@@ -42,14 +42,14 @@ class Known:
     values: Sequence[float] | None = None
 
 
-def is_table(items: Any) -> bool:
+def is_table_of_baskets(items: Any) -> bool:
     """Whether baskets are a table: a DataFrame, an Arrow table, a dictionary of columns, a matrix."""
     return isinstance(items, Mapping) or hasattr(items, "columns") or hasattr(items, "tocsr")
 
 
 def are_many(items: Any) -> bool:
     """Whether items are several baskets rather than one."""
-    return is_table(items) or (is_list(items) and any(map(is_list, items)))
+    return is_table_of_baskets(items) or (is_list(items) and any(map(is_list, items)))
 
 
 def read_once(arguments: RecommendArguments) -> RecommendArguments:
@@ -68,10 +68,11 @@ def listed_ids(name: str, ids: Any) -> tuple[list[str | int], bool]:
     """Return ids as a list of texts and whole numbers, and whether there was only one, by itself.
 
     Raises:
-        OptionError: One of them is neither a text nor a whole number.
+        OptionError: They have no order, or one of them is neither a text nor a whole number.
     """
+    check_order(name, ids, "the answers come in the same order")
     is_one = isinstance(ids, str | Integral)
-    if is_table(ids) or not (is_one or is_list(ids)):
+    if is_table_of_baskets(ids) or not (is_one or is_list(ids)):
         raise OptionError(f"{name} must be an id or a list of ids; got {type(ids).__name__}.")
     return checked_names(f"{name} must be ids", [ids] if is_one else ids), is_one
 
@@ -89,7 +90,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
         DataError: The table is wrong.
         OptionError: A basket is wrong.
     """
-    if is_table(items):
+    if is_table_of_baskets(items):
         if values is not None:
             raise OptionError("`values` is for lists; a table has a column. Name it in `columns`.")
         from widenet.data.basket_tables import baskets_of  # loads DuckDB
@@ -232,9 +233,7 @@ def alike(
     names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
-    scores_EK, units_EK = collection.search(collection.vectors(own), k + 1)
-    kept_EK = units_EK != own[:, None]
-    kept_EK &= kept_EK.cumsum(axis=1) <= k
+    scores_EK, units_EK, kept_EK = collection.others(own, k)
     answers = Answers(
         asked,
         kept_EK.sum(axis=1),

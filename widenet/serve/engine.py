@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import torch
 
 from widenet.data.dataset import Dataset
@@ -21,7 +22,7 @@ from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
 from widenet.serve.messages import Answer, Ask, Found, Item, Measure, Recommend, RefusedError, Score, Similar
 from widenet.serve.names import Names
-from widenet.serve.people import Known, People, as_refusal
+from widenet.serve.people import Inputs, People, as_refusal
 from widenet.sparse import SparseBatch, from_rows
 
 _MOST_RULES = 32
@@ -34,7 +35,7 @@ class _Row:
 
     place: int
     ask: Recommend | Score
-    known: Known
+    known: Inputs
     never: list[int]
     only: list[int] | None
     candidates: list[int | None]
@@ -119,7 +120,7 @@ class Engine:
         """Raise FitError unless a full block gives finite scores, the same wherever a row stands."""
         network, rows = self.model.network, PREDICTED_ROWS[self.model.network.device.type]
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        one = Known(inputs={name: self._sample(name) for name in inputs})
+        one = Inputs(inputs={name: self._sample(name) for name in inputs})
         (alone,) = self._ranked([one], 10)
         others = self._ranked([one] * rows, 10)
         if not all(math.isfinite(score) for _, score in alone):
@@ -137,7 +138,7 @@ class Engine:
             return torch.linspace(0, 1, record.width)[None]
         return from_rows([[*range(0, record.width, max(1, record.width // 5))]])
 
-    def _ranked(self, people: Sequence[Known], k: int) -> list[list[tuple[int, float]]]:
+    def _ranked(self, people: Sequence[Inputs], k: int) -> list[list[tuple[int, float]]]:
         scores_EK, units_EK = top_k(self.model.network, self.people.batch(people), self.output, k)
         rows = zip(units_EK.tolist(), scores_EK.tolist(), strict=True)
         return [list(zip(units, scores, strict=True)) for units, scores in rows]
@@ -267,10 +268,10 @@ class Engine:
         except WidenetError as error:
             return [as_refusal(error)] * len(asked)
         collection, units = self._similar[measure], [unit for _, unit, _ in asked]
-        scores_EK, units_EK = collection.search(collection.vectors(units), max(k for _, _, k in asked) + 1)
+        rows = zip(*collection.others(np.array(units), max(k for _, _, k in asked)), strict=True)
         found = []
-        for (_, unit, k), near, scores in zip(asked, units_EK, scores_EK, strict=True):
-            kept = (near != unit).nonzero()[0][:k]
+        for (_, _, k), (scores, near, is_kept) in zip(asked, rows, strict=True):
+            kept = is_kept.nonzero()[0][:k]
             ids, titles = self.vocabulary.ids(near[kept]), self.vocabulary.titles(near[kept])
             items = [Item(*row) for row in zip(ids, titles, scores[kept].tolist(), strict=True)]
             found.append(Answer(self.fingerprint, items))

@@ -13,16 +13,16 @@ from widenet.errors import WidenetError
 from widenet.model.network import Network
 from widenet.predict.arguments import checked_values, history_of_units
 from widenet.predict.rows import history, known_parts, seen_entries
-from widenet.runs.person import item_field, numbers_of
+from widenet.runs.person import item_field, nothing, numbers_of
 from widenet.serve.messages import FieldValue, Person, RefusedError
 from widenet.serve.names import Names
-from widenet.sparse import SparseBatch, from_rows, stacked
+from widenet.sparse import SparseBatch, stacked
 from widenet.training.run_directory import RunDirectory
 
 
 @dataclass
-class Known:
-    """What is known of one person.
+class Inputs:
+    """What the network is fed with for one person.
 
     Attributes:
         row: Row of a user of the dataset; None for a basket.
@@ -55,7 +55,7 @@ class People:
     dataset: Dataset | None
     users: Names | None
 
-    def known(self, person: Person) -> Known:
+    def known(self, person: Person) -> Inputs:
         """Return what a request says of a person.
 
         Raises:
@@ -66,11 +66,11 @@ class People:
                 raise RefusedError(422, "contradiction", "user goes without items, values and fields.")
             if self.users is None:
                 raise RefusedError(422, "no_users", "this service has no users. Start it with a dataset.")
-            return Known(row=self.users.places([person.user], "refuse", [])[0])
+            return Inputs(row=self.users.places([person.user], "refuse", [])[0])
         return self._basket(person)
 
-    def _basket(self, person: Person) -> Known:
-        known = Known()
+    def _basket(self, person: Person) -> Inputs:
+        known = Inputs()
         given: dict[str, FieldValue] = dict(person.fields or {})
         name = item_field(self.run, self.output)
         if not person.items and not given:
@@ -93,7 +93,7 @@ class People:
         return known
 
     def _field(
-        self, name: str, values: list[str | float], person: Person, known: Known
+        self, name: str, values: list[str | float], person: Person, known: Inputs
     ) -> SparseBatch | Tensor:
         record = self.run.fields[name]
         if record.kind == "dense":
@@ -104,7 +104,12 @@ class People:
         return self._features(name, texts, None, person, known)
 
     def _features(
-        self, name: str, ids: Sequence[str], values: Sequence[float] | None, person: Person, known: Known
+        self,
+        name: str,
+        ids: Sequence[str],
+        values: Sequence[float] | None,
+        person: Person,
+        known: Inputs,
     ) -> SparseBatch:
         numbers = None if values is None else checked_values(values, len(ids))
         units = self.names[name].places(ids, person.unknown, known.skipped)
@@ -115,27 +120,23 @@ class People:
             self.run.fields[name].kind == "sequence",
         )
 
-    def batch(self, people: Sequence[Known]) -> dict[str, SparseBatch | Tensor]:
+    def batch(self, people: Sequence[Inputs]) -> dict[str, SparseBatch | Tensor]:
         """Return the fields of a batch; users of the dataset must come first."""
         rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
         baskets = [known for known in people if known.row is None]
         fields = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
         return {name: self._together(name, rows, baskets) for name in fields}
 
-    def _together(self, name: str, rows: np.ndarray, baskets: Sequence[Known]) -> SparseBatch | Tensor:
+    def _together(self, name: str, rows: np.ndarray, baskets: Sequence[Inputs]) -> SparseBatch | Tensor:
         parts: list[SparseBatch | Tensor] = []
         if len(rows):
             assert self.dataset is not None
             parts.append(history(self.dataset, name, rows, known_parts(self.dataset, name, None)))
-        record = self.run.fields[name]
-        empty: SparseBatch | Tensor
-        if record.kind == "dense":
-            empty = torch.zeros(1, record.width)
-            return torch.cat([*parts, *(basket.inputs.get(name, empty) for basket in baskets)])  # type: ignore[list-item]
-        empty = from_rows([[]])
-        return stacked([*parts, *(basket.inputs.get(name, empty) for basket in baskets)])  # type: ignore[list-item]
+        empty = nothing(self.run, name)
+        parts += [basket.inputs.get(name, empty) for basket in baskets]
+        return torch.cat(parts) if self.run.fields[name].kind == "dense" else stacked(parts)  # type: ignore[arg-type]
 
-    def seen(self, people: Sequence[Known]) -> list[list[int]]:
+    def seen(self, people: Sequence[Inputs]) -> list[list[int]]:
         """Return the units of the output's field that each person has; users must come first."""
         name = self.network.outputs[self.output].spec.field
         rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)

@@ -23,7 +23,7 @@ _ARRAY_COLUMNS = ("user", "item", "value", "time")
 _FIRST_ROWS = 100
 
 
-def is_table(value: object) -> bool:
+def is_in_memory(value: object) -> bool:
     """Whether a value is a source in memory.
 
     It is one if it has an Arrow stream, or is a sparse matrix, an array, a tuple of arrays, a dictionary of
