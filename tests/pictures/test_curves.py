@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.pages import Page
-from widenet.pictures.curves import curves, ticks
+from widenet.pictures.curves import curves, ranks, ticks
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,14 @@ def test_a_long_line_says_some_of_its_points_and_the_last():
     assert len(page.texts["title"]) == 200
     (line,) = [found["points"] for name, found in page.elements if name == "polyline"]
     assert len(line.split()) == 1000
+
+
+def test_ranks_lie_on_logarithmic_axes():
+    page = Page(ranks("entries", [(1, 1000.0), (10, 100.0), (100, 10.0)], "rank"))
+    places = [(float(found["cx"]), float(found["cy"])) for name, found in page.elements if name == "circle"]
+    (x1, y1), (x2, y2), (x3, y3) = places
+    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.02)
+    assert y2 - y1 == pytest.approx(y3 - y2, abs=0.02)
+    assert page.texts["title"] == ["rank 1: 1,000", "rank 10: 100", "rank 100: 10"]
+    assert page.texts["text"].count("1,000") == 1
+    assert "no values" in Page(ranks("entries", [], "rank")).text

@@ -4,20 +4,22 @@ import http.client
 import json
 import re
 import shutil
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from tests.pages import Page
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Manifest
 from widenet.pictures.html import brief
 from widenet.plan.job import Job
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
 from widenet.training.run_directory import RunDirectory
 
-PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied"]
+PLACES = ["/", "/run?name=untied", "/compare?run=untied&run=deep%2Ftied", "/data", "/data?run=untied"]
 
 
 def policy(reply):
@@ -186,6 +188,8 @@ def test_without_a_token_there_is_no_session(shown):
         ("/run?name=untied/../untied", 404),
         ("/run?name=%2Fetc", 404),
         ("/run?name=%00%ff", 404),
+        ("/data?run=../data", 404),
+        ("/data?run=", 404),
         ("/compare?run=untied", 422),
         ("/compare?run=untied&run=untied", 422),
         ("/compare?run=untied&run=../data", 404),
@@ -246,3 +250,35 @@ def test_a_run_without_epochs_data_or_weights_has_a_page(runs):
         assert "training: epoch 0 of 3" in text
         assert "No epoch has ended yet." in text
         assert "The dataset is not at hand" in text
+
+
+def test_the_data_of_a_run_are_counted_and_searched(shown, trained):
+    leading = Page(shown.get("/data").body.decode())
+    assert ("a", {"href": "data?run=deep%2Ftied"}) in leading.elements
+    page = Page(shown.get("/data?run=untied").body.decode())
+    manifest = Manifest.read(trained / "data")
+    assert f"{manifest.fields['items'].num_entries['train']:,}" in page.texts["td"]
+    found = Page(shown.get("/data?run=untied&search=book%201").body.decode())
+    assert "Book 1" in found.texts["li"]
+    user = Page(shown.get("/data?run=untied&user=3").body.decode())
+    dataset = Dataset.open(trained / "data")
+    titles = dataset.vocabulary("items").titles(dataset.sparse("items", [3]).indices.tolist())
+    assert set(titles) <= set(user.texts["li"])
+    assert dataset.ids([3]) == ["3"]
+    nobody = Page(shown.get("/data?run=untied&user=" + quote(EVIL)).body.decode())
+    assert "no example is called" in nobody.text
+    assert "img" not in nobody.names
+    hostile = Page(shown.get("/data?run=untied&search=" + quote("<img")).body.decode())
+    assert EVIL in hostile.texts["li"]
+    assert "img" not in hostile.names
+
+
+def test_a_dataset_that_is_not_at_hand_is_said_and_may_be_named(runs, trained):
+    machine = runs / "untied" / "machine.json"
+    machine.write_text(json.dumps({"data": "/nowhere"}))
+    with pages(runs) as running:
+        reply = running.get("/data?run=untied")
+        assert reply.status == 404
+        assert "is not at hand" in reply.body.decode()
+    with pages(runs, "--data", trained / "data") as running:
+        assert "Counts" in running.get("/data").body.decode()

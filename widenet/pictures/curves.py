@@ -1,7 +1,8 @@
 """Line charts, as SVG."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from widenet.pictures.html import Html, brief, joined, tag
 
@@ -54,6 +55,30 @@ def curves(
     marks = [] if mark is None or not first <= mark[0] <= last else [_mark(*mark, frame)]
     axes = _axes(frame, xs, ys, across)
     return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *marks, *shapes]))
+
+
+def ranks(title: str, points: Points, across: str) -> Html:
+    """Draw positive numbers over their ranks on logarithmic axes; pointing at one shows it.
+
+    Args:
+        title: Caption of the figure.
+        points: Rank, from 1, and number, in falling order.
+        across: Label of the x axis.
+    """
+    caption = tag("figcaption", tag("b", title))
+    if not points:
+        return tag("figure", caption, tag("p", "no values"))
+    logs = [(math.log10(rank), math.log10(number)) for rank, number in points]
+    xs, ys = (list(range(max(1, math.ceil(max(logs_of))) + 1)) for logs_of in zip(*logs, strict=True))
+    frame = _Frame(0, xs[-1], 0, ys[-1])
+    places = [(frame.x(x), frame.y(y)) for x, y in logs]
+    corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in places)
+    shapes = [tag("polyline", points=corners, fill="none", stroke=COLOURS[0], stroke_width=2)]
+    for (rank, number), (x, y) in zip(points, places, strict=True):
+        hint = tag("title", f"{across} {brief(rank)}: {brief(number)}")
+        shapes.append(tag("circle", hint, cx=x, cy=y, r=5, fill=COLOURS[0], fill_opacity=0))
+    axes = _axes(frame, xs, ys, across, lambda number: brief(10**number))
+    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *shapes]))
 
 
 def colour(position: int) -> str:
@@ -129,21 +154,25 @@ class _Frame:
         return _HEIGHT - _BOTTOM - (number - self.bottom) * self.up
 
 
-def _axes(frame: _Frame, xs: Sequence[float], ys: Sequence[float], across: str) -> list[Html]:
+def _axes(
+    frame: _Frame,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    across: str,
+    said: Callable[[Any], str] = brief,
+) -> list[Html]:
     faint = {"stroke": "currentColor", "stroke_opacity": "0.15"}
     centred = {"text_anchor": "middle", "fill": "currentColor"}
     shapes = []
     for number in ys:
         y = frame.y(number)
         shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, **faint))
-        shapes.append(
-            tag("text", brief(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor")
-        )
+        shapes.append(tag("text", said(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor"))
     foot = _HEIGHT - _BOTTOM
     for number in xs:
         x = frame.x(number)
         shapes.append(tag("line", x1=x, x2=x, y1=foot, y2=foot + 4, **faint))
-        shapes.append(tag("text", brief(number), x=x, y=foot + 16, **centred))
+        shapes.append(tag("text", said(number), x=x, y=foot + 16, **centred))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     shapes.append(tag("text", across, x=middle, y=_HEIGHT - 4, **centred, fill_opacity="0.7"))
     return shapes

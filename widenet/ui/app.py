@@ -11,11 +11,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 import widenet.serve.page.files as shared
+from widenet.data.dataset import Dataset
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, tag
 from widenet.report.subject import Subject
 from widenet.serve.messages import RefusedError
 from widenet.training.run_directory import RunDirectory
+from widenet.ui.data_page import data_page, datasets_page
 from widenet.ui.following import Following
 from widenet.ui.known_runs import KnownRuns
 from widenet.ui.pages import page
@@ -23,7 +25,7 @@ from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
 from widenet.ui.session import Session
 
-_OWN = ("ui.css", "live.js", "reading.js", "table.js", "token.js")
+_OWN = ("ui.css", "live.js", "pages.js", "reading.js", "search.js", "table.js", "token.js")
 _MOST_COMPARED = 12
 _T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -35,10 +37,12 @@ class Pages:
     Args:
         runs: The runs.
         session: Who may see them.
+        dataset: The dataset to show; None: that of each run.
     """
 
-    def __init__(self, runs: KnownRuns, session: Session) -> None:
-        self._runs, self._session = runs, session
+    def __init__(self, runs: KnownRuns, session: Session, dataset: Dataset | None) -> None:
+        self._runs, self._session, self._dataset = runs, session, dataset
+        self._reading = asyncio.Lock()  # of a dataset, which takes memory and time
         self.following = Following(runs)
         theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
         files = [theirs / "page.css", theirs / "icon.svg", *(own / name for name in _OWN)]
@@ -50,6 +54,7 @@ class Pages:
             self._route("/", self.table),
             self._route("/run", self.run),
             self._route("/compare", self.compare),
+            self._route("/data", self.data),
             self._route("/events", self.events),
             self._route("/session", self._session.begin, method="POST"),
             *(self._route(place, self.file, is_open=True) for place in self._files),
@@ -96,6 +101,24 @@ class Pages:
         await self._look()
         subjects, version = self._subjects(names), self._runs.version
         return _html(await asyncio.to_thread(_readable, lambda: compare_page(subjects, version)))
+
+    async def data(self, request: Request) -> Response:
+        """The page of a dataset."""
+        query = request.query_params
+        await self._look()
+        run = query.get("run")
+        dataset = self._dataset
+        if dataset is None and run is None:
+            return _html(datasets_page(self._runs))
+        if dataset is None:
+            (subject,) = self._subjects([run or ""])
+            dataset = await asyncio.to_thread(subject.run.dataset)
+            if dataset is None:
+                sentence = f"the dataset of {run} is not at hand, or has changed. Name one for all pages."
+                raise RefusedError(404, "no_data", sentence)
+        search, user = query.get("search", ""), query.get("user")
+        async with self._reading:
+            return _html(await asyncio.to_thread(_readable, lambda: data_page(dataset, run, search, user)))
 
     async def _look(self) -> None:
         await asyncio.to_thread(self._runs.look, not self.following.is_looking)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import uvicorn
 
+from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.serve.connections import PatientConnection
 from widenet.serve.guard import guard_of
@@ -34,9 +35,10 @@ def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
     if not folder.is_dir():
         raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
     with bound(arguments.host, arguments.port) as listening:
+        dataset = None if arguments.data is None else Dataset.open(arguments.data)
         runs = KnownRuns(folder)
         runs.look()
-        pages = Pages(runs, Session(guard))
+        pages = Pages(runs, Session(guard), dataset)
         config = uvicorn.Config(
             pages.app(),
             loop="uvloop",

@@ -1,5 +1,7 @@
 // Follows the runs: reads the page anew when they change, and replaces what is marked with data-live.
 
+import { read } from "./pages.js";
+
 const MOST_ROWS = 50;
 const FOCUSABLE = "a, button, input, select, summary, [tabindex]";
 const lost = document.getElementById("lost");
@@ -10,20 +12,8 @@ let version = document.body.dataset.version;
 let stream;
 let reading = Promise.resolve();
 
-/** Returns a page as a document; no script of it runs. */
-export function read(address) {
-  return new Promise((resolve, reject) => {
-    const request = new XMLHttpRequest();
-    request.responseType = "document";
-    request.open("GET", address);
-    request.onload = () => (request.status === 200 ? resolve(request.response) : location.reload());
-    request.onerror = () => reject(new Error("no answer"));
-    request.send();
-  });
-}
-
 /** Replaces the live parts of this page that differ in another. */
-export function take(other) {
+function take(other) {
   const parts = new Map([...document.querySelectorAll("[data-live]")].map(part => [part.dataset.live, part]));
   const rows = document.getElementById("rows");
   for (const fresh of other.querySelectorAll("[data-live]")) {

@@ -1,0 +1,160 @@
+"""The page of a dataset: counts, how they are spread, and a search of its users and items."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import PARTS
+from widenet.errors import DataError
+from widenet.pictures.bars import bars
+from widenet.pictures.curves import ranks
+from widenet.pictures.html import Html, brief, joined, table, tag
+from widenet.report.sections import note, section
+from widenet.training.log_curves import grid
+from widenet.ui.data_facts import PartFacts, facts_of
+from widenet.ui.known_runs import KnownRuns
+from widenet.ui.pages import link, page, strict
+
+_MOST_FOUND, _MOST_ITEMS = 20, 100
+
+
+def data_page(dataset: Dataset, run: str | None, search: str, user: str | None) -> Html:
+    """Return the page of a dataset.
+
+    Args:
+        dataset: The dataset.
+        run: The run whose dataset it is; None: that of the command line.
+        search: A part of a title, or the beginning of an id of an item or a user.
+        user: Id of a user whose history to show.
+    """
+    sought = search[:200]
+    found = _history(dataset, user) if user is not None else _found(dataset, run, sought)
+    return page(
+        dataset.manifest.name,
+        tag("p", f"{dataset.path}: {dataset.num_examples:,} users or other examples."),
+        [
+            tag("div", _search(run, sought), tag("div", found, id="found", role="status"), class_="card"),
+            strict(section("Counts", dataset.manifest.as_table())),
+            *(strict(_part(facts)) for facts in facts_of(dataset)),
+        ],
+        here="Data",
+        scripts=["reading.js", "search.js"],
+    )
+
+
+def datasets_page(known: KnownRuns) -> Html:
+    """Return the page that leads to the datasets of the runs."""
+    by_path: dict[str, list[str]] = {}
+    for name, run in known.runs.items():
+        if "data" in run.documents:
+            by_path.setdefault(str(run.documents["data"]), []).append(name)
+    entries = [
+        tag(
+            "li",
+            tag("a", Path(path).name, href=link("data", run=names[0])),
+            tag("small", f" {path}, of {len(names):,} {'run' if len(names) == 1 else 'runs'}"),
+        )
+        for path, names in by_path.items()
+    ]
+    content = tag("ul", *entries) if entries else tag("p", "No run names its dataset.")
+    return page("Data", "The datasets of the runs.", [tag("div", content, class_="card")], here="Data")
+
+
+def _search(run: str | None, search: str) -> Html:
+    field = tag("input", id="search", type="search", value=search, autocomplete="off", spellcheck="false")
+    label = tag("label", "Find users by id, and items by id or title", for_="search")
+    return tag("form", label, field, id="searching", data_address=link("data", run=run), role="search")
+
+
+def _part(facts: PartFacts) -> Html:
+    activity, popularity = facts.activity, facts.popularity
+    rows = [
+        [
+            name,
+            f"{spread.number:,}",
+            brief(spread.mean),
+            *(f"{number:,}" for number in spread.quantiles.values()),
+        ]
+        for name, spread in (("examples", activity), ("features", popularity))
+    ]
+    listed = table(["entries of", "number", "mean", *activity.quantiles], rows, numbers=True)
+    tail = f"{facts.field}: entries of each feature"
+    drawn = grid(
+        [
+            ranks(tail, facts.ranks, "rank"),
+            bars(
+                "lengths of histories", list(facts.lengths), {"of all examples": list(facts.lengths.values())}
+            ),
+        ]
+    )
+    said = (
+        f"The most popular 1 % of the features have {popularity.top_1_percent:.0%} of the entries,"
+        f" 10 % have {popularity.top_10_percent:.0%}."
+    )
+    if facts.ends is not None:
+        said += f" The oldest entry has the time {facts.ends[0]}, the newest {facts.ends[1]}."
+    return section(f"{facts.field}, {facts.part}", drawn, listed, note(said))
+
+
+def _found(dataset: Dataset, run: str | None, search: str) -> Html:
+    if not search:
+        return Html()
+    users = [
+        tag("li", tag("a", name, href=link("data", run=run, user=name))) for name in _users(dataset, search)
+    ]
+    lists = [_list("Users", users)]
+    for field in dataset.fields.values():
+        if field.vocabulary is not None:
+            vocabulary = dataset.vocabulary(field.name)
+            items = vocabulary.search(search, _MOST_FOUND)
+            names = zip(vocabulary.ids(items), vocabulary.titles(items), items, strict=True)
+            entries = [
+                tag(
+                    "li",
+                    title,
+                    tag(
+                        "small",
+                        f" {'' if name == title else name + ': '}{vocabulary.counts[item]:,} entries",
+                    ),
+                )
+                for name, title, item in names
+            ]
+            lists.append(_list(field.name, entries))
+    return tag("div", *lists, class_="grid")
+
+
+def _users(dataset: Dataset, text: str) -> list[str]:
+    """Return the ids that begin with a text, the shortest first."""
+    found: list[str] = []
+    for batch in dataset.record_batches():
+        names = batch.column("id")
+        found += names.filter(pc.starts_with(names, text)).slice(0, 10 * _MOST_FOUND).to_pylist()
+    return sorted(found, key=lambda name: (len(name), name))[:_MOST_FOUND]
+
+
+def _list(title: str, entries: list[Html]) -> Html:
+    return tag("div", tag("h3", title), tag("ul", *entries) if entries else note("none found"))
+
+
+def _history(dataset: Dataset, user: str) -> Html:
+    try:
+        row = dataset.row_of(user)
+    except DataError as error:
+        return note(str(error))
+    return joined([tag("h2", f"User {user}"), tag("div", *_histories(dataset, row), class_="grid")])
+
+
+def _histories(dataset: Dataset, row: int) -> Iterator[Html]:
+    for field in dataset.fields.values():
+        for part in (each for each in PARTS if field.kind != "dense" and each in field.parts):
+            items = dataset.sparse(field.name, [row], part).indices.tolist()
+            shown = items[:_MOST_ITEMS]
+            names = (
+                map(str, shown) if field.vocabulary is None else dataset.vocabulary(field.name).titles(shown)
+            )
+            more = f"and {len(items) - len(shown):,} more" if len(items) > len(shown) else ""
+            entries = [tag("li", name) for name in names]
+            title = f"{field.name}, {part}: {len(items):,}"
+            yield tag("div", tag("h3", title), tag("ol", *entries), note(more) if more else "")
