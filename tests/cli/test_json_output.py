@@ -20,6 +20,7 @@ WITHOUT = {
     "widenet demo": "tells a story",
     "widenet schema": "prints JSON anyway",
     "widenet serve": "answers over HTTP",
+    "widenet ui": "shows pages",
     "widenet knn search": "prints a JSON line for each query, which need not fit into memory",
 }
 """Why a command has no --json."""
