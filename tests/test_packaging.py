@@ -243,6 +243,7 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
                 named.add(tuple(argument.value for argument in node.args))
     assert named == {(name, extra) for extra, name in EXTRAS.values()} | {
         ("h5py", "dsstne"),  # which looks into NetCDF files first
+        ("mlflow", "mlflow"),  # which is looked for when a training begins
         ("pyspark", "spark"),  # which no command needs
         ("starlette", "serve"),  # which may be there
     }

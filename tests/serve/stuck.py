@@ -17,9 +17,9 @@ def stuck(*arguments):
     return loaded[0]
 
 
-def stopped(self, text, most):
+def stopped(*arguments):
     sys.stdin.readline()
-    return search(self, text, most)
+    return search(*arguments)
 
 
 Engine.load, Engine.search = stuck, stopped
