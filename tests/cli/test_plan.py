@@ -198,7 +198,7 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
         ),
         (
             ["--data", "data", "--measure", "--weights-in", "disk"],
-            "--measure measures a training in memory, not one with --weights-in disk. Leave one of the two",
+            "--measure measures a training in memory, not one with --weights-in disk, which is also chosen",
         ),
         (
             ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],

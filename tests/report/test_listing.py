@@ -85,7 +85,7 @@ def test_a_folder_may_be_a_run_or_empty_and_must_exist(runs, tmp_path, monkeypat
     assert list(by_name(".")) == ["run"]
     (tmp_path / "empty").mkdir()
     assert (list_runs(tmp_path / "empty").runs, list_runs(tmp_path / "empty").problems) == ([], {})
-    with pytest.raises(OptionError, match="must be a folder that holds runs"):
+    with pytest.raises(OptionError, match="is not a folder"):
         list_runs(tmp_path / "nowhere")
 
 

@@ -122,7 +122,7 @@ MISTAKES = [
     ({"where": {"tags": "a"}}, '`where` needs a value of texts or booleans; "tags" holds lists.'),
     ({"where": {"genre": "sonnet"}}, '`where` must give a value of "genre" that an item has, such as '),
     ({"where": {"genre": True}}, '`where` must give a text or a list of texts for "genre"; got True.'),
-    ({"where": {"in_stock": "maybe"}}, "`where` must give True or False for \"in_stock\"; got 'maybe'."),
+    ({"where": {"in_stock": "maybe"}}, "`where` must give true or false for \"in_stock\"; got 'maybe'."),
     ({"at_most": {"genre": 0}}, '`at_most` must give a whole number from 1 on for "genre"; got 0.'),
     ({"diversity": 1.5}, "diversity` must be "),
 ]

@@ -103,7 +103,7 @@ def test_a_folder_that_goes_away_holds_no_run(runs):
     shutil.rmtree(runs)
     seen.look()
     assert seen.runs == {}
-    assert "must be a folder" in seen.problems["runs"]
+    assert "is not a folder" in seen.problems["runs"]
 
 
 def test_a_long_curve_keeps_its_last_point(runs):

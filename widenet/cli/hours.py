@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
 
 
-def check_measurable(data: Path | None, processes: int, planned_elsewhere: str | None, on_disk: bool) -> None:
+def check_measurable(data: Path | None, processes: int, planned_elsewhere: str | None) -> None:
     """Raise OptionError if a training cannot be measured.
 
     Args:
         data: The dataset directory.
         processes: Number of processes.
         planned_elsewhere: The option that names another machine than this one, if any.
-        on_disk: Whether the plan puts weights on a disk.
     """
     if data is None:
         raise OptionError("--measure needs a dataset to train on. Add --data DIR.")
@@ -34,10 +33,14 @@ def check_measurable(data: Path | None, processes: int, planned_elsewhere: str |
         raise OptionError(
             f"--measure measures this machine, and {planned_elsewhere} names another. Leave one of them out."
         )
-    if on_disk:
+
+
+def check_resident(weights_in: str) -> None:
+    """Raise OptionError if a training that is to be measured has weights elsewhere, asked for or chosen."""
+    if weights_in != "device":
         raise OptionError(
-            "--measure measures a training in memory, not one with --weights-in disk."
-            " Leave one of the two out."
+            f"--measure measures a training in memory, not one with --weights-in {weights_in},"
+            " which is also chosen where weights do not fit. Leave --measure out."
         )
 
 

@@ -113,7 +113,7 @@ def plan(
     --measure or --gpu also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
     fits or the memory is unknown.
     """
-    from widenet.cli.hours import check_measurable, hours_here, published_hours
+    from widenet.cli.hours import check_measurable, check_resident, hours_here, published_hours
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import bind
     from widenet.plan.devices import DEVICES
@@ -125,7 +125,7 @@ def plan(
 
     elsewhere = "--gpu" if gpu else "--device-memory" if device_memory else None
     if measure:
-        check_measurable(data, processes, elsewhere, weights_in == _Place.disk)
+        check_measurable(data, processes, elsewhere)
     documents = NetworkSpec.read(network), TrainingSpec.read(training)
     check_evaluation(*documents)
     for note in documents[0].notes:
@@ -142,10 +142,12 @@ def plan(
         num_threads=_threads(kind, processes),
     )
     job = _placed(job, weights_in, device_bytes)
+    if measure:
+        check_resident(job.weights_in)
     planned = report(job, device_bytes, more=elsewhere is not None)
     if disk_bandwidth is not None:
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
-    if measure and data is not None and planned.get("fits", True) and job.weights_in == "device":
+    if measure and data is not None and planned.get("fits", True):
         planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
     elif named is not None:
         planned["hours"] = published_hours(job, named, sizes[1])

@@ -132,7 +132,7 @@ class Attributes:
         for name in names or ():
             self.check(name)
         rows = checked_positions(str(self.path), "indices", indices, len(self))
-        taken = self._table.select(list(names or self.kinds)).take(pa.array(rows))
+        taken = self._table.select(list(self.kinds if names is None else names)).take(pa.array(rows))
         return [
             {name: value for name, value in row.items() if value is not None} for row in taken.to_pylist()
         ]
@@ -181,10 +181,12 @@ class Attributes:
         """The values that a condition accepts; raises OptionError if they are not of the attribute's kind."""
         values = list(wanted) if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
         if kind == "boolean":  # as the command line writes them
-            values = [value == "true" if value in ("true", "false") else value for value in values]
+            words = {"true": True, "True": True, "false": False, "False": False}
+            values = [words.get(value, value) if isinstance(value, str) else value for value in values]
         expected = bool if kind == "boolean" else str
+        values = [bool(value) if isinstance(value, np.bool_) else value for value in values]
         if not values or any(type(value) is not expected for value in values):
-            rule = "True or False" if kind == "boolean" else "a text or a list of texts"
+            rule = "true or false" if kind == "boolean" else "a text or a list of texts"
             raise OptionError(f'`where` must give {rule} for "{name}"; got {wanted!r}.')
         if (
             kind == "text"

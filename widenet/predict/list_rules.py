@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -76,9 +77,9 @@ def rules_of(
         raise OptionError(f"`diversity` must be 0 to 1; got {diversity!r}.")
     if diversity and output.spec.weightless:
         raise FitError(f'`diversity` compares vectors, which output "{output.spec.name}" does not have.')
-    limits = []
+    limits: list[Limit] = []
     for name, most in (at_most or {}).items():
-        if type(most) is not int or most < 1:
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
             raise OptionError(f'`at_most` must give a whole number from 1 on for "{name}"; got {most!r}.')
         categories, number = existing(attributes, "at_most").categories(name)
         category_L = torch.full((output.width,), number - 1)

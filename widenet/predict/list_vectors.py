@@ -19,7 +19,7 @@ def directions(network: Network, output_name: str, units: np.ndarray) -> np.ndar
 
     def vectors(shard: int) -> torch.Tensor:
         rows = torch.from_numpy(distinct[owners[shard]] // shards.count).to(device)
-        found = weight.parts[shard].weight.detach()[rows].float()
+        found = weight.select(shard, rows).detach().float()
         return torch.nn.functional.pad(found, (0, 0, 0, room - len(rows)))
 
     by_shard = network.exchange.gather(network.exchange.each(vectors), "vectors of candidates")

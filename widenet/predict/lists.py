@@ -91,7 +91,7 @@ class _Search:
         """Number of examples whose flags and vectors fit into memory."""
         limits = [_FULL_NUMBERS // limit.num_categories for limit in self.rules.limits]
         if self.rules.diversity:
-            limits.append(_VECTOR_NUMBERS // (self.pool * self.tiles.direct_EH.shape[1]))
+            limits.append(_VECTOR_NUMBERS // (self.pool * max(1, self.tiles.direct_EH.shape[1])))
         return max(1, min([self.tiles.num, *limits]))
 
     def run(

@@ -117,7 +117,7 @@ def found(folder: Path) -> tuple[dict[str, Path], dict[Path, str]]:
         OptionError: The folder does not exist.
     """
     if not folder.is_dir():
-        raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
+        raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
     problems: dict[Path, str] = {}
     paths = {
         path.relative_to(folder).as_posix() if path != folder else path.resolve().name: path

@@ -25,7 +25,7 @@ from widenet.serve.names import Names
 from widenet.serve.people import Inputs, People, as_refusal
 from widenet.sparse import SparseBatch, from_rows
 
-_MOST_RULES = 32
+_MOST_RULES, _RULES_BYTES = 32, 2**28
 _NO_RULES = (Filter(), ListRules())
 
 
@@ -201,7 +201,7 @@ class Engine:
             attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
             allowed = Filter().without(banned_by(output, attributes, ask.where))
             rules = rules_of(output, attributes, ask.at_most, ask.diversity)
-            if len(self._rules) >= _MOST_RULES:
+            if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
             self._rules[key] = allowed.to(device), rules.to(device)
         return self._rules[key]

@@ -19,7 +19,11 @@ def bound(host: str, port: int) -> socket.socket:
         family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, number)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
+        try:
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise OptionError(
@@ -34,7 +38,7 @@ def bound(host: str, port: int) -> socket.socket:
 def _take_all_descriptors() -> None:
     """Let as many connections be open as the system allows: shells often start programs with 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError):  # macOS names no limit, and allows less
+    with suppress(ValueError, OSError):  # macOS names no limit, and allows less
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 

@@ -33,7 +33,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
     folder = Path(arguments.folder)
     guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, 0)
     if not folder.is_dir():
-        raise OptionError(f"{folder} must be a folder that holds runs. Name one, such as runs.")
+        raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
     with bound(arguments.host, arguments.port) as listening:
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
         runs = KnownRuns(folder)
