@@ -27,6 +27,14 @@ def test_another_form_is_refused_without_repeating_it(text):
         (f"mlflow:https://bob:{SECRET}@host/a?token={SECRET}", "mlflow:https://***@host/a?***"),
         (f"mlflow:https://{SECRET}@host", "mlflow:https://***@host"),
         (f"mlflow:https://bob:a@{SECRET}@host", "mlflow:https://***@host"),
+        (f"mlflow:mysql+pymysql://bob:a/{SECRET}@host/db", "mlflow:mysql+pymysql://***@host/db"),
+        (f"mlflow:mysql://bob:a?{SECRET}@host/db", "mlflow:mysql://***"),
+        (f"mlflow:postgresql://host/db?password=a@{SECRET}", "mlflow:postgresql://***"),
+        (f"mlflow:http://host/#{SECRET}", "mlflow:http://host/#***"),
+        (f"mlflow:bob:{SECRET}@host", "mlflow:***@host"),
+        (f"mlflow:{SECRET}@host?x=http://y", "mlflow:***@host?***"),
+        ("mlflow:sqlite:////home/bob@firm/a.db", "mlflow:sqlite:////home/bob@firm/a.db"),
+        ("mlflow:http://[::1", "mlflow:http://[::1"),
     ],
 )
 def test_a_uri_is_shown_without_credentials(text, shown):
@@ -40,3 +48,17 @@ def test_the_reason_of_a_failure_holds_no_credentials():
     )
     assert place.reason(error) == "no https://***@host/a?***, nor *** or *** for ***"
     assert place.reason(KeyError()) == "KeyError"
+
+
+@pytest.mark.parametrize(
+    ("uri", "text", "reason"),
+    [
+        (f"mysql://bob:1/{SECRET}@host/db", f"no 1/{SECRET} at {SECRET}@host", "no *** at ***@host"),
+        (f"http://bob:{SECRET}/2@host", f"Port is no integer: '{SECRET}'", "Port is no integer: '***'"),
+        (f"mysql://bob:1?{SECRET}@host/db", f"no 1?{SECRET}", "no ***?***"),
+        (f"http://host/#{SECRET}", f"no #{SECRET}", "no #***"),
+        ("http://[::1", "no http://[::1", "no http://[::1"),
+    ],
+)
+def test_the_reason_holds_no_part_of_a_password_with_letters_that_end_a_host(uri, text, reason):
+    assert TrackingUri.of(f"mlflow:{uri}").reason(ValueError(text)) == reason

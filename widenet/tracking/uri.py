@@ -1,11 +1,15 @@
 """The tracker that `track` names, and messages about it that hold no secret."""
 
+import re
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from widenet.errors import OptionError
 
 _LONGEST_REASON = 200
+_SCHEME = re.compile(r"\A[\w.+-]+://")
+_LOCAL = ("sqlite:///", "file:///", "/", ".")
+"""How a URI begins if it is a path, where an @ ends no credentials."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,11 @@ class TrackingUri:
 
     @property
     def shown(self) -> str:
-        """The text with its credentials and its query left out."""
+        """The text with its credentials, its query and its fragment left out."""
         if self.uri is None:
             return "mlflow"
-        head, slashes, rest = self.uri.partition("://")
-        if not slashes:
-            return f"mlflow:{self.uri}"
-        rest, query, _ = rest.partition("?")
-        place, slash, path = rest.partition("/")
-        user, at, host = place.rpartition("@")
-        del user
-        hidden = f"{'***@' if at else ''}{host}{slash}{path}{'?***' if query else ''}"
-        return f"mlflow:{head}://{hidden}"
+        scheme, credentials, place, tail = _split(self.uri)
+        return f"mlflow:{scheme}{'***' if credentials else ''}{place}{f'{tail[0]}***' if tail else ''}"
 
     def reason(self, error: BaseException) -> str:
         """The first line of an error, without what `shown` hides."""
@@ -57,9 +54,29 @@ class TrackingUri:
         return text[:_LONGEST_REASON].rstrip(". ")
 
 
+def _split(uri: str) -> tuple[str, str, str, str]:
+    """Split a URI, valid or not, into scheme, credentials, place, and query with fragment.
+
+    A password may hold any letter, so the last @ ends the credentials. If a query may begin before it, all
+    after the scheme is taken for credentials.
+    """
+    rest = _SCHEME.sub("", uri)
+    scheme = uri.removesuffix(rest)
+    end = 0 if uri.startswith(_LOCAL) else max(rest.rfind("@"), 0)
+    if re.search(r"[?#]", rest[:end]):
+        return scheme, rest, "", ""
+    place = re.split(r"[?#]", rest[end:], maxsplit=1)[0]
+    return scheme, rest[:end], place, rest[end + len(place) :]
+
+
 def _secrets(uri: str) -> set[str]:
-    """The parts of a URI that may be secret, as they stand and decoded."""
-    parts = urlsplit(uri)
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
-    pieces = {user, password, parts.query, *(pair.partition("=")[2] for pair in parts.query.split("&"))}
+    """The parts of a URI that may be secret, as they stand and decoded.
+
+    Programs disagree on where a password with such letters as / ends, and repeat parts of it.
+    """
+    _, credentials, _, tail = _split(uri)
+    pairs = re.split(r"[?#&]", tail)
+    values = [pair.partition("=")[2] for pair in pairs]
+    password = credentials.partition(":")[2]
+    pieces = {credentials, password, *re.split(r"[:@/?#&=]", credentials), tail[1:], *pairs, *values}
     return {text for piece in pieces for text in (piece, unquote(piece)) if text}
