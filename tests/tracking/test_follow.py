@@ -1,6 +1,7 @@
 """Trainings that MLflow records: read back by MLflow's own client, from stores on a disk."""
 
 import json
+import os
 import shutil
 import socket
 
@@ -140,6 +141,14 @@ def test_a_resumed_training_needs_the_store_that_has_its_run(data, store, empty,
     other = shutil.copy(empty, tmp_path / "other.db")
     with pytest.raises(OptionError, match=r"cannot be used: .*not found"):
         train(*settings, track=f"mlflow:sqlite:///{other}", resume=True)
+
+
+def test_a_restarted_group_switches_usage_reports_off_as_well(data, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "")  # so that it is restored
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    train(*SETTINGS["momentum"], data, tmp_path / "run", track=f"mlflow:{store}")
+    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
 
 
 def test_the_command_adds_the_report(data, store, tmp_path):

@@ -145,6 +145,7 @@ class _Tracked(Report):
 
     def _opened(self) -> MlflowRun:
         """The tracker's run of this training, made or resumed, with its documents."""
+        load()  # A group that torchrun restarts has not called `check_tracker`.
         path, run_id = self.run.path, _recorded(self.run.path)
         if run_id is None:
             tracker = MlflowRun.begin(self.place.uri, path.name)
