@@ -24,7 +24,7 @@ test-avx2: .venv/.stamp
 test-gpu: .venv/.stamp
 	$(BIN)/python -m pytest tests/test_gpu.py tests/kernels
 
-# More cases, sizes and numbers of processes of what `make test` checks with a few. Takes minutes.
+# More cases, sizes and numbers of processes of what `make test` checks with a few. Takes minutes; a person runs it before a release.
 test-long: .venv/.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m long
 
