@@ -1,6 +1,7 @@
 """What is known of runs: that of their files, read again only where these change."""
 
 import shutil
+from dataclasses import replace
 
 from tests.ui.conftest import training
 from widenet.report.listing import list_runs
@@ -16,94 +17,94 @@ def known(folder):
 def test_it_is_what_the_list_of_runs_says(runs):
     listing = {run.name: run for run in list_runs(runs).runs}
     seen = known(runs)
-    assert seen.runs.keys() == listing.keys() == {"untied", "deep/tied"}
-    for name, run in seen.runs.items():
+    assert seen.now.runs.keys() == listing.keys() == {"untied", "deep/tied"}
+    for name, run in seen.now.runs.items():
         assert run.differences == listing[name].differences
         assert run.listed.value == listing[name].value == run.values["ndcg@5"]
         assert list(run.curves["ndcg@5"][0::2]) == list(range(1, run.listed.epochs + 1))
-    assert seen.problems == {}
+    assert seen.now.problems == {}
 
 
 def test_only_what_changes_is_read_and_told(runs):
     with training(runs / "untied") as run:
         seen = known(runs)
-        start = seen.version
-        tied = seen.runs["deep/tied"]
+        start = seen.now.version
+        tied = seen.now.runs["deep/tied"]
         for everywhere in (True, False):
             seen.look(everywhere)
-        assert seen.version == start
+        assert seen.now.version == start
         run.log({"epoch": 2, "loss": 0.5, "ndcg@5": 0.75})
         seen.look(everywhere=False)
-        change = seen.since(start)
+        change = seen.now.since(start)
         assert (change.changed, change.gone, change.all) == (["untied"], [], False)
-        assert seen.runs["untied"].listed.state == "training"
-        assert list(seen.runs["untied"].curves["ndcg@5"])[-2:] == [2, 0.75]
-        assert seen.runs["deep/tied"] is tied
-        assert seen.since(seen.version).changed == []
+        assert seen.now.runs["untied"].listed.state == "training"
+        assert list(seen.now.runs["untied"].curves["ndcg@5"])[-2:] == [2, 0.75]
+        assert seen.now.runs["deep/tied"] is tied
+        assert seen.now.since(seen.now.version).changed == []
 
 
 def test_the_end_of_a_training_is_a_change(runs):
     with training(runs / "untied"):
         seen = known(runs)
-        start = seen.version
+        start = seen.now.version
     seen.look(everywhere=False)
-    assert seen.since(start).changed == ["untied"]
-    assert seen.runs["untied"].listed.state == "interrupted"
+    assert seen.now.since(start).changed == ["untied"]
+    assert seen.now.runs["untied"].listed.state == "interrupted"
 
 
 def test_runs_come_and_go_and_change_what_differs(runs):
     seen = known(runs)
-    start = seen.version
+    start = seen.now.version
     shutil.copytree(runs / "untied", runs / "new")
     seen.look()
-    assert seen.since(start).changed == ["new"]
+    assert seen.now.since(start).changed == ["new"]
     shutil.rmtree(runs / "deep")
     seen.look()
-    change = seen.since(start)
+    change = seen.now.since(start)
     assert change.gone == ["deep/tied"]
     assert set(change.changed) == {"new", "untied"}  # nothing differs any more
-    assert seen.runs["new"].differences == {}
+    assert seen.now.runs["new"].differences == {}
     assert seen.path("deep/tied") is None
 
 
 def test_a_run_that_is_moved_away_while_it_trains_is_gone_and_not_damaged(runs):
     with training(runs / "untied"):
         seen = known(runs)
-        start = seen.version
+        start = seen.now.version
         (runs / "untied").rename(runs.parent / "away")
         seen.look(everywhere=False)
-    assert seen.since(start).gone == ["untied"]
-    assert seen.problems == {}
+    assert seen.now.since(start).gone == ["untied"]
+    assert seen.now.problems == {}
 
 
 def test_a_damaged_run_is_named_until_it_is_mended(runs):
     seen = known(runs)
-    start, text = seen.version, (runs / "untied" / "network.json").read_text()
+    start, text = seen.now.version, (runs / "untied" / "network.json").read_text()
     (runs / "untied" / "network.json").write_text("{")
     seen.look()
-    assert seen.runs.keys() == {"deep/tied"}
-    assert "network.json" in seen.problems["untied"]
-    assert seen.since(start).gone == ["untied"]
+    assert seen.now.runs.keys() == {"deep/tied"}
+    assert "network.json" in seen.now.problems["untied"]
+    assert seen.now.since(start).gone == ["untied"]
     (runs / "untied" / "network.json").write_text(text)
     seen.look()
-    assert seen.problems == {}
-    assert "untied" in seen.since(start).changed
+    assert seen.now.problems == {}
+    assert "untied" in seen.now.since(start).changed
 
 
 def test_a_browser_of_an_earlier_process_reads_everything(runs):
     earlier = known(runs)
     later = known(runs)
-    later._first = earlier.version + 1
-    assert later.since(earlier.version).all
-    assert not later.since(later.version + 1).all
+    now = replace(later.now, first=earlier.now.version + 1)
+    assert now.since(earlier.now.version).all
+    assert not now.since(now.version + 1).all
 
 
 def test_a_folder_that_goes_away_holds_no_run(runs):
     seen = known(runs)
     shutil.rmtree(runs)
     seen.look()
-    assert seen.runs == {}
-    assert "is not a folder" in seen.problems["runs"]
+    assert seen.now.runs == {}
+    assert "is not a folder" in seen.now.problems["runs"]
 
 
 def test_a_long_curve_keeps_its_last_point(runs):
@@ -111,10 +112,29 @@ def test_a_long_curve_keeps_its_last_point(runs):
     run_log.write_text(
         "".join(f'{{"epoch": {epoch}, "loss": {epoch}, "ndcg@5": NaN}}\n' for epoch in range(1, 1001))
     )
-    run = known(runs).runs["untied"]
+    run = known(runs).now.runs["untied"]
     epochs = list(run.curves["loss"][0::2])
     assert len(epochs) <= MOST_POINTS
     assert epochs[-1] == 1000
     assert epochs == sorted(set(epochs))
     assert "ndcg@5" not in run.values
-    assert len(run.curves["ndcg@5"]) == 0
+    assert "ndcg@5" not in run.curves
+
+
+def test_a_line_that_nests_too_deeply_is_skipped(runs):
+    with (runs / "untied" / "log.jsonl").open("a") as file:
+        file.write(f"{'[' * 100_000}\n")
+    seen = known(runs)
+    assert seen.now.problems == {}
+    assert seen.now.runs["untied"].listed.epochs == 3
+
+
+def test_what_is_known_stays_as_it_was_while_the_folder_changes(runs):
+    seen = known(runs)
+    before = seen.now
+    shutil.rmtree(runs / "untied")
+    after = seen.look()
+    assert after is seen.now
+    assert (before.runs.keys(), before.gone) == ({"untied", "deep/tied"}, {})
+    assert before.since(before.version).gone == []
+    assert (after.runs.keys(), after.gone) == ({"deep/tied"}, {"untied": after.version})

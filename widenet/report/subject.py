@@ -1,5 +1,6 @@
 """The subject of a report: a run with its dataset and a sample of its recommendations."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,8 +34,12 @@ class Subject:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The lines of the log."""
-        return self.run.records()
+        """The lines of the log, without numbers that are not finite or that no float64 holds."""
+        finite = (
+            {name: value for name, value in record.items() if _is_sane(value)}
+            for record in self.run.records()
+        )
+        return [record for record in finite if "epoch" in record]
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -78,3 +83,8 @@ class Subject:
         return float(
             sum(record[name] for record in self.records if isinstance(record.get(name), int | float))
         )
+
+
+def _is_sane(value: object) -> bool:
+    """Return whether a value is no number, or one that float64 holds."""
+    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max

@@ -11,9 +11,9 @@ from widenet.durable import appearing
 
 
 def values(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a file of JSON lines; skip lines that are not objects."""
+    """Yield the objects in a file of JSON lines; skip lines that are not objects, or nest too deeply."""
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             value = json.loads(line)
             if isinstance(value, dict):
                 yield value

@@ -19,7 +19,7 @@ from widenet.serve.messages import RefusedError
 from widenet.training.run_directory import RunDirectory
 from widenet.ui.data_page import data_page, datasets_page
 from widenet.ui.following import Following
-from widenet.ui.known_runs import KnownRuns
+from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.pages import page
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
@@ -73,7 +73,7 @@ class Pages:
                 self._session.check(request, is_open)
                 return await handler(request)
             except RefusedError as refused:
-                return _refusal(refused, self._runs.version)
+                return _refusal(refused, self._runs.now.version)
 
         return Route(path, answer, methods=[method])
 
@@ -81,16 +81,19 @@ class Pages:
         """The table of runs."""
         query = request.query_params
         only = frozenset(query.getlist("only")) or None
-        await self._look()
-        return _html(await asyncio.to_thread(runs_page, self._runs, query.get("metric"), only))
+        known = await self._look()
+        return _html(await asyncio.to_thread(runs_page, known, query.get("metric"), only))
 
     async def run(self, request: Request) -> Response:
         """The page of a run."""
         names = request.query_params.getlist("name")
-        await self._look()
-        subjects, version = self._subjects(names[:1]), self._runs.version
-        facts = self._runs.runs[subjects[0].name].listed
-        return _html(await asyncio.to_thread(_readable, lambda: run_page(subjects[0], facts, version)))
+        known = await self._look()
+
+        def read() -> Html:
+            (subject,) = _subjects(known, names[:1])
+            return run_page(subject, known.runs[subject.name].listed, known.version)
+
+        return _html(await asyncio.to_thread(_readable, read))
 
     async def compare(self, request: Request) -> Response:
         """The comparison of several runs."""
@@ -98,42 +101,29 @@ class Pages:
         if not 2 <= len(names) <= _MOST_COMPARED:
             sentence = f"a comparison needs 2 to {_MOST_COMPARED} runs; got {len(names):,}."
             raise RefusedError(422, "out_of_bounds", sentence)
-        await self._look()
-        subjects, version = self._subjects(names), self._runs.version
-        return _html(await asyncio.to_thread(_readable, lambda: compare_page(subjects, version)))
+        known = await self._look()
+
+        def read() -> Html:
+            return compare_page(_subjects(known, names), known.version)
+
+        return _html(await asyncio.to_thread(_readable, read))
 
     async def data(self, request: Request) -> Response:
         """The page of a dataset."""
         query = request.query_params
-        await self._look()
+        known = await self._look()
         run = query.get("run")
         dataset = self._dataset
         if dataset is None and run is None:
-            return _html(datasets_page(self._runs))
+            return _html(datasets_page(known))
         if dataset is None:
-            (subject,) = self._subjects([run or ""])
-            dataset = await asyncio.to_thread(subject.run.dataset)
-            if dataset is None:
-                sentence = f"the dataset of {run} is not at hand, or has changed. Name one for all pages."
-                raise RefusedError(404, "no_data", sentence)
+            dataset = await asyncio.to_thread(_readable, lambda: _dataset(known, run or ""))
         search, user = query.get("search", ""), query.get("user")
         async with self._reading:
             return _html(await asyncio.to_thread(_readable, lambda: data_page(dataset, run, search, user)))
 
-    async def _look(self) -> None:
-        await asyncio.to_thread(self._runs.look, not self.following.is_looking)
-
-    def _subjects(self, names: Sequence[str]) -> list[Subject]:
-        """Open runs by their names; raises RefusedError."""
-        known = self._runs
-        for name in names or [""]:
-            if name not in known.runs:
-                why = known.problems.get(name)
-                gone = f"{known.folder.name} holds no run of this name. It may have been deleted or renamed."
-                raise RefusedError(404 if why is None else 422, "no_run", why or gone)
-        return _readable(
-            lambda: [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
-        )
+    async def _look(self) -> Known:
+        return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
 
     async def events(self, request: Request) -> Response:
         """Which runs change, as server-sent events."""
@@ -149,6 +139,29 @@ class Pages:
         place = request.url.path
         kind = shared.KINDS[Path(place).suffix]
         return Response(self._files[place], headers=shared.HEADERS, media_type=kind)
+
+
+def _subjects(known: Known, names: Sequence[str]) -> list[Subject]:
+    """Open runs by their names; raises RefusedError, WidenetError, OSError."""
+    for name in names or [""]:
+        if name not in known.runs:
+            why = known.problems.get(name)
+            gone = f"{known.folder.name} holds no run of this name. It may have been deleted or renamed."
+            raise RefusedError(404 if why is None else 422, "no_run", why or gone)
+    return [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
+
+
+def _dataset(known: Known, name: str) -> Dataset:
+    """Open the dataset of a run by its name; raises RefusedError, WidenetError, OSError."""
+    (subject,) = _subjects(known, [name])
+    dataset = subject.run.dataset()
+    if dataset is None:
+        raise RefusedError(
+            404,
+            "no_data",
+            f"the dataset of {name} is not at hand, or has changed. Start widenet ui with this dataset.",
+        )
+    return dataset
 
 
 def _readable(read: Callable[[], _T]) -> _T:

@@ -14,7 +14,7 @@ from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.log_curves import grid
 from widenet.ui.data_facts import PartFacts, facts_of
-from widenet.ui.known_runs import KnownRuns
+from widenet.ui.known_runs import Known
 from widenet.ui.pages import link, page, strict
 
 _MOST_FOUND, _MOST_ITEMS = 20, 100
@@ -44,7 +44,7 @@ def data_page(dataset: Dataset, run: str | None, search: str, user: str | None) 
     )
 
 
-def datasets_page(known: KnownRuns) -> Html:
+def datasets_page(known: Known) -> Html:
     """Return the page that leads to the datasets of the runs."""
     by_path: dict[str, list[str]] = {}
     for name, run in known.runs.items():

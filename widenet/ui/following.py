@@ -11,6 +11,9 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 _LOOKS_BETWEEN_SEARCHES = 5
 """New and finished runs are looked for this much less often than epochs of those that train."""
 
+_SECONDS_BETWEEN_SIGNS = 30.0
+"""A quiet stream sends an empty comment this often, so that nothing between here and the browser ends it."""
+
 
 class Following:
     """Looks at runs again and again while somebody listens; the event loop calls it.
@@ -23,6 +26,7 @@ class Following:
         self._runs, self._is_ending = runs, False
         self._listeners: set[asyncio.Event] = set()
         self._task: asyncio.Task[None] | None = None
+        self._told = runs.now.version
 
     @property
     def is_looking(self) -> bool:
@@ -38,11 +42,15 @@ class Following:
         try:
             yield b": listening\n\n"
             while not self._is_ending:
-                if self._runs.version > version:
-                    change = self._runs.since(version)
+                known = self._runs.now
+                if known.version > version:
+                    change = known.since(version)
                     version = change.version
                     yield f"id: {version}\ndata: {json.dumps(asdict(change))}\n\n".encode()
-                await news.wait()
+                try:
+                    await asyncio.wait_for(news.wait(), _SECONDS_BETWEEN_SIGNS)
+                except TimeoutError:
+                    yield b":\n\n"
                 news.clear()
         finally:
             self._listeners.discard(news)
@@ -54,15 +62,17 @@ class Following:
 
     async def _look(self) -> None:
         looks = 0
-        while self._listeners and not self._is_ending:
-            before = self._runs.version
-            everywhere = looks % _LOOKS_BETWEEN_SEARCHES == 0
-            await asyncio.to_thread(self._runs.look, everywhere)
-            looks += 1
-            if self._runs.version != before:
-                self._tell()
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-        self._task = None
+        try:
+            while self._listeners and not self._is_ending:
+                everywhere = looks % _LOOKS_BETWEEN_SEARCHES == 0
+                known = await asyncio.to_thread(self._runs.look, everywhere)
+                looks += 1
+                if known.version != self._told:  # also where a page has read the change first
+                    self._told = known.version
+                    self._tell()
+                await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+        finally:
+            self._task = None
 
     def _tell(self) -> None:
         for news in self._listeners:

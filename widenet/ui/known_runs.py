@@ -4,7 +4,7 @@ import math
 import os
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
@@ -70,33 +70,55 @@ class Change:
     all: bool
 
 
-class KnownRuns:
-    """The runs of a folder, by name; safe to use from several threads.
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the runs of a folder at one moment; never changed.
 
     Attributes:
         folder: The folder.
-        runs: The runs that can be read.
-        problems: Folders that are no run, or cannot be read as one, by name, with the reason.
+        first: The version with which the process began.
         version: Grows with each change, also from one process to the next.
+        runs: The runs that can be read, by name.
+        problems: Folders that are no run, or cannot be read as one, by name, with the reason.
+        gone: Runs that went away or were damaged, by name, with the version at which they did.
+    """
+
+    folder: Path
+    first: int
+    version: int
+    runs: Mapping[str, KnownRun]
+    problems: Mapping[str, str]
+    gone: Mapping[str, int]
+
+    def since(self, version: int) -> Change:
+        """Return what has changed after a version."""
+        changed = [name for name, run in self.runs.items() if run.version > version]
+        gone = [name for name, at in self.gone.items() if at > version and name not in self.runs]
+        return Change(self.version, changed, gone, version < self.first)
+
+
+class KnownRuns:
+    """Reads the runs of a folder; safe to use from several threads.
+
+    Attributes:
+        now: What is known; each look that finds a change replaces it as a whole.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.runs: dict[str, KnownRun] = {}
-        self.problems: dict[str, str] = {}
-        self.version = self._first = time.time_ns() // 1_000_000
+        start = time.time_ns() // 1_000_000
+        self.now = Known(folder, start, start, {}, {}, {})
         self._paths: dict[str, Path] = {}
         self._strangers: dict[str, str] = {}
         self._damaged: dict[str, tuple[_Signature, str]] = {}
-        self._gone: dict[str, int] = {}
         self._documents: dict[str, dict[str, Any]] = {}
         self._differences: dict[str, dict[str, Any]] = {}
         self._looking = Lock()
 
-    def look(self, everywhere: bool = True) -> None:
+    def look(self, everywhere: bool = True) -> Known:
         """Read what has changed: in the whole folder, or only in runs that have not finished."""
         with self._looking:
             self._look(everywhere)
+            return self.now
 
     def _look(self, everywhere: bool) -> None:
         if everywhere:
@@ -104,40 +126,35 @@ class KnownRuns:
         else:
             there = ((name, path) for name, path in self._paths.items() if (path / "network.json").is_file())
             self._paths = dict(there)
-        runs = {name: run for name, run in self.runs.items() if name in self._paths}
+        known = self.now
+        runs = {name: run for name, run in known.runs.items() if name in self._paths}
         before = self._damaged
         self._damaged = {name: why for name, why in before.items() if name in self._paths}
-        now = self.version + 1
+        now = known.version + 1
         for name, path in self._paths.items():
-            known = runs.get(name)
-            if everywhere or known is None or known.listed.state != "finished":
+            run = runs.get(name)
+            if everywhere or run is None or run.listed.state != "finished":
                 self._read(name, path, runs, now)
         runs = {name: runs[name] for name in self._paths if name in runs}
         self._compare(runs, now)
         other_damage = {name for name, _ in before.items() ^ self._damaged.items()}
-        self._gone |= dict.fromkeys((self.runs.keys() - runs.keys()) | other_damage, now)
+        gone = dict.fromkeys((known.runs.keys() - runs.keys()) | other_damage, now)
         problems = {**self._strangers, **{name: why for name, (_, why) in self._damaged.items()}}
         is_new = any(run.version == now for run in runs.values())
-        if is_new or problems != self.problems or runs.keys() != self.runs.keys():
-            self.version = now
-        self.runs, self.problems = runs, problems
-
-    def since(self, version: int) -> Change:
-        """Return what has changed after a version."""
-        changed = [name for name, run in self.runs.items() if run.version > version]
-        gone = [name for name, at in self._gone.items() if at > version and name not in self.runs]
-        return Change(self.version, changed, gone, version < self._first)
+        if is_new or problems != known.problems or runs.keys() != known.runs.keys():
+            self.now = Known(known.folder, known.first, now, runs, problems, {**known.gone, **gone})
 
     def path(self, name: str) -> Path | None:
         """Return the directory of a run that the folder holds, whole or damaged; None for any other name."""
         return self._paths.get(name)
 
     def _found(self) -> tuple[dict[str, Path], dict[str, str]]:
+        folder = self.now.folder
         try:
-            paths, strangers = found(self.folder)
+            paths, strangers = found(folder)
         except OptionError as error:
-            return {}, {self.folder.name: str(error)}
-        return paths, {_name(path, self.folder): why for path, why in strangers.items()}
+            return {}, {folder.name: str(error)}
+        return paths, {_name(path, folder): why for path, why in strangers.items()}
 
     def _read(self, name: str, path: Path, runs: dict[str, KnownRun], now: int) -> None:
         """Read a run whose files have changed."""

@@ -2,14 +2,14 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 
 from widenet.pictures.curves import COLOURS
 from widenet.pictures.html import Html, brief, tag
 from widenet.plan.numbers import duration
 from widenet.report.differences import as_text
-from widenet.ui.known_runs import KnownRun, KnownRuns
+from widenet.ui.known_runs import Known, KnownRun
 from widenet.ui.pages import link, live, page
 
 _ABSENT = "\u2013"
@@ -17,7 +17,7 @@ _WIDE, _HIGH, _EDGE = 120, 30, 3
 _MOST_ROWS_KEPT = 4096
 
 
-def runs_page(known: KnownRuns, metric: str | None = None, only: Collection[str] | None = None) -> Html:
+def runs_page(known: Known, metric: str | None = None, only: Collection[str] | None = None) -> Html:
     """Return the page with the table of runs, the newest first.
 
     Args:
@@ -58,12 +58,12 @@ def _count(runs: Collection[KnownRun], folder: str) -> str:
     return f"{len(runs):,} {'run' if len(runs) == 1 else 'runs'} in {folder}{training}."
 
 
-def _none(known: KnownRuns) -> Html:
+def _none(known: Known) -> Html:
     text = f"{known.folder} holds no run yet. A training that writes below it appears here when it begins."
     return tag("p", text, class_="card")
 
 
-def _problems(problems: dict[str, str]) -> Html | str:
+def _problems(problems: Mapping[str, str]) -> Html | str:
     if not problems:
         return ""
     entries = [tag("li", tag("b", name), f" {why}") for name, why in problems.items()]

@@ -1,0 +1,87 @@
+"""Which changes of runs are told to whoever listens, and what a listener of a quiet folder gets."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.ui.conftest import training
+from widenet.ui import following
+from widenet.ui.following import Following
+from widenet.ui.known_runs import KnownRuns
+
+
+@pytest.fixture
+def known(runs):
+    known = KnownRuns(runs)
+    known.look()
+    return known
+
+
+async def changed(stream):
+    """The runs that the next change names; signs of life are passed over."""
+    async for event in stream:
+        if event.startswith(b"id: "):
+            return json.loads(event.partition(b"data: ")[2])["changed"]
+    return None
+
+
+def test_a_change_that_a_page_reads_first_is_told_too(runs, known, monkeypatch):
+    look = known.look
+
+    def look_after_a_page(everywhere):
+        look(everywhere)
+        return look(everywhere)
+
+    async def listen():
+        follower = Following(known)
+        stream = follower.events(known.now.version)
+        assert await anext(stream) == b": listening\n\n"
+        telling = asyncio.create_task(changed(stream))
+        await asyncio.sleep(0)
+        run.log({"epoch": 2, "loss": 0.5})
+        monkeypatch.setattr(known, "look", look_after_a_page)
+        assert await asyncio.wait_for(telling, 20) == ["untied"]
+        follower.end()
+
+    with training(runs / "untied") as run:
+        known.look()
+        asyncio.run(listen())
+
+
+def test_a_look_that_fails_does_not_end_all_later_ones(runs, known, monkeypatch):
+    look = known.look
+
+    def fail(everywhere):
+        raise MemoryError(everywhere)
+
+    async def listen():
+        follower = Following(known)
+        monkeypatch.setattr(known, "look", fail)
+        first = follower.events(known.now.version)
+        await anext(first)
+        with pytest.raises(MemoryError):
+            await follower._task
+        assert not follower.is_looking
+        monkeypatch.setattr(known, "look", look)
+        stream = follower.events(known.now.version)
+        await anext(stream)
+        run.log({"epoch": 2, "loss": 0.5})
+        assert await asyncio.wait_for(changed(stream), 20) == ["untied"]
+        follower.end()
+
+    with training(runs / "untied") as run:
+        known.look()
+        asyncio.run(listen())
+
+
+def test_a_quiet_stream_gives_signs_of_life(known, monkeypatch):
+    monkeypatch.setattr(following, "_SECONDS_BETWEEN_SIGNS", 0)
+
+    async def listen():
+        follower = Following(known)
+        stream = follower.events(known.now.version)
+        assert [await anext(stream) for _ in range(3)] == [b": listening\n\n", b":\n\n", b":\n\n"]
+        follower.end()
+
+    asyncio.run(listen())
