@@ -93,6 +93,11 @@ def test_every_command_has_a_page_and_every_page_a_command():
     }
 
 
+def test_every_command_stands_in_the_contents_of_the_site():
+    contents = (ROOT / "mkdocs.yml").read_text("utf-8")
+    assert [page for page in GENERATED if f": {page}\n" not in contents] == []
+
+
 def wide_lines(text):
     """The lines of prose above the width, without code blocks, tables and the targets of links."""
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)

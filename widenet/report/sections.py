@@ -21,13 +21,15 @@ _PHASES = {
 
 
 def summary(subject: Subject) -> Html:
-    """The most important numbers, at the top."""
+    """The most important numbers, at the top: those of the epoch whose weights the run keeps."""
     facts = [
         ("epochs", f"{subject.last.get('epoch', 0):,} of {subject.run.training.epochs:,}"),
         ("parameters", f"{sum(subject.parameters.values()):,}"),
     ]
-    if "loss" in subject.last:
-        facts.insert(0, ("loss", brief(subject.last["loss"])))
+    if "loss" in subject.kept:
+        facts.insert(0, ("loss", brief(subject.kept["loss"])))
+        if subject.kept["epoch"] != subject.last["epoch"]:
+            facts.insert(1, ("kept epoch", f"{subject.kept['epoch']:,}"))
     metric, best = subject.metric, subject.best
     if metric is not None and metric in subject.kept:
         facts.insert(0, (metric, f"{subject.kept[metric]:.4f}"))
