@@ -38,7 +38,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
         runs = KnownRuns(folder)
         runs.look()
-        pages = Pages(runs, Session(guard), dataset)
+        pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset)
         config = uvicorn.Config(
             pages.app(),
             loop="uvloop",

@@ -9,8 +9,6 @@ from starlette.responses import Response
 from widenet.serve.guard import Guard
 from widenet.serve.messages import RefusedError
 
-_COOKIE = "widenet-ui"
-
 
 class Session:
     """Lets requests pass that carry the token, or the cookie that whoever showed the token was given.
@@ -19,10 +17,12 @@ class Session:
 
     Args:
         guard: The guard; without a token it asks for none.
+        port: The port of the pages: browsers send the cookies of a host to all its ports.
     """
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, port: int) -> None:
         self._guard, self._secret = guard, secrets.token_hex(32)
+        self._cookie = f"widenet-ui-{port}"
 
     def check(self, request: Request, is_open: bool) -> None:
         """Raise RefusedError for a request that must not be answered.
@@ -31,7 +31,7 @@ class Session:
             request: The request.
             is_open: Whether it needs no token.
         """
-        given = request.cookies.get(_COOKIE, "").encode("latin-1", "replace")
+        given = request.cookies.get(self._cookie, "").encode("latin-1", "replace")
         has_cookie = hmac.compare_digest(given, self._secret.encode())
         self._guard.check(request, is_open or has_cookie)
 
@@ -41,5 +41,5 @@ class Session:
         if self._guard.token is None:
             raise RefusedError(404, "not_found", "there is no such page.")
         response = Response(status_code=204)
-        response.set_cookie(_COOKIE, self._secret, httponly=True, samesite="strict", path="/")
+        response.set_cookie(self._cookie, self._secret, httponly=True, samesite="strict", path="/")
         return response
