@@ -216,6 +216,21 @@ def test_pages_that_have_ended_say_so(chromium, trained):
         assert "does not answer" in page.get_by_role("alert").inner_text()
 
 
+def test_a_page_asks_for_the_token_again_after_a_restart(chromium, trained, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    words = [trained / "runs", "--token-file", tmp_path / "token"]
+    expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "status of 401"]
+    with pages(*words) as running:
+        address = f"http://127.0.0.1:{running.port}/"
+        with visit(chromium, address, expected=expected) as page:
+            page.get_by_label("Token of these pages").fill(TOKEN)
+            page.keyboard.press("Enter")
+            page.get_by_role("link", name="untied").wait_for()
+            assert running.end()[0] == 0
+            with pages(*words, "--port", running.port):
+                page.get_by_label("Token of these pages").wait_for()
+
+
 def test_the_token_is_asked_for_and_kept_from_scripts(chromium, trained, tmp_path):
     (tmp_path / "token").write_text(TOKEN)
     with pages(trained / "runs", "--token-file", tmp_path / "token") as running:

@@ -10,6 +10,7 @@ const query = new URLSearchParams(location.search);
 const subject = [...query.getAll("name"), ...query.getAll("run")]; // the runs that the page is about; none: all
 let version = document.body.dataset.version;
 let stream;
+let hasOpened = false;
 let reading = Promise.resolve();
 
 /** Replaces the live parts of this page that differ in another. */
@@ -60,8 +61,10 @@ async function follow(change) {
 
 function listen() {
   stream = new EventSource(`events?since=${version}`);
-  stream.onopen = () => { lost.hidden = true; };
+  stream.onopen = () => { hasOpened = true; lost.hidden = true; };
   stream.onerror = () => {
+    // A refusal closes the stream. After one that was open, it is the next process that refuses: ask who may look.
+    if (stream.readyState === EventSource.CLOSED && hasOpened) location.reload();
     lost.textContent = "The pages are not kept up to date: widenet ui does not answer.";
     lost.hidden = false;
   };
