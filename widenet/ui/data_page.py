@@ -126,12 +126,14 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
 
 
 def _users(dataset: Dataset, text: str) -> list[str]:
-    """Return the ids that begin with a text, the shortest first."""
+    """Return the ids that begin with a text: first the text itself, then the shortest."""
     found: list[str] = []
+    exact: list[str] = []
     for batch in dataset.record_batches():
         names = batch.column("id")
+        exact += names.filter(pc.equal(names, text)).slice(0, 1).to_pylist()
         found += names.filter(pc.starts_with(names, text)).slice(0, 10 * _MOST_FOUND).to_pylist()
-    return sorted(found, key=lambda name: (len(name), name))[:_MOST_FOUND]
+    return list(dict.fromkeys([*exact, *sorted(found, key=lambda name: (len(name), name))]))[:_MOST_FOUND]
 
 
 def _list(title: str, entries: list[Html]) -> Html:
