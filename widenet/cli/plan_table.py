@@ -7,11 +7,9 @@ from widenet.cli.hours import hours_lines
 from widenet.plan.fit import elsewhere, fits_device, least, mostly
 from widenet.plan.hours import Hours
 from widenet.plan.job import Job
-from widenet.plan.memory import Memory
+from widenet.plan.memory import WORDS, Memory
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES
-
-_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights elsewhere, in part"}
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
@@ -28,7 +26,7 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         " process"
     )
     parts = [
-        (_WORDS.get(name, name), amount(size))
+        (WORDS.get(name, name), amount(size))
         for name, size in report["memory_bytes"].items()
         if size or name not in ("snapshot", "window")
     ]

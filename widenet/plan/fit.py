@@ -1,12 +1,12 @@
 """Checks whether a training fits its devices, and finds the fewest devices that hold it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from widenet.errors import CapacityError
 from widenet.plan.job import Job
-from widenet.plan.memory import Memory, memory, snapshot_bytes
+from widenet.plan.memory import WORDS, Memory, memory, snapshot_bytes
 from widenet.plan.numbers import amount
 from widenet.plan.shards import worthwhile
 from widenet.plan.streaming import elsewhere_bytes
@@ -158,15 +158,7 @@ def check_disk(needed: Sequence[int], free_bytes: int, folder: Path) -> None:
 
 def mostly(needed: Memory) -> str:
     """Name the two largest parts of the memory."""
-    parts = {
-        "weights": needed.weights,
-        "optimizer state": needed.state,
-        "activations": needed.activations,
-        "workspace": needed.workspace,
-        "Python and torch": needed.program,
-        "snapshot": needed.snapshot,
-        "weights elsewhere, in part": needed.window,
-    }
+    parts = {WORDS.get(name, name): size for name, size in asdict(needed).items()}
     first, second = sorted(parts, key=lambda name: -parts[name])[:2]
     return f"{first} {amount(parts[first])}, {second} {amount(parts[second])}"
 

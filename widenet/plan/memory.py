@@ -20,6 +20,13 @@ PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 _FUSED_BLOCK, _FUSED_PART = 128, 64
 """Units and examples of which `model.fused_output` keeps a sum."""
 
+WORDS = {
+    "state": "optimizer state",
+    "program": "Python and torch",
+    "window": "weights elsewhere, in part",
+}
+"""The attributes of `Memory` in words; the others are words themselves."""
+
 
 @dataclass(frozen=True)
 class Memory:

@@ -6,7 +6,7 @@ from widenet.errors import WidenetError
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.pictures.stacks import stacks
 from widenet.plan.job import DeviceKind, Job
-from widenet.plan.memory import memory
+from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
 from widenet.report.listing import ListedRun
@@ -17,7 +17,6 @@ from widenet.training.saved_facts import TrainingFacts
 from widenet.ui.pages import link, live, page, strict
 
 _LAST_EPOCHS = 20
-_WORDS = {"state": "optimizer state", "program": "Python and torch", "window": "weights on disk, in part"}
 
 
 def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
@@ -85,7 +84,7 @@ def _plan(run: RunDirectory) -> Html:
         return sections.section("Plan", sections.note(str(error)))
     rows = {
         f"process {process}": {
-            _WORDS.get(name, name): float(size) for name, size in vars(memory(job, process)).items()
+            WORDS.get(name, name): float(size) for name, size in vars(memory(job, process)).items()
         }
         for process in range(job.num_processes)
     }
