@@ -1,6 +1,6 @@
 // Reads other pages of this service.
 
-/** Returns a page as a document; no script of it runs. A page that refuses is shown in place of this one. */
+/** Returns a page as a document; no script of it runs. If the service refuses, the browser reloads this page and shows why. */
 export function read(address) {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
