@@ -11,7 +11,7 @@ from widenet import Dataset, ingest, split, train
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.evaluate import evaluate_popularity
-from widenet.metrics import RankingMetrics
+from widenet.metrics.ranking import RankingMetrics
 from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:

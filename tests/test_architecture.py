@@ -29,8 +29,8 @@ LEVELS = [
     {"publication"},
     {"checkpoint"},
     {"parallel"},
-    {"model"},
-    {"data", "kernels", "metrics"},
+    {"metrics", "model"},
+    {"data", "kernels"},
     {"plan"},
     {"optional", "sparse", "spec"},
     {"arguments", "regular_files"},
@@ -95,7 +95,7 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-MOST_STATEMENTS = 31_100  # of the whole package, without docstrings
+MOST_STATEMENTS = 31_150  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""
@@ -192,7 +192,7 @@ def test_libraries_stay_in_their_rooms():
     ],
 )
 def test_an_import_of_the_same_level_or_upward_is_seen(source):
-    path = "widenet/metrics.py" if "TYPE" in source else "widenet/model/network.py"
+    path = "widenet/kernels/table.py" if "TYPE" in source else "widenet/model/network.py"
     assert len(upward_imports(path, ast.parse(source))) == 1
 
 

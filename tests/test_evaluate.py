@@ -11,7 +11,7 @@ import torch
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, evaluate_popularity
-from widenet.metrics import RankingMetrics
+from widenet.metrics.ranking import RankingMetrics
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from widenet.report.listing import list_runs
     from widenet.report.write import write_report
     from widenet.runs import Model, train
+    from widenet.runs.comparing import compare
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
     from widenet.spec.training import TrainingSpec as Training
@@ -31,6 +32,7 @@ _HOME = {
     "SparseBatch": "widenet.sparse:SparseBatch",
     "Training": "widenet.spec.training:TrainingSpec",
     "WidenetError": "widenet.errors:WidenetError",
+    "compare": "widenet.runs.comparing:compare",
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.description:describe",
     "fit": "widenet.fitting:fit",
@@ -51,6 +53,7 @@ __all__ = [
     "SparseBatch",
     "Training",
     "WidenetError",
+    "compare",
     "dataset_from_lists",
     "describe",
     "fit",

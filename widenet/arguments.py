@@ -56,6 +56,8 @@ _OTHER_FUNCTIONS = {
 _IN_STORES = {
     ("Dataset.open", "path"),
     ("Model.load", "run"),
+    ("compare", "first"),
+    ("compare", "second"),
     ("dataset_from_lists", "path"),
     ("describe", "folder"),
     ("ingest", "out"),

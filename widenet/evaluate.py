@@ -9,7 +9,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
-from widenet.metrics import Metrics, RankingMetrics, check_ks
+from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.rows import Histories, known_parts, rows_a_block, seen_entries
 from widenet.predict.top_k import Filter
@@ -25,8 +25,9 @@ def evaluate(
     output: str | None = None,
     exclude_seen: bool = True,
     advance: Callable[[int], None] | None = None,
+    keep_users: bool = False,
 ) -> Metrics:
-    """Compute the metrics of `widenet.metrics` over the examples that have entries in `part`.
+    """Compute the metrics of `widenet.metrics.ranking` over the examples that have entries in `part`.
 
     The network sees each example's training part and ranks every unit of an output; the entries of `part` are
     the true units. If the input is a sequence, the network sees everything before `part`: for "heldout" the
@@ -41,6 +42,7 @@ def evaluate(
         exclude_seen: Whether to leave out units in the example's training part; for "heldout", in its
             validation part too.
         advance: Called with the number of examples done since the last call.
+        keep_users: Whether to keep the metrics of each user, in `Metrics.users`.
 
     Raises:
         FitError: The dataset lacks the part, or the output's field is dense.
@@ -63,7 +65,12 @@ def evaluate(
         _, units_EK = histories.best(
             name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
         )
-        metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
+        metrics.add(
+            units_EK.cpu().numpy(),
+            truth.indptr.numpy(),
+            truth.indices.numpy().astype(np.int64),
+            rows if keep_users else None,
+        )
         if advance is not None:
             advance(len(rows))
     return metrics.result()

@@ -1,8 +1,8 @@
 """The arguments of trainings and of trained models, each declared once: type, default, bounds and sentence.
 
 The signatures and docstrings of `widenet.train` and of the methods of `widenet.Model` come from them, and
-the flags of `widenet train`, `evaluate`, `predict` and `recommend`. This module loads neither PyTorch nor
-PyArrow, because every start of the command line reads it.
+the flags of `widenet train`, `evaluate`, `compare`, `predict` and `recommend`. This module loads neither
+PyTorch nor PyArrow, because every start of the command line reads it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from widenet.spec.training import TrainingSpec
     from widenet.training.reports import Report
 
+SET_ASIDE = ("validation", "heldout")
+"""The parts that can be compared with recommendations."""
+
 Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]
 Timeout = Annotated[
     float,
@@ -32,6 +35,14 @@ Timeout = Annotated[
 ]
 Output = Annotated[str | None, Argument("The output layer, if the network has several.")]
 ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
+Part = Annotated[
+    Literal["train", "validation", "heldout"],
+    Argument("The part that was set aside for evaluation.", choices=SET_ASIDE),
+]
+Ks = Annotated[Sequence[int], Argument("Lengths of the lists.", flag="")]
+Advance = Annotated[
+    Callable[[int], None] | None, Argument("Called with the number of examples of each batch.", flag="")
+]
 Fields = Annotated[
     Mapping[str, Any] | None,
     Argument(
@@ -76,8 +87,6 @@ Diversity = Annotated[
         at_most=1,
     ),
 ]
-SET_ASIDE = ("validation", "heldout")
-"""The parts that can be compared with recommendations."""
 
 
 class _Checked:
@@ -161,19 +170,41 @@ class EvaluateArguments(_Checked):
     """The arguments of `widenet.Model.evaluate`."""
 
     data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
-    part: Annotated[
-        Literal["train", "validation", "heldout"],
-        Argument("The part that was set aside for evaluation.", choices=SET_ASIDE),
-    ] = "heldout"
-    ks: Annotated[
-        Sequence[int],
-        Argument("Lengths of the lists.", flag=""),
-    ] = DEFAULT_KS
+    part: Part = "heldout"
+    ks: Ks = DEFAULT_KS
     output: Output = None
     exclude_seen: ExcludeSeen = True
-    advance: Annotated[
-        Callable[[int], None] | None, Argument("Called with the number of examples of each batch.", flag="")
+    advance: Advance = None
+    _: KW_ONLY
+    interval: Annotated[
+        float | None,
+        Argument(
+            "Also compute confidence intervals of the means at this level, such as 0.95.",
+            form="LEVEL",
+            at_least=0.5,
+            at_most=0.999,
+        ),
     ] = None
+
+
+@dataclass(frozen=True)
+class CompareArguments(_Checked):
+    """The arguments of `widenet.compare`."""
+
+    first: Annotated[str | Path, Argument("The first run directory.", form="RUN")]
+    second: Annotated[str | Path, Argument("The second run directory.", form="OTHER")]
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    part: Part = "heldout"
+    ks: Ks = DEFAULT_KS
+    _: KW_ONLY
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    level: Annotated[float, Argument("Confidence level of the intervals.", at_least=0.5, at_most=0.999)] = (
+        0.95
+    )
+    device: Device = None
+    timeout: Timeout = TIMEOUT_SECONDS
+    advance: Advance = None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split_arguments import SplitArguments
 from widenet.errors import OptionError
 from widenet.run_arguments import (
+    CompareArguments,
     EvaluateArguments,
     LoadArguments,
     PredictArguments,
@@ -33,6 +34,7 @@ FACES = [
     pytest.param(["train"], widenet.train, TrainArguments, id="train"),
     pytest.param(["evaluate"], widenet.Model.load, LoadArguments, id="load"),
     pytest.param(["evaluate"], widenet.Model.evaluate, EvaluateArguments, id="evaluate"),
+    pytest.param(["compare"], widenet.compare, CompareArguments, id="compare"),
     pytest.param(["predict"], widenet.Model.predict, PredictArguments, id="predict"),
     pytest.param(["recommend"], widenet.Model.recommend, RecommendArguments, id="recommend"),
 ]

@@ -33,6 +33,7 @@ LINES = {
     "plan": "network.json training.json --data data",
     "train": "network.json training.json --data data --out new",
     "evaluate": "run --data data -k 20",
+    "compare": "run run --data data -k 20",
     "recommend": "run --items Hobbit -k 2",
     "predict": "run --data data --out new.csv",
     "report": "run --out new.html",

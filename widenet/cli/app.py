@@ -27,6 +27,7 @@ _COMMANDS = {
     "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
     "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
+    "compare": Command("Compare two runs with care", "widenet.cli.compare:compare"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
     "serve": Command("Answer requests over HTTP", "widenet.cli.serve:serve"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from widenet.runs import Model
 
 
-_Ks = Annotated[
+Ks = Annotated[
     list[int] | None,
     typer.Option(
         "-k",
@@ -41,7 +41,7 @@ _Format = Annotated[
 @with_flags_of(EvaluateArguments, LoadArguments)
 def evaluate(
     context: typer.Context,
-    k: _Ks = None,
+    k: Ks = None,
     include_seen: IncludeSeen = False,
     as_json: AsJson = False,
     processes: Processes = None,
@@ -69,12 +69,14 @@ def evaluate(
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
-        metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance)
+        metrics = model.evaluate(
+            dataset, part, ks, output, not include_seen, counter.advance, interval=words["interval"]
+        )
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if is_leader() and as_json:
-        print_json(metrics)
+        print_json(metrics | ({"intervals": metrics.intervals} if metrics.intervals else {}))
     elif is_leader():
-        typer.echo(metrics_table(metrics, ks))
+        typer.echo(metrics_table(metrics, ks, metrics.intervals))
 
 
 @with_flags_of(PredictArguments, LoadArguments)

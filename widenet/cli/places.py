@@ -6,6 +6,7 @@ from typing import Any
 from widenet.stores.uri import check_known_scheme, check_local
 
 _IN_STORES = {
+    "compare": {"first", "second", "data"},
     "data describe": {"source"},
     "data ingest": {"out", "vocabulary"},
     "data split": {"source", "out"},

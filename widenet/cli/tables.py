@@ -1,7 +1,10 @@
 """Results as text tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from widenet.metrics.comparison import Comparison
 
 
 class _Recommended(Protocol):
@@ -13,12 +16,33 @@ class _Recommended(Protocol):
     def score(self) -> float: ...
 
 
-def metrics_table(metrics: Mapping[str, float], ks: Sequence[int]) -> str:
-    """A table with a row for each metric and a column for each k."""
+def metrics_table(
+    metrics: Mapping[str, float],
+    ks: Sequence[int],
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """A table with a row for each metric and a column for each k; rows with the bounds of intervals."""
     names = list(dict.fromkeys(name.partition("@")[0] for name in metrics if "@" in name))
     lines = [f"{'':12}" + "".join(f"{'@' + str(k):>10}" for k in ks)]
-    lines += [f"{name:12}" + "".join(f"{metrics[f'{name}@{k}']:>10.4f}" for k in ks) for name in names]
+    for name in names:
+        lines.append(f"{name:12}" + "".join(f"{metrics[f'{name}@{k}']:>10.4f}" for k in ks))
+        bounds = [intervals[f"{name}@{k}"] for k in ks if f"{name}@{k}" in intervals] if intervals else []
+        for word, ends in zip(("from", "to"), zip(*bounds, strict=True), strict=False):
+            lines.append(f"  {word:10}" + "".join(f"{end:>10.4f}" for end in ends))
     return "\n".join([*lines, f"over {int(metrics['num_examples']):,} users"])
+
+
+def comparison_table(comparison: "Comparison", names: Sequence[str]) -> str:
+    """A table with a row for each metric; `names` are those of the two runs."""
+    from widenet.metrics.comparison import cells
+
+    header = ["", *names, "difference", f"{comparison.level * 100:g} % interval", "p"]
+    rows = [header, *([name, *cells(each)] for name, each in comparison.metrics.items())]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]) for name, *numbers in rows
+    ]
+    return "\n".join([*lines, f"over {comparison.num_examples:,} users"])
 
 
 def recommendations_table(rows: Sequence[_Recommended]) -> str:

@@ -19,7 +19,7 @@ from widenet.durable import force_to_disk
 from widenet.errors import OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, Layers, SparseField
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
 from widenet.runs import Model

@@ -12,7 +12,7 @@ from widenet.arguments import typed
 from widenet.errors import OptionError
 from widenet.knn.neighbours import Neighbours
 from widenet.knn.sources import Array, source_of
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 
 Answer = tuple[NDArray[np.float64], NDArray[np.int64]]
 """Scores and positions."""

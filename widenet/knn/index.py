@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from widenet.durable import appearing_together
 from widenet.errors import DataError, OptionError
 from widenet.knn.neighbours import Neighbours, check_choice
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.optional import optional
 from widenet.parallel.group import num_processes
 

@@ -17,7 +17,7 @@ from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.of_network import Trained, check_layer, features_of, parts_of
 from widenet.knn.part import Part
 from widenet.knn.sources import Source, source_of
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, device_for, exchange_for, join
 from widenet.parallel.threads import fixed_arithmetic

@@ -13,7 +13,7 @@ from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.knn.measures import Measure
-from widenet.metrics import Metrics, checked_k
+from widenet.metrics.ranking import Metrics, checked_k
 from widenet.model.build import build
 from widenet.model.network import Network
 from widenet.parallel.group import device_for, exchange_for, join
@@ -168,7 +168,8 @@ class Model:
         """Compute ranking metrics on a set-aside part of a dataset; see `widenet.evaluate.evaluate`.
 
         Returns:
-            The metrics by name, such as "ndcg@10".
+            The metrics by name, such as "ndcg@10", and with `interval` their confidence intervals in
+            `Metrics.intervals`.
 
         Warns:
             UserWarning: The run, or one whose weights it started with, was trained on entries of the part.
@@ -181,9 +182,19 @@ class Model:
         part, ks, output = arguments.part, arguments.ks, arguments.output
         warn_of_seen(self.run, self.network, self.facts, dataset, part, output)
         with fixed_arithmetic():
-            return evaluate(
-                self.network, dataset, part, ks, output, arguments.exclude_seen, arguments.advance
+            metrics = evaluate(
+                self.network,
+                dataset,
+                part,
+                ks,
+                output,
+                arguments.exclude_seen,
+                arguments.advance,
+                keep_users=arguments.interval is not None,
             )
+        if metrics.users is not None and arguments.interval is not None:
+            metrics.intervals = metrics.users.intervals(arguments.interval)
+        return metrics
 
     @recommends
     @method_with_fields_of(RecommendArguments, Dataset)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from widenet.data.dataset import Dataset
 from widenet.evaluate import check_part, output_name
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.filters import PerUser

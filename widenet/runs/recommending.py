@@ -17,7 +17,7 @@ from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
 from widenet.knn.of_network import Trained, check_layer, field_of
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of

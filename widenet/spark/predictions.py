@@ -18,7 +18,7 @@ from widenet.data.options import Options, check
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError
 from widenet.evaluate import output_of
-from widenet.metrics import checked_k
+from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
 from widenet.parallel.launcher import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic

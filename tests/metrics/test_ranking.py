@@ -11,7 +11,7 @@ import pytest
 
 from tests.pages import Page
 from widenet.errors import DataError, OptionError
-from widenet.metrics import Metrics, RankingMetrics, metric_names
+from widenet.metrics.ranking import Metrics, RankingMetrics, metric_names
 from widenet.spec.metric_names import check_metric
 
 WIDTH = 60

@@ -1,12 +1,14 @@
 """Ranking metrics: how well the k best items of every example match its true items."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
 
 from widenet.errors import DataError, OptionError
+from widenet.metrics.resampling import intervals
 from widenet.pictures.html import brief, table
 from widenet.spec.metric_names import MEANS, TOTALS
 
@@ -44,8 +46,39 @@ def check_ks(ks: Sequence[int]) -> list[int]:
     return [int(k) for k in lengths]
 
 
+@dataclass(frozen=True, eq=False)
+class UserMetrics:
+    """The mean metrics of each user.
+
+    Attributes:
+        names: M names of metrics, such as "ndcg@20".
+        rows: The users' rows in the dataset, int64 [E], ascending.
+        values: float32 [E, M].
+    """
+
+    names: tuple[str, ...]
+    rows: NDArray[np.int64]
+    values: NDArray[np.float32]
+
+    def intervals(self, level: float) -> dict[str, tuple[float, float]]:
+        """Return the confidence interval of the mean of each metric; see `resampling.intervals`."""
+        lower, upper = (bounds.tolist() for bounds in intervals(self.values, level))
+        return dict(zip(self.names, zip(lower, upper, strict=True), strict=True))
+
+
 class Metrics(dict[str, float]):
-    """Values by metric name, such as "ndcg@20"; a notebook shows them as a table."""
+    """Values by metric name, such as "ndcg@20"; a notebook shows them as a table.
+
+    Attributes:
+        users: The metrics of each user, if the evaluation kept them.
+        intervals: Lower and upper bound of the confidence interval of each mean; empty unless asked for.
+    """
+
+    users: UserMetrics | None = None
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        super().__init__(values)
+        self.intervals: dict[str, tuple[float, float]] = {}
 
     def _repr_html_(self) -> str:
         """A table with a row for each metric and a column for each k; metrics without a k come last."""
@@ -84,9 +117,14 @@ class RankingMetrics:
         self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks}
         self._num_recommendations = dict.fromkeys(ks, 0)
         self._popularity_sums = dict.fromkeys(ks, 0)
+        self._users: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
 
     def add(
-        self, top_EK: NDArray[np.int64], truth_indptr: NDArray[np.int64], truth_indices: NDArray[np.int64]
+        self,
+        top_EK: NDArray[np.int64],
+        truth_indptr: NDArray[np.int64],
+        truth_indices: NDArray[np.int64],
+        rows: NDArray[np.int64] | None = None,
     ) -> None:
         """Count a block of examples.
 
@@ -95,6 +133,7 @@ class RankingMetrics:
                 the last one. K is at least max(ks) or the number of items.
             truth_indptr: int64 [E + 1], where each example's true items begin.
             truth_indices: int64 [Z], the true items, without repeats within an example.
+            rows: The examples' rows in the dataset, int64 [E], to keep the metrics of each; None: keep none.
         """
         longest = max(self._ks)
         assert len(top_EK) == len(truth_indptr) - 1, "one row of recommendations for each example"
@@ -106,8 +145,12 @@ class RankingMetrics:
         counted = np.diff(truth_indptr) > 0
         top_EK, hit_EK, num_true_E = top_EK[counted], hit_EK[counted], np.diff(truth_indptr)[counted]
         self._num_examples += len(top_EK)
-        for name, values_E in _means(hit_EK, num_true_E, self._ks).items():
+        values = _means(hit_EK, num_true_E, self._ks)
+        for name, values_E in values.items():
             self._sums[name] += _exact_sum(values_E)
+        if rows is not None:
+            kept_EM = np.stack([values[name] for name in self._sums], axis=1)
+            self._users.append((rows[counted], kept_EM.astype(np.float32)))
         for k in self._ks:
             recommended = top_EK[:, :k][top_EK[:, :k] >= 0]
             self._recommended[k][recommended] = True
@@ -133,7 +176,12 @@ class RankingMetrics:
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
             largest = max(1, self._num_recommendations[k] * most_popular)
             values[f"popularity@{k}"] = self._popularity_sums[k] / largest
-        return Metrics(values | {"num_examples": float(self._num_examples)})
+        metrics = Metrics(values | {"num_examples": float(self._num_examples)})
+        if self._users:
+            rows, kept = (np.concatenate(blocks) for blocks in zip(*self._users, strict=True))
+            order = np.argsort(rows)
+            metrics.users = UserMetrics(tuple(self._sums), rows[order], kept[order])
+        return metrics
 
 
 def _hits(

@@ -1,0 +1,56 @@
+"""`widenet compare`: what it prints is what the library gives."""
+
+import json
+
+import pytest
+
+import widenet as library
+
+
+@pytest.mark.usefixtures("inside")
+def test_compare_prints_a_line_for_each_metric(widenet):
+    ended = widenet("compare", "run", "run", "--data", "data", "-k", 5, "-k", 2)
+    assert (ended.status, ended.err) == (0, "")
+    lines = ended.out.splitlines()
+    assert lines[0].split() == ["run", "run", "difference", "95", "%", "interval", "p"]
+    assert len(lines) == 14
+    mean = library.Model.load("run").evaluate("data", ks=[2])["ndcg@2"]
+    found = next(line for line in lines if line.startswith("ndcg@2 ")).split()
+    assert found == ["ndcg@2", *[f"{mean:.4f}"] * 2, "+0.0000", "+0.0000", "to", "+0.0000", "1.0000"]
+    assert lines[-1] == "over 12 users"
+
+
+@pytest.mark.usefixtures("inside")
+def test_compare_prints_json_with_all_digits(widenet):
+    ended = widenet("compare", "run", "run", "--data", "data", "--part", "validation", "--json")
+    found = library.compare("run", "run", "data", "validation")
+    document = json.loads(ended.out)
+    assert (document["level"], document["num_examples"]) == (0.95, found.num_examples)
+    assert document["metrics"]["ndcg@20"]["first"] == found.metrics["ndcg@20"].first
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_prints_the_bounds_of_intervals(widenet):
+    found = library.Model.load("run").evaluate("data", ks=[2, 5], interval=0.9)
+    line = ["evaluate", "run", "--data", "data", "-k", 5, "-k", 2, "--interval", 0.9]
+    lines = widenet(*line).out.splitlines()
+    lower, upper = found.intervals["recall@5"]
+    at = next(index for index, each in enumerate(lines) if each.startswith("recall"))
+    assert [lines[at + 1].split()[-1], lines[at + 2].split()[-1]] == [f"{lower:.4f}", f"{upper:.4f}"]
+    assert json.loads(widenet(*line, "--json").out)["intervals"]["recall@5"] == [lower, upper]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "none", "--data", "data"], "widenet: none: "),
+        (["run", "data", "--data", "data"], "widenet: data is not a run"),
+        (["run", "run", "--data", "data", "--level", "95"], "widenet: --level must be 0.5 to 0.999; got 95"),
+        (["run", "run", "--data", "data", "-k", "0"], "widenet compare: -k must be at least 1; got 0."),
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_a_mistake_is_one_sentence(words, message, widenet):
+    ended = widenet("compare", *words)
+    assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert ended.err.startswith(message) or "none" in words

@@ -1,0 +1,77 @@
+"""Comparing two trained runs: from Python, and the same bits in one process and in several."""
+
+import pytest
+
+import widenet
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, OptionError
+
+LAYERS = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "mid", "units": 4, "activation": "tanh"},
+    {"name": "out", "kind": "output", "field": "items"},
+]
+LIKED = [[(user + step * (1 + user % 3)) % 20 for step in range(8)] for user in range(30)]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared")
+    data = dataset_from_lists(
+        folder / "data",
+        [liked[:5] for liked in LIKED],
+        validation=[liked[5:6] for liked in LIKED],
+        heldout=[liked[6:] for liked in LIKED],
+        width=20,
+    )
+    for name, epochs in (("short", 1), ("long", 12)):
+        training = {"epochs": epochs, "batch_size": 10, "shards": 3}
+        widenet.train({"layers": LAYERS}, training, data, folder / name)
+    return folder
+
+
+def comparison(folder):
+    return widenet.compare(folder / "short", folder / "long", folder / "data", ks=[2, 5])
+
+
+def test_the_means_are_those_of_both_evaluations(place):
+    found = comparison(place)
+    assert (found.level, found.num_examples) == (0.95, 30)
+    for run, side in (("short", "first"), ("long", "second")):
+        metrics = widenet.Model.load(place / run).evaluate(place / "data", ks=[2, 5])
+        assert {name: getattr(each, side) for name, each in found.metrics.items()} == {
+            name: metrics[name] for name in found.metrics
+        }
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_processes_compare_with_the_bits_of_one(size, place, groups):
+    assert groups(size)(comparison, place) == [comparison(place)] * size
+
+
+def test_an_evaluation_has_intervals_when_asked(place):
+    model = widenet.Model.load(place / "long")
+    plain, found = model.evaluate(place / "data"), model.evaluate(place / "data", interval=0.9)
+    assert found == plain
+    assert (plain.intervals, plain.users) == ({}, None)
+    lower, upper = found.intervals["ndcg@5"]
+    assert lower < found["ndcg@5"] < upper
+    wider = model.evaluate(place / "data", interval=0.99).intervals["ndcg@5"]
+    assert wider[0] < lower < upper < wider[1]
+
+
+def test_what_cannot_be_compared_is_said(place):
+    with pytest.raises(CheckpointError, match="none"):
+        widenet.compare(place / "short", place / "none", place / "data")
+    with pytest.raises(OptionError, match="part must be one of validation, heldout"):
+        widenet.compare(place / "short", place / "long", place / "data", "train")
+    with pytest.raises(OptionError, match=r"`level` must be 0.5 to 0.999; got 95"):
+        widenet.compare(place / "short", place / "long", place / "data", level=95)
+
+
+def test_held_out_items_that_a_run_has_seen_are_named(place, tmp_path):
+    data = dataset_from_lists(
+        tmp_path / "data", [liked[:4] for liked in LIKED], heldout=[liked[4:5] for liked in LIKED], width=20
+    )
+    with pytest.warns(UserWarning, match="were trained on"):
+        widenet.compare(place / "short", place / "long", data, ks=[2])

@@ -1,0 +1,1 @@
+"""Ranking metrics, and how sure their means and differences are."""

@@ -1,0 +1,63 @@
+"""Comparison of two trained models on the same users."""
+
+import warnings
+
+from widenet.arguments import with_fields_of
+from widenet.data.dataset import Dataset
+from widenet.evaluate import check_part, evaluate
+from widenet.metrics.comparison import Comparison, compared
+from widenet.metrics.ranking import Metrics, check_ks
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.run_arguments import CompareArguments
+from widenet.runs.arguments import dataset_of
+from widenet.runs.model import Model
+from widenet.training.in_common import check_same_dataset
+
+
+@with_fields_of(CompareArguments, Dataset)
+def compare(arguments: CompareArguments) -> Comparison:
+    """Compare the rankings of two runs for the same users, metric by metric.
+
+    Each run ranks for every user who has entries in the part. The differences of the users give the interval
+    of the mean difference, by a paired bootstrap, and the p-value, by a sign-flip permutation test. As with
+    `Model.evaluate`, every process of a group must call this, and all get the same bits.
+
+    Returns:
+        Both means, their difference, its interval and its p-value for each metric.
+
+    Warns:
+        UserWarning: A run has not ended, or was trained on entries of the part; see `Model.caveats`.
+
+    Raises:
+        CheckpointError: A run does not exist, has no model, or is damaged.
+        FitError: The dataset does not fit a run, or the runs predict other users' items.
+        OptionError: An argument is wrong.
+    """
+    check_part(arguments.part)
+    check_ks(arguments.ks)
+    dataset = dataset_of(arguments.data)
+    first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
+    return compared(first, second, arguments.level)
+
+
+def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics:
+    """Evaluate one of the runs, with the metrics of each user; warn of its caveats."""
+    part, output = arguments.part, arguments.output
+    model = Model.load(run, arguments.device, timeout=arguments.timeout)
+    network = model.network
+    model.run.check_dataset(dataset)
+    check_same_dataset(network.exchange, dataset)
+    for sentence in model.caveats(dataset, part, output) if network.exchange.leads else ():
+        # Frames: here, the generator, the function, its two wrappers, the caller.
+        warnings.warn(sentence, stacklevel=6)
+    with fixed_arithmetic():
+        return evaluate(
+            network,
+            dataset,
+            part,
+            arguments.ks,
+            output,
+            arguments.exclude_seen,
+            arguments.advance,
+            keep_users=True,
+        )
