@@ -268,7 +268,7 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
         pass
     monkeypatch.setattr(run_path, "locked", other_first)
     with pytest.raises(
-        CheckpointError, match=r"run exists already\. Resume it with `resume=True`, or choose another `out`\."
+        CheckpointError, match=r"run exists already\. Resume it with `resume=True`, replace it"
     ):
         train(NETWORK, TRAINING, data, run)
     assert Model.load(run).fingerprint() == undisturbed

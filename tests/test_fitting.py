@@ -166,9 +166,35 @@ def test_a_path_below_a_file_is_refused_in_a_sentence(tmp_path):
 def test_an_existing_path_is_refused_at_once_and_left_alone(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("kept")
-    with pytest.raises(CheckpointError, match=r"exists already. Choose another `out`"):
+    with pytest.raises(CheckpointError, match=r"exists already. Replace it with `overwrite=True`, choose"):
         widenet.fit(COLUMNS, tmp_path / "run", quiet=True)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["mine"]
+
+
+def test_a_new_run_replaces_an_earlier_one_with_its_dataset(fitted, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    widenet.fit(PAIRS[:40], out, device="cpu", quiet=True)
+    earlier = sorted(path.relative_to(out) for path in out.rglob("*"))
+    with pytest.raises(DataError):
+        widenet.fit({"user": [1], "thing": [2]}, out, overwrite=True, quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingReport, "start", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
+    assert sorted(path.relative_to(out) for path in out.rglob("*")) == earlier
+    assert widenet.Model.load(out, "cpu").fingerprint() != fitted.fingerprint()
+    model = widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
+    assert model.fingerprint() == fitted.fingerprint()
+    assert list(tmp_path.iterdir()) == [out]
+    assert widenet.Dataset.open(out / "data").num_examples == USERS
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine").write_text("kept")
+    with pytest.raises(CheckpointError, match="only a run that widenet made is replaced; this is none"):
+        widenet.fit(COLUMNS, tmp_path / "run", overwrite=True, quiet=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["run", "mine"]
 
 
 def test_a_script_that_fits_ends_without_a_word_of_a_library(tmp_path):

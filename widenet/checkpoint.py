@@ -229,13 +229,17 @@ def writing(path: Path) -> Iterator[None]:
         ) from None
 
 
+UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
+"""Names of files and folders that are being written or replaced."""
+
+
 def recover(folder: Path) -> None:
     """Clean up a folder after a crash: restore directories that were being replaced, remove unfinished files.
 
     The caller must lock the folder against other writers.
     """
     for path in sorted(folder.glob(".*")):
-        match = re.fullmatch(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)", path.name)
+        match = UNFINISHED.fullmatch(path.name)
         if match is None:
             continue
         if match[2] == "old" and not (folder / match[1]).exists():

@@ -1,5 +1,6 @@
 """From interactions to a trained model in one call, with the usual documents."""
 
+import secrets
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from widenet.cli.progress import IngestReport, TrainingReport
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.split import num_moving, split
+from widenet.durable import put_in_place
 from widenet.errors import CheckpointError, OptionError
 from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
@@ -18,7 +20,8 @@ from widenet.runs.model import Model
 from widenet.runs.training import train
 from widenet.spec.training import Evaluation, TrainingSpec
 from widenet.spec.usual import usual_training
-from widenet.training.run_path import DATA
+from widenet.training.replacing import bring_back, check_replaceable, identity, set_aside
+from widenet.training.run_path import DATA, locked
 
 SHARE = 0.1
 """Share of each user's items that is set aside for validation."""
@@ -41,6 +44,7 @@ def fit(
     items: Any = None,
     titles: Any = None,
     device: str | None = None,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> Model:
     """Train a recommender on interactions with the usual documents, and return it.
@@ -64,6 +68,7 @@ def fit(
         items: A file or a table of items with their attributes, and perhaps titles; see `ingest`.
         titles: A file or a table with ids and titles of items.
         device: "cpu" or "cuda". Default: cuda if there is a device.
+        overwrite: Whether to replace an earlier run at `out`, once the new one has a checkpoint.
         quiet: Whether to show no progress.
 
     Returns:
@@ -79,17 +84,28 @@ def fit(
         raise OptionError(
             "`fit` runs in one process. In several, train on a dataset that `ingest` and `split` have made."
         )
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise CheckpointError(f"{path} exists already. Choose another `out`, or remove it.")
+    is_taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    if is_taken and not overwrite:
+        raise CheckpointError(
+            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it."
+        )
+    check_replaceable(path)
     named = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
-    report, new = TrainingReport(quiet), _missing(path)
+    report, new, earlier = TrainingReport(quiet), _missing(path), identity(path)
+    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}") if is_taken else path
     with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     try:
-        data = _dataset(interactions, path / DATA, report, items=items, titles=titles, **named)
-        return train(None, _training(data), data, path, device=device, report=report)
+        data = _dataset(interactions, place / DATA, report, items=items, titles=titles, **named)
+        if is_taken:
+            data = _replaced(path, place)
+        return train(None, _training(data), data, path, device=device, report=report, overwrite=is_taken)
     except BaseException as error:
-        if not (path / "checkpoints" / "latest").is_file():
+        has_begun = (path / "checkpoints" / "latest").is_file() and identity(path) != earlier
+        if is_taken and not has_begun:
+            shutil.rmtree(place, ignore_errors=True)
+            bring_back(path)
+        elif not has_begun:
             _remove(path, new)
         elif isinstance(error, KeyboardInterrupt):
             report.stop()
@@ -101,6 +117,18 @@ def fit(
         raise
     finally:
         report.stop()
+
+
+def _replaced(path: Path, place: Path) -> Dataset:
+    """Set the run at a path aside, and put the folder with the new dataset there."""
+    with writing(path):
+        set_aside(path)
+        if path.exists():  # without weights
+            with locked(path):
+                put_in_place(place, path)
+        else:
+            place.rename(path)
+    return Dataset.open(path / DATA)
 
 
 def _missing(path: Path) -> list[Path]:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from widenet.arguments import Argument, check_bounds
+from widenet.errors import OptionError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
+from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -112,6 +114,9 @@ class TrainArguments(_Checked):
     out: Annotated[str | Path, Argument("The run directory to make.")]
     _: KW_ONLY
     resume: Annotated[bool, Argument("Resume from the newest checkpoint of `out`.")] = False
+    overwrite: Annotated[
+        bool, Argument("Replace an earlier run at `out`, once the new one has a checkpoint.")
+    ] = False
     start_from: Annotated[
         str | Path | None,
         Argument("Start with the weights of another run with the same layers, matched by feature."),
@@ -153,6 +158,16 @@ class TrainArguments(_Checked):
         "Callable[[Network, int], None] | None",
         Argument("Called in every process with the network and the number of finished epochs.", flag=""),
     ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overwrite and self.resume:
+            raise OptionError(
+                "`resume` continues the run at `out`, and `overwrite` replaces it by a new one. Give one of"
+                " them."
+            )
+        if self.overwrite and isinstance(self.out, str | Path) and is_uri(self.out):
+            raise OptionError(f"`overwrite` is for local runs; got {shown(self.out)}. Choose another `out`.")
 
 
 @dataclass(frozen=True)

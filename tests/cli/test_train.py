@@ -143,6 +143,28 @@ def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, wide
     )
 
 
+def test_overwrite_replaces_a_run_once_the_new_one_has_a_checkpoint(line, widenet, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    assert widenet(*line, "--quiet").status == 0
+    refused = widenet(*line)
+    assert refused.status == 2
+    assert "exists already. Resume it with --resume, replace it with --overwrite, or choose" in refused.err
+    with monkeypatch.context() as patch:
+        patch.setattr("widenet.runs.training.build", interrupt)
+        ended = widenet(*line, "--overwrite")
+    assert ended.status == 130
+    assert ended.err == f"Stopped before the first checkpoint: {line[-1]} is the earlier run again.\n"
+    assert (Path(line[-1]) / "model").is_dir()
+    (Path(line[-1]) / "report.html").write_text("old")
+    assert widenet(*line, "--overwrite").status == 0
+    assert (Path(line[-1]) / "report.html").read_text() != "old"
+    both = widenet(*line, "--overwrite", "--resume")
+    assert (both.status, "Give one of them" in both.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
 def test_a_run_keeps_its_documents_with_every_default_written_out(world):
     kept = json.loads((world / "run" / "training.json").read_text())
     assert (kept["epochs"], kept["optimizer"]["learning_rate"], kept["evaluation"]["part"]) == (

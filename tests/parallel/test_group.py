@@ -206,7 +206,8 @@ def test_a_second_training_of_a_directory_is_refused_in_every_process(data, grou
     groups(4)(trained, "momentum", data, tmp_path / "run")
     groups(4).start(trained, "momentum", data, tmp_path / "run")
     assert {str(error) for error in groups(4).outcomes()} == {
-        f"{tmp_path / 'run'} exists already. Resume it with `resume=True`, or choose another `out`."
+        f"{tmp_path / 'run'} exists already. Resume it with `resume=True`, replace it with `overwrite=True`,"
+        " or choose another `out`."
     }
 
 

@@ -194,7 +194,8 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("mine")
     with pytest.raises(
-        CheckpointError, match=r"run exists already\. Resume it with `resume=True`, or choose another `out`\."
+        CheckpointError,
+        match=r"exists already\. Resume it with `resume=True`, replace it with `overwrite=True`, or choose",
     ):
         begun(tmp_path / "run", TRAINING, data)
     for name in ("file", "folder"):

@@ -53,20 +53,22 @@ def train(
     from widenet.runs.training import run_training
     from widenet.tracking.follow import add_report
     from widenet.training.outcome import diverged
+    from widenet.training.replacing import identity
 
     run_in_processes(context, processes, arguments.device)
-    for note in layout.network.notes if is_leader() and not quiet else ():
-        typer.echo(note, err=True)
-    if not (arguments.resume or quiet or (not is_uri(out) and out.exists())) and is_leader():
-        _print_default_documents(network, training, shown(out))
+    if is_leader() and not quiet:
+        for note in layout.network.notes:
+            typer.echo(note, err=True)
+        _print_default_documents(arguments, network, training, out)
     evaluation = layout.training.evaluation
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
+    earlier = identity(out)
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
     except KeyboardInterrupt:
         report.stop()
         if is_leader():
-            _print_resume_command(arguments, dataset, processes)
+            _print_resume_command(arguments, dataset, processes, earlier)
         sys.exit(130)
     finally:
         report.stop()
@@ -99,14 +101,18 @@ def _print_facts(run: Path, out: str, written: Path | None) -> None:
     print_json(facts | {"path": out, "report": written})
 
 
-def _print_default_documents(network: Path | None, training: Path | None, out: str) -> None:
-    """Print which documents are missing, for which the run uses defaults."""
+def _print_default_documents(
+    arguments: TrainArguments, network: Path | None, training: Path | None, out: Path
+) -> None:
+    """Print which documents are missing, for which a new run uses defaults."""
+    if arguments.resume or (not arguments.overwrite and not is_uri(out) and out.exists()):
+        return
     missing = " and no ".join(
         name for name, path in (("network.json", network), ("training.json", training)) if path is None
     )
     if missing:
         typer.echo(
-            f"No {missing} was named: widenet uses a default and saves it in {out}.",
+            f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.",
             err=True,
         )
 
@@ -122,12 +128,25 @@ def _print_next_commands(problem: str | None, written: Path | None, words: str, 
     )
 
 
-def _print_resume_command(arguments: TrainArguments, dataset: "Dataset", processes: int | None) -> None:
-    """Print the command that resumes an interrupted training; write its report, without recommendations."""
+def _print_resume_command(
+    arguments: TrainArguments, dataset: "Dataset", processes: int | None, earlier: tuple[int, int] | None
+) -> None:
+    """Print the command that resumes an interrupted training; write its report, without recommendations.
+
+    Args:
+        arguments: The arguments of the training.
+        dataset: Its dataset.
+        processes: Number of its processes, if it was given.
+        earlier: Identity of the directory that was at the path before.
+    """
     from widenet.runs.arguments import run_of
     from widenet.tracking.uri import TrackingUri
+    from widenet.training.replacing import identity
 
     out, mirror = run_of(arguments.out, resume=False)
+    if arguments.overwrite and earlier is not None and identity(out) == earlier:
+        typer.echo(f"Stopped before the first checkpoint: {out} is the earlier run again.", err=True)
+        return
     if not (out / "checkpoints" / "latest").exists():
         typer.echo(
             "Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.",

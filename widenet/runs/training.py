@@ -114,10 +114,10 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
         )
         if arguments.track is not None and not restarted:
-            by_leader(exchange, partial(check_tracker, arguments.track, out), "tracker")
+            by_leader(exchange, partial(check_tracker, arguments.track, out if resume else None), "tracker")
         if mirror is not None and not resume:
             by_leader(exchange, mirror.begin, "run directory")
-        run = begun(out, layout, dataset, start_from, resume, exchange, stack)
+        run = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)

@@ -26,17 +26,17 @@ END_SECONDS = 20.0
 _LARGEST_REPORT_BYTES = 16 << 20
 
 
-def check_tracker(track: str, run: Path) -> None:
+def check_tracker(track: str, run: Path | None) -> None:
     """Raise OptionError unless a tracker can be used.
 
     Args:
         track: The tracker, such as "mlflow:sqlite:///mlflow.db".
-        run: The run directory, which exists if the training resumes.
+        run: The run directory if the training resumes; None for a new one.
     """
-    place = TrackingUri.of(track)
+    place, recorded = TrackingUri.of(track), None if run is None else _recorded(run)
     load()
     try:
-        Background().submit(lambda: check_store(place.uri, _recorded(run))).result(START_SECONDS)
+        Background().submit(lambda: check_store(place.uri, recorded)).result(START_SECONDS)
     except Exception as error:
         reason = _reason(place, error, START_SECONDS)
         raise OptionError(f"`track`: {place.shown} cannot be used: {reason}. Check the URI.") from None

@@ -14,6 +14,7 @@ from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_files import write_whole
 from widenet.training.run_path import LAUNCH
 
 
@@ -23,6 +24,7 @@ def begun(
     dataset: Dataset,
     start: Path | None,
     resume: bool,
+    overwrite: bool,
     exchange: Exchange,
     stack: ExitStack,
 ) -> RunDirectory:
@@ -34,6 +36,7 @@ def begun(
         dataset: Dataset of the training.
         start: Run whose weights a new training begins with; None: its initializers'.
         resume: Whether to open an existing run.
+        overwrite: Whether a new run may replace an earlier one.
         exchange: Exchange between the processes.
         stack: Keeps the directory locked until it is closed.
 
@@ -45,7 +48,9 @@ def begun(
 
     def begin() -> None:
         stack.enter_context(
-            RunDirectory.open(path).locked() if resume else RunDirectory.begin(path, layout, dataset, start)
+            RunDirectory.open(path).locked()
+            if resume
+            else RunDirectory.begin(path, layout, dataset, start, overwrite)
         )
 
     def check() -> None:
@@ -61,7 +66,8 @@ def begun(
     (run,) = opened
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
-        by_leader(exchange, lambda: run.belongs_to("\n".join([launch_id(), *agents, *processes])), "restart")
+        lines = "\n".join([launch_id(), *agents, *processes])
+        by_leader(exchange, lambda: write_whole(run.path / LAUNCH, lines.encode()), "restart")
     return run
 
 

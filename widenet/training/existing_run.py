@@ -10,9 +10,19 @@ def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""
     path = readable(path, "run")
     if not path.exists():
+        if waiting(path).exists():
+            raise CheckpointError(
+                f"{path} does not exist: a training that was to replace it was killed. The earlier run is"
+                f" {waiting(path)}; rename it."
+            )
         raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
     if not (path / "network.json").is_file():
         raise CheckpointError(
             f"{path} is not a run: it has no network.json. Make one with"
             " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
         )
+
+
+def waiting(path: Path) -> Path:
+    """The hidden folder in which a run waits until its successor at `path` has a checkpoint."""
+    return path.with_name(f".{path.name}.replaced")

@@ -31,6 +31,7 @@ from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
+from widenet.training import replacing
 from widenet.training.existing_run import check_run
 from widenet.training.field_records import (
     FieldRecord,
@@ -43,7 +44,6 @@ from widenet.training.field_records import (
 from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
     DATA,
-    LAUNCH,
     START,
     busy,
     check_finished,
@@ -91,12 +91,18 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def begin(
-        cls, path: Path, layout: Layout, dataset: Dataset, start_from: Path | None = None
+        cls,
+        path: Path,
+        layout: Layout,
+        dataset: Dataset,
+        start_from: Path | None = None,
+        overwrite: bool = False,
     ) -> "Iterator[RunDirectory]":
         """Make a directory with the documents and vocabularies, locked within the block.
 
-        This replaces a run that ended before its first checkpoint. `start_from` is the run whose finished
-        weights the new one begins with.
+        This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes
+        back if the block ends without a checkpoint. `start_from` is the run whose finished weights the new
+        one begins with.
 
         Raises:
             CheckpointError: The path is taken, or cannot be written.
@@ -105,7 +111,8 @@ class RunDirectory:
             raise CheckpointError(
                 f"{path} must be a directory to make; got the current one. Choose another `out`."
             )
-        check_free(path)
+        needed = [dataset.path, *([] if start_from is None else [start_from])]
+        replacing.check(path, needed, overwrite)
         if start_from is not None:
             check_finished(start_from)
         fields = {name: record_of(dataset, name) for name in layout.network.fields}
@@ -121,6 +128,8 @@ class RunDirectory:
                     (beside / START).write_bytes(os.fsencode(start_from.resolve()))
                 copy_names(dataset, beside, fields)
                 force_all_to_disk(beside)
+                if overwrite:
+                    replacing.set_aside(path, needed)
                 put(beside, path)
             except OSError as error:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
@@ -131,6 +140,7 @@ class RunDirectory:
                 ) from None
             finally:
                 shutil.rmtree(beside, ignore_errors=True)
+            stack.callback(replacing.settle, path)
             with writing(path):
                 drop_unfinished(path)
             yield cls.open(path)
@@ -231,6 +241,7 @@ class RunDirectory:
         """Make a checkpoint the newest, in the leader; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
         write_whole(folder / "latest", f"{name}\n".encode())
+        replacing.drop(self.path)
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
         for path in checkpoints:
@@ -335,14 +346,6 @@ class RunDirectory:
         if latest is None:
             raise without_weights(self.path)
         return latest
-
-    def belongs_to(self, launch: str) -> None:
-        """Record which torchrun launch is training this run, so that its next attempt resumes it.
-
-        Args:
-            launch: Name of the launch, then a line for each agent and each process.
-        """
-        write_whole(self.path / LAUNCH, launch.encode())
 
     @property
     def start(self) -> Path | None:

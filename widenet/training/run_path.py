@@ -22,7 +22,7 @@ TRACKING = "tracking.json"
 DATA = "data"
 """The folder of a run that may hold its dataset, if that was made together with the run."""
 
-_WITHOUT_WEIGHTS = {
+WITHOUT_WEIGHTS = {
     "network.json",
     "training.json",
     "fields.json",
@@ -53,9 +53,9 @@ def start_of(run: Path) -> Path | None:
 
 def check_free(path: Path) -> None:
     """Raise CheckpointError if a path holds something that a new run must not replace."""
-    if _is_taken(path):
+    if is_taken(path):
         remedy = (
-            "Resume it with `resume=True`, or choose another `out`."
+            "Resume it with `resume=True`, replace it with `overwrite=True`, or choose another `out`."
             if (path / "network.json").exists()
             else "Choose another `out`."
         )
@@ -94,7 +94,7 @@ def put(beside: Path, path: Path) -> None:
             check_free(path)  # another training of it may have begun and ended meanwhile
             put_in_place(beside, path)
         return
-    waits = _holds_data_alone(path)
+    waits = holds_data_alone(path)
     if waits:
         (path / DATA).rename(beside / DATA)
     try:
@@ -115,7 +115,7 @@ def drop_unfinished(path: Path) -> None:
     name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
     for folder in path.parent.iterdir():
         with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or locked
-            if name.fullmatch(folder.name) and folder.is_dir() and _names(folder) <= _WITHOUT_WEIGHTS:
+            if name.fullmatch(folder.name) and folder.is_dir() and _names(folder) <= WITHOUT_WEIGHTS:
                 with locked(folder):
                     shutil.rmtree(folder)
 
@@ -177,13 +177,14 @@ def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _is_taken(path: Path) -> bool:
-    if not path.exists() or _holds_no_work(path) or _holds_data_alone(path):
+def is_taken(path: Path) -> bool:
+    """Return whether a path holds something that a new run does not take in or replace by itself."""
+    if not path.exists() or _holds_no_work(path) or holds_data_alone(path):
         return False
     return not path.is_dir() or any(path.iterdir())
 
 
-def _holds_data_alone(path: Path) -> bool:
+def holds_data_alone(path: Path) -> bool:
     """Return whether a directory holds a dataset in `DATA`, and nothing else."""
     return (path / DATA / "dataset.json").is_file() and _names(path) == {DATA}
 
@@ -192,7 +193,7 @@ def _holds_no_work(path: Path) -> bool:
     """Return whether a directory is a run whose training ended before its first checkpoint."""
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
         return False
-    return _names(path) <= _WITHOUT_WEIGHTS
+    return _names(path) <= WITHOUT_WEIGHTS
 
 
 def _names(folder: Path) -> set[str]:

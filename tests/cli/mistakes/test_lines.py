@@ -109,7 +109,7 @@ MISTAKES = {
         "likes.csv: a dataset must be a directory; this is a file"
     ),
     "train network.json training.json --data data --out run": (
-        "run exists already. Resume it with --resume, or choose another --out."
+        "run exists already. Resume it with --resume, replace it with --overwrite, or choose another --out."
     ),
     "train network.json training.json --data data --out data": "data exists already. Choose another --out.",
     "train network.json training.json --data data --out likes.csv": (

@@ -1,0 +1,222 @@
+"""Replacing a run: the earlier one is lost only when the new one has a checkpoint."""
+
+import os
+import shutil
+
+import pytest
+
+from tests.test_runs import After
+from tests.training.test_run_directory import NETWORK, begun
+from tests.trainings import SETTINGS, books
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, OptionError
+from widenet.plan.binding import bind
+from widenet.runs import train
+from widenet.spec.training import TrainingSpec
+from widenet.training import replacing
+from widenet.training.replacing import bring_back, check_replaceable, set_aside, settle
+from widenet.training.run_directory import RunDirectory
+
+OLD, NEW = TrainingSpec.of({"seed": 1, "shards": 1}), TrainingSpec.of({"seed": 2, "shards": 1})
+SECOND_EPOCH = "epoch-00002-step-000000000"
+
+
+@pytest.fixture
+def data(tmp_path):
+    return dataset_from_lists(tmp_path / "data", [[0, 1], [2]], titles=["A", "B", "C"])
+
+
+@pytest.fixture
+def run(tmp_path, data):
+    """A finished run; the weights are a word."""
+    return finished(tmp_path / "run", data)
+
+
+def finished(path, data):
+    run = begun(path, OLD, data)
+    (path / "model").mkdir()
+    (path / "model" / "manifest.json").write_text("weights")
+    (path / "report.html").write_text("report")
+    return run
+
+
+def inside(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def replaced(path, data, **options):
+    return RunDirectory.begin(path, bind(NETWORK, NEW, data.fields), data, overwrite=True, **options)
+
+
+def checkpointed(run):
+    (run.path / "checkpoints" / SECOND_EPOCH).mkdir(parents=True)
+    run.point_to(SECOND_EPOCH)
+
+
+def killed(path, data):
+    """Begin to replace a run, and end as by a kill."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replacing, "settle", lambda _: False)
+        with replaced(path, data):
+            pass
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_an_earlier_run_waits_until_the_new_one_has_a_checkpoint(tmp_path, data, run):
+    before = inside(run.path)
+    with replaced(run.path, data) as new:
+        assert new.training == NEW
+        assert inside(tmp_path / ".run.replaced") == before
+        checkpointed(new)
+        assert not settle(run.path)
+    assert names(tmp_path) == ["data", "run"]
+    assert RunDirectory.open(run.path).training == NEW
+
+
+def test_an_earlier_run_comes_back_if_the_new_one_ends_without_a_checkpoint(tmp_path, data, run):
+    before = inside(run.path)
+    with replaced(run.path, data) as new:
+        (new.path / "best").mkdir()
+        new.log({"epoch": 1})
+    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_kill_at_any_moment_leaves_the_earlier_run_or_a_checkpoint_of_the_new_one(tmp_path, data):
+    """The process is killed before its first, second, ... change of the disk, which then stays as it is."""
+    left, kills, outcomes = 0, 0, []
+
+    def fatal(change):
+        def changed(*paths, **more):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return change(*paths, **more)
+
+        return changed
+
+    while kills == len(outcomes):
+        folder = tmp_path / str(kills)
+        path = finished(folder / "run", data).path
+        before = inside(path)
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("rename", "rmdir", "unlink"):
+                patch.setattr(os, name, fatal(getattr(os, name)))
+            left, kills = kills, kills + 1
+            try:
+                with replaced(path, data) as new:
+                    checkpointed(new)
+            except Killed:
+                outcomes.append(None)
+        bring_back(path)
+        is_new = RunDirectory.open(path).training == NEW
+        assert (path / "checkpoints" / SECOND_EPOCH).exists() if is_new else inside(path) == before
+        outcomes = [is_new if outcome is None else outcome for outcome in outcomes]
+        with replaced(path, data) as new:
+            checkpointed(new)
+        assert [name for name in names(folder) if not name.startswith(".run.0") and len(name) != 13] == [
+            "run"
+        ]
+    assert len(outcomes) > 10
+    assert outcomes == sorted(outcomes)
+    assert set(outcomes) == {False, True}
+
+
+def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data, run):
+    before = inside(run.path)
+    killed(run.path, data)
+    with pytest.raises(CheckpointError, match=r"run exists already\. .*, replace it with `overwrite=True`"):
+        begun(run.path, NEW, data)
+    assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
+
+
+def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):
+    before = inside(run.path)
+    for _ in range(2):
+        killed(run.path, data)
+        assert inside(tmp_path / ".run.replaced") == before
+    shutil.copytree(data.path, run.path / "data")  # as after a killed `fit`
+    set_aside(run.path)
+    assert inside(tmp_path / ".run.replaced") == before
+    assert not run.path.exists()
+    with pytest.raises(
+        CheckpointError, match=r"run does not exist: .* The earlier run is .*\.run\.replaced; ren"
+    ):
+        RunDirectory.open(run.path)
+
+
+def test_only_a_run_and_nothing_beside_it_is_replaced(tmp_path, data, run):
+    def refused(reason, needed=()):
+        before = inside(tmp_path)
+        with pytest.raises(CheckpointError, match=reason):
+            check_replaceable(run.path, needed)
+        with pytest.raises(CheckpointError, match=reason):
+            set_aside(run.path, needed)
+        assert inside(tmp_path) == before
+
+    check_replaceable(run.path)
+    check_replaceable(tmp_path / "nothing")
+    refused(r"reads .*run/data, which lies in it\. Choose another `out`", [data.path, run.path / "data"])
+    (run.path / "mine.txt").write_text("mine")
+    refused(r"this folder also holds 'mine\.txt', which is not of it")
+    (run.path / "mine.txt").unlink()
+    (run.path / "data").mkdir()
+    (run.path / "data" / "mine.txt").write_text("mine")
+    refused("run/data: only a dataset that widenet wrote is replaced; this is none")
+    shutil.rmtree(run.path / "data")
+    with run.locked():
+        refused("run is being trained by another process")
+    (run.path / "fields.json").unlink()
+    refused("only a run that widenet made is replaced; this is none")
+    shutil.rmtree(run.path)
+    run.path.write_text("mine")
+    refused("this is none")
+
+
+def test_a_stranger_at_the_path_of_a_waiting_run_stays(tmp_path, run):
+    run.path.rename(tmp_path / ".run.replaced")
+    run.path.mkdir()
+    (run.path / "network.json").write_text("mine")
+    bring_back(run.path)
+    assert names(run.path) == ["network.json"]
+    assert names(tmp_path) == [".run.replaced", "data", "run"]
+
+
+def test_a_training_replaces_a_run_with_the_bits_of_any_other(tmp_path):
+    data = books(tmp_path / "books")
+    network, training = SETTINGS["momentum"]
+    expected = train(network, training, data, tmp_path / "run").fingerprint()
+    other = {**training, "seed": 77}
+    assert train(network, other, data, tmp_path / "run", overwrite=True).fingerprint() != expected
+    again = train(network, training, data, tmp_path / "run", overwrite=True)
+    assert (again.fingerprint(), names(tmp_path)) == (expected, ["books", "run"])
+    with pytest.raises(KeyboardInterrupt):
+        train(network, other, data, tmp_path / "run", overwrite=True, interrupted=After(1))
+    assert RunDirectory.open(tmp_path / "run").training.seed == 77
+    with pytest.raises(CheckpointError, match="cannot be replaced: the new run reads"):
+        train(network, training, data, tmp_path / "run", overwrite=True, start_from=tmp_path / "run")
+
+
+def test_a_training_that_fails_at_once_gives_the_earlier_run_back(tmp_path):
+    data = books(tmp_path / "books")
+    network, training = SETTINGS["momentum"]
+    train(network, training, data, tmp_path / "run")
+    before = inside(tmp_path / "run")
+    words = {"overwrite": True, "after_epoch": lambda *_: 1 // 0}
+    with pytest.raises(ZeroDivisionError):
+        train(network, training, data, tmp_path / "run", **words)
+    assert (inside(tmp_path / "run"), names(tmp_path)) == (before, ["books", "run"])
+
+
+def test_replacing_and_resuming_exclude_each_other_and_stores_are_left_alone(tmp_path):
+    with pytest.raises(OptionError, match=r"`resume` continues .*, and `overwrite` replaces it"):
+        train(None, None, tmp_path, tmp_path / "run", resume=True, overwrite=True)
+    with pytest.raises(OptionError, match=r"`overwrite` is for local runs; got s3://shelf/run"):
+        train(None, None, tmp_path, "s3://shelf/run", overwrite=True)

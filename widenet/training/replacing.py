@@ -1,0 +1,171 @@
+"""Replacing a run: the earlier one waits in a hidden folder beside the new one until that has a checkpoint.
+
+Every change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden
+folder. The next training of that path brings it back, unless the new run has weights.
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+from widenet.checkpoint import UNFINISHED, writing
+from widenet.data.replacing import check_replaceable as check_dataset
+from widenet.durable import force_to_disk
+from widenet.errors import CheckpointError, DataError
+from widenet.training.existing_run import waiting
+from widenet.training.run_path import (
+    DATA,
+    WITHOUT_WEIGHTS,
+    busy,
+    check_free,
+    holds_data_alone,
+    is_locked,
+    is_taken,
+    locked,
+)
+
+_DOCUMENTS = ("network.json", "training.json", "fields.json")
+_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", DATA}
+"""The entries of a run directory."""
+
+
+def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
+    """Raise CheckpointError unless a new run may begin at a path; see `check_replaceable`."""
+    if overwrite:
+        check_replaceable(path, needed)
+    else:
+        bring_back(path)
+        check_free(path)
+
+
+def check_replaceable(path: Path, needed: Iterable[Path] = ()) -> None:
+    """Raise CheckpointError unless a path is free, or a run that may be replaced.
+
+    Args:
+        path: The path.
+        needed: Directories that the new run reads, which must not lie in the run.
+    """
+    if is_taken(path):
+        _check_contents(path, needed)
+        if is_locked(path):
+            raise busy(path)
+
+
+def _check_contents(path: Path, needed: Iterable[Path]) -> None:
+    remedy = "Choose another `out`, or remove it first."
+    if not path.is_dir() or not all((path / name).is_file() for name in _DOCUMENTS):
+        raise CheckpointError(f"{path}: only a run that widenet made is replaced; this is none. {remedy}")
+    other = next((name for name in sorted(_names(path)) if name not in _OWN), None)
+    if other is not None:
+        raise CheckpointError(
+            f"{path}: only a run is replaced; this folder also holds {other!r}, which is not of it. {remedy}"
+        )
+    if (path / DATA).exists():
+        try:
+            check_dataset(path / DATA)
+        except DataError as error:
+            raise CheckpointError(str(error)) from None
+    for folder in needed:
+        if folder.resolve().is_relative_to(path.resolve()):
+            raise CheckpointError(
+                f"{path} cannot be replaced: the new run reads {folder}, which lies in it. Choose another"
+                " `out`."
+            )
+
+
+def set_aside(path: Path, needed: Iterable[Path] = ()) -> None:
+    """Move the run at a path into its hidden folder; do nothing if the path is free.
+
+    Raises:
+        CheckpointError: It may not be replaced, or is being trained.
+        OSError: The system refuses.
+    """
+    if not is_taken(path):
+        return
+    _check_contents(path, needed)
+    with locked(path):
+        _check_contents(path, needed)  # somebody may have put something there meanwhile
+        if waiting(path).exists() and _is_only_begun(path):
+            _remove(path)
+        else:
+            drop(path)
+            path.rename(waiting(path))
+        force_to_disk(path.parent)
+
+
+def bring_back(path: Path) -> None:
+    """Bring a waiting run back to its path, if a killed training has left it without a successor.
+
+    Raises:
+        CheckpointError: The successor is being trained.
+    """
+    if waiting(path).exists() and _is_only_begun(path):
+        with locked(path) if path.exists() else nullcontext():
+            settle(path)
+
+
+def settle(path: Path) -> bool:
+    """Bring a waiting run back if its successor has no weights, and drop it otherwise.
+
+    The caller holds the lock of the successor.
+
+    Returns:
+        Whether the waiting run is back.
+
+    Raises:
+        CheckpointError: The system refuses.
+    """
+    if not waiting(path).exists():
+        return False
+    with writing(path):
+        if not _is_only_begun(path):
+            drop(path)
+            return False
+        _remove(path)
+        waiting(path).rename(path)
+        force_to_disk(path.parent)
+    return True
+
+
+def drop(path: Path) -> None:
+    """Remove the waiting run, if there is one."""
+    if waiting(path).exists():
+        # Renamed first: what a crash leaves of it is never brought back.
+        old = path.with_name(f".{path.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        waiting(path).rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _names(path: Path) -> set[str]:
+    """The entries of a directory, without those that a killed process has not finished."""
+    return {entry.name for entry in path.iterdir() if UNFINISHED.fullmatch(entry.name) is None}
+
+
+def _remove(path: Path) -> None:
+    """Remove what is at a path, if there is anything, so that it disappears at once."""
+    if path.exists():
+        removed = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        path.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """What tells a directory from another one at its path; None if there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
+
+
+def _is_only_begun(path: Path) -> bool:
+    """Whether a path holds no trained weights: it is missing, empty, a dataset alone, or a new run."""
+    if not path.exists() or holds_data_alone(path):
+        return True
+    if not path.is_dir() or (path / "model").exists() or any((path / "checkpoints").glob("epoch-*")):
+        return False
+    names = _names(path)
+    return not names or set(_DOCUMENTS) <= names <= _OWN
