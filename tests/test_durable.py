@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.durable import appearing, force_all_to_disk, put_in_place
+from widenet.durable import appearing, appearing_together, force_all_to_disk, put_in_place
 
 
 def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
@@ -42,6 +42,20 @@ def forced(monkeypatch):
         os, "fsync", lambda file: paths.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file)
     )
     return paths
+
+
+def test_files_that_belong_together_replace_earlier_ones_together_or_not_at_all(tmp_path):
+    paths = [tmp_path / "keys", tmp_path / "index"]
+    for content in (b"one", b"two"):
+        with appearing_together(paths) as beside:
+            for path in beside:
+                path.write_bytes(content)
+    assert [path.read_bytes() for path in paths] == [b"two", b"two"]
+    (tmp_path / ".index.old").mkdir()  # in the way of the second file
+    with pytest.raises(IsADirectoryError), appearing_together(paths) as beside:  # noqa: PT012
+        for path in beside:
+            path.write_bytes(b"three")
+    assert [path.read_bytes() for path in paths] == [b"two", b"two"]
 
 
 def test_a_file_is_on_disk_before_it_appears_and_its_name_afterwards(tmp_path, forced, monkeypatch):

@@ -194,6 +194,8 @@ def test_its_networks_are_imported_and_written(run, tmp_path):
     assert run("export", "run", "--out", "copy.strange").returncode == 0
     assert (tmp_path / "copy.strange").read_text() == "STRANGE of run"
     assert run("export", "run", "--out", "copy.x", "--format", "stranger").returncode == 0
+    refused = run("export", "run", "--out", "copy.x", "--format", "stranger", "--overwrite").stderr
+    assert "--overwrite is not an option of this format. Remove the earlier file." in refused
     refused = run("export", "run", "--out", "copy.y", "--format", "keras").stderr
     assert 'format must be "onnx" or "stranger"; got "keras".' in refused
 

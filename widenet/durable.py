@@ -40,7 +40,8 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Give the paths of temporary files that replace `paths`, in order, when the block ends.
 
     The files are renamed once all of them are on disk. If the block fails, all are removed. If a rename
-    fails, the files before it stay in place.
+    fails, the files before it stay in place, but earlier files come back. Earlier files of several paths have
+    hidden names meanwhile, so that a crash leaves no file beside one that it does not belong to.
 
     Raises:
         OSError: Writing or renaming failed; the error names one of `paths`.
@@ -50,8 +51,10 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
         yield beside
         for temporary in beside:
             force_to_disk(temporary)
-        for temporary, path in zip(beside, paths, strict=True):
-            temporary.replace(path)
+        earlier = [path for path in paths if len(paths) > 1 and path.exists()]
+        with _set_aside(earlier):
+            for temporary, path in zip(beside, paths, strict=True):
+                temporary.replace(path)
         for folder in dict.fromkeys(path.parent for path in paths):
             force_to_disk(folder)
     except OSError as error:
@@ -76,7 +79,7 @@ def put_in_place(beside: Path, path: Path) -> None:
         OSError: Renaming failed; the earlier directory keeps its name, unless the new one has it already.
     """
     force_to_disk(beside)
-    old = path.with_name(f".{path.name}.old")
+    old = _old(path)
     replaces = path.exists()
     if replaces:
         _remove(old)
@@ -89,6 +92,29 @@ def put_in_place(beside: Path, path: Path) -> None:
         raise
     force_to_disk(path.parent)
     _remove(old)
+
+
+@contextmanager
+def _set_aside(paths: Sequence[Path]) -> Iterator[None]:
+    """Give files hidden names, and remove them when the block ends; they come back if it fails."""
+    moved = []
+    try:
+        for path in paths:
+            path.replace(_old(path))
+            moved.append(path)
+        yield
+    except OSError:
+        for path in moved:
+            _old(path).replace(path)
+        raise
+    for folder in dict.fromkeys(path.parent for path in paths):
+        force_to_disk(folder)
+    for path in moved:
+        _old(path).unlink()
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
 
 
 def _remove(folder: Path) -> None:

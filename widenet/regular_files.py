@@ -1,10 +1,10 @@
-"""Checks of files that a user names: no pipes or devices, and no lines of unbounded length."""
+"""Checks of files that a user names: no pipes or devices, no endless lines, nothing overwritten."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, AnyStr
 
-from widenet.errors import DataError, WidenetError
+from widenet.errors import DataError, OptionError, WidenetError
 
 LONGEST_LINE_BYTES = 2**24
 """Longest line of a text file that widenet reads, in bytes."""
@@ -22,6 +22,29 @@ def check_regular(path: Path, error: type[WidenetError] = DataError) -> None:
     if exists and not is_regular:
         raise error(
             f"{path} must be a file; it is a pipe or a device. Save its content as a file, and name that."
+        )
+
+
+def check_new(path: Path, overwrite: bool, what: str, is_own: Callable[[Path], bool]) -> None:
+    """Raise OptionError unless a file may be written at a path.
+
+    Args:
+        path: The path.
+        overwrite: Whether to replace an earlier file.
+        what: What widenet writes there, for the message, such as "a report".
+        is_own: Whether an earlier file is such a one.
+    """
+    if not path.exists():
+        return
+    if not overwrite:
+        raise OptionError(
+            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it"
+            " first."
+        )
+    if not path.is_file() or not is_own(path):
+        raise OptionError(
+            f"{path}: only {what} that widenet wrote is replaced; this is none. Choose another `out`, or"
+            " remove it first."
         )
 
 

@@ -102,7 +102,8 @@ def test_export_writes_an_index_and_tells_its_recall(source, widenet, inside, tm
 @pytest.mark.parametrize("there", ["found", "found.keys"])
 def test_a_file_that_is_there_is_not_replaced(there, widenet):
     Path(there).write_text("mine")
-    said = f"widenet: {there} exists already. Choose another --out, or remove it first.\n"
+    way_out = "Replace it with --overwrite, choose another --out, or remove it first."
+    said = f"widenet: {there} exists already. {way_out}\n"
     assert widenet("knn", "export", "a.txt", "--out", "found").err == said
     if there == "found":
         ended = widenet("knn", "search", "a.txt", "--queries", "queries.txt", "--out", there)
@@ -125,3 +126,21 @@ def test_what_fails_beside_writing_is_not_said_of_standard_output():
     with pytest.raises(OSError, match="Input/output error") as raised, lines_to(None):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     assert raised.value.filename is None
+
+
+@pytest.mark.usefixtures("vectors")
+def test_only_files_of_the_same_command_are_replaced(widenet):
+    search = ["knn", "search", "a.txt", "--queries", "queries.txt", "--out", "near.jsonl", "--overwrite"]
+    for words in (search, ["knn", "export", "a.txt", "--out", "found", "--overwrite"]):
+        for _ in range(2):
+            assert widenet(*words).status == 0
+        before = Path(words[-2]).read_bytes()
+        Path(words[-2]).write_text("mine")
+        ended = widenet(*words)
+        assert ended.status == 2
+        assert " that widenet wrote is replaced; this is none. Choose another --out" in ended.err
+        Path(words[-2]).write_bytes(before)
+    with Path("found.keys").open("a") as file:
+        file.write("mine\n")
+    assert "only an index with its keys that widenet wrote" in widenet(*words).err
+    assert not [path for path in Path.cwd().iterdir() if path.name.startswith(".found")]

@@ -158,7 +158,10 @@ def test_predict_never_replaces_a_file_and_leaves_none_that_is_not_complete(wide
     before = out.read_bytes()
     ended = widenet("predict", "run", *SPLIT, "--out", out, "-k", 1)
     assert (ended.status, out.read_bytes()) == (2, before)
-    assert f"{out} exists already. Choose another --out, or remove it first." in ended.err
+    assert (
+        f"{out} exists already. Replace it with --overwrite, choose another --out, or remove it first."
+        in ended.err
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["never", "out.csv"]
 
 

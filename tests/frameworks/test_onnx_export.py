@@ -268,3 +268,23 @@ def test_a_mistake_is_one_sentence(name, more, message, data, tmp_path):
     (tmp_path / "there.onnx").touch()
     with pytest.raises(OptionError, match=message):
         export_onnx(model_of(random_layers(1), data, tmp_path / "run"), tmp_path / name, **more)
+
+
+def test_only_a_model_of_widenet_is_replaced_with_the_files_beside_it(data, tmp_path, monkeypatch):
+    model, out = model_of(random_layers(1), data, tmp_path / "run"), tmp_path / "out" / "model.onnx"
+    out.parent.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(onnx_export, "LARGEST_INSIDE", 0)
+        large = export_onnx(model, out)
+    small = export_onnx(model, out, top_k=3, overwrite=True)
+    assert len(small) == len(large) - 1
+    assert sorted(out.parent.iterdir()) == sorted(small)
+    (out.parent / "model.onnx.data").write_text("mine")  # which no model refers to
+    export_onnx(model, out, overwrite=True)
+    assert (out.parent / "model.onnx.data").read_text() == "mine"
+    for name in ("model.onnx.json", "model.onnx"):
+        before = (out.parent / name).read_bytes()
+        (out.parent / name).write_text("mine")
+        with pytest.raises(OptionError, match=f"{name}: only a model that widenet wrote is replaced"):
+            export_onnx(model, out, overwrite=True)
+        (out.parent / name).write_bytes(before)

@@ -181,7 +181,11 @@ def test_a_score_that_is_no_number_is_refused_with_its_user_and_item(tmp_path, s
         ("out.csv", "parqet", '"parqet" is not a known format of recommendations. Did you mean "parquet"?'),
         ("mine.csv/out.csv", None, "mine.csv/out.csv: its folder must be one to write to; got: "),
         ("", "csv", "must be a file; got a directory"),
-        ("mine.csv", None, "mine.csv exists already. Choose another `out`, or remove it first."),
+        (
+            "mine.csv",
+            None,
+            "mine.csv exists already. Replace it with `overwrite=True`, choose another `out`, or remove",
+        ),
     ],
 )
 def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file_format, message):
@@ -190,6 +194,30 @@ def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file
         pass
     assert message in str(refusal.value)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine.csv", "mine")]
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])
+def test_only_a_file_of_recommendations_is_replaced(tmp_path, extension):
+    path = tmp_path / f"out.{extension}"
+    before = write(path).read_bytes()
+    with open_results(path, overwrite=True):  # no users
+        assert path.read_bytes() == before
+    assert path.read_bytes() != before
+    with open_results(path, overwrite=True):
+        pass
+    table = pa.table({"user": ["a"], "item": ["b"]})
+    for mine in (b"user,item\na,b\n", b'{"user": "a"}\n', b"a\tb\n", b"PAR1", table):
+        if isinstance(mine, bytes):
+            path.write_bytes(mine)
+        else:
+            pq.write_table(mine, path)
+        before = path.read_bytes()
+        with (
+            pytest.raises(OptionError, match="only a file of recommendations that widenet wrote is replaced"),
+            open_results(path, overwrite=True),
+        ):
+            pass
+        assert path.read_bytes() == before
 
 
 def test_the_extension_is_read_in_any_case_and_a_format_overrules_it(tmp_path):

@@ -94,10 +94,10 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
     with pytest.raises(CheckpointError, match="is not a run"):
         write_report(tmp_path)
     (tmp_path / "mine").write_text("mine")
-    with pytest.raises(
-        OptionError, match=r"mine exists already\. Choose another `out`, or remove it first\."
-    ):
+    with pytest.raises(OptionError, match=r"mine exists already\. Replace it with `overwrite=True`, choose"):
         write_report(reported / "run", tmp_path / "mine")
+    with pytest.raises(OptionError, match="mine: only a report that widenet wrote is replaced; this is none"):
+        write_report(reported / "run", tmp_path / "mine", overwrite=True)
     assert read(tmp_path / "mine") == "mine"
     shutil.copytree(reported / "data", tmp_path / "data")
     width = Manifest.read(tmp_path / "data").fields["items"].width
@@ -105,3 +105,9 @@ def test_what_cannot_be_reported_is_named(reported, tmp_path):
     with pytest.raises(FitError, match="is not that of"):
         write_report(reported / "run", tmp_path / "out.html", tmp_path / "data")
     assert not (tmp_path / "out.html").exists()
+
+
+def test_a_report_takes_the_place_of_an_earlier_one(reported, tmp_path):
+    several = write_report([reported / "run", reported / "other"], tmp_path / "out.html")
+    before = read(several)
+    assert read(write_report(reported / "run", several, recommendations=False, overwrite=True)) != before

@@ -1,5 +1,6 @@
 """Commands that exchange networks with other programs: export, import."""
 
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,9 @@ def export(
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="With --top-k, also return units that the example has.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier network that widenet wrote.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a trained network for other programs, and the names of its items beside it."""
@@ -30,7 +34,11 @@ def export(
 
     if include_seen and top_k is None:
         raise OptionError("--include-seen needs --top-k, because all scores include every unit.")
-    written = writer_of(out, file_format).export_model(run, out, top_k, not include_seen)
+    write = writer_of(out, file_format).export_model
+    if overwrite and "overwrite" not in signature(write).parameters:
+        raise OptionError("--overwrite is not an option of this format. Remove the earlier file.")
+    words = {"overwrite": True} if overwrite else {}
+    written = write(run, out, top_k, not include_seen, **words)
     if as_json:
         print_json([{"path": path, "num_bytes": path.stat().st_size} for path in written])
         return

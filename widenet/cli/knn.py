@@ -40,6 +40,9 @@ class _Index(StrEnum):
     ivf = "ivf"
 
 
+_LINE = b'{"key": '
+"""How a file of neighbours begins."""
+
 By = Annotated[
     _Measure, typer.Option(help="Measure of nearness: a large product, a large cosine or a small distance.")
 ]
@@ -101,6 +104,9 @@ def search(
     stored: Annotated[
         _Stored, typer.Option(help="Precision in which vectors are stored; types of 2 bytes are rounded.")
     ] = _Stored.float32,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier file of neighbours.")
+    ] = False,
     device: Device = None,
     processes: Processes = None,
 ) -> None:
@@ -109,13 +115,13 @@ def search(
     Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
     """
     from widenet.cli.lines import lines_to
-    from widenet.errors import OptionError
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
     from widenet.knn.sources import read_vectors
     from widenet.parallel.group import is_leader
+    from widenet.regular_files import check_new
 
     if out is not None and out.is_file():
-        raise OptionError(f"{out} exists already. Choose another --out, or remove it first.")
+        check_new(out, overwrite, "a file of neighbours", _is_of_neighbours)
     run_in_processes(context, processes, device)
     query_vectors = read_vectors(queries)
     collection = Neighbours.of(read_vectors(files), measure=measure.value, stored=stored.value, device=device)
@@ -128,6 +134,11 @@ def search(
             for key, own, own_scores in zip(keys, neighbours, scores.tolist(), strict=True):
                 nearest = [{"key": name, "score": score} for name, score in zip(own, own_scores, strict=True)]
                 write(json.dumps({"key": key, "neighbours": nearest}, ensure_ascii=False) + "\n")
+
+
+def _is_of_neighbours(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_LINE)) in (_LINE, b"")
 
 
 @app.command("export")
@@ -145,6 +156,9 @@ def export(
         int,
         typer.Option("-k", "--k", help="Length of the lists to compare with the exact ones.", min=1),
     ] = 10,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier index and its keys.")
+    ] = False,
     as_json: AsJson = False,
     device: Device = None,
 ) -> None:
@@ -159,7 +173,7 @@ def export(
         collection = Neighbours.of_model(Model.load(source, device), layer, measure.value)
     else:
         collection = Neighbours.of(source, measure=measure.value, device=device)
-    exported = export_index(collection, out, index.value, k)
+    exported = export_index(collection, out, index.value, k, overwrite)
     if as_json:
         print_json({"out": out, "num_vectors": len(collection), **asdict(exported)})
         return

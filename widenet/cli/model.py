@@ -17,7 +17,9 @@ from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
+    from widenet.predict.files import Writer
     from widenet.predict.rows import Block
     from widenet.runs import Model
 
@@ -84,6 +86,9 @@ def predict(
     context: typer.Context,
     out: _Out,
     file_format: _Format = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier file of recommendations.")
+    ] = False,
     include_seen: IncludeSeen = False,
     as_json: AsJson = False,
     processes: Processes = None,
@@ -100,6 +105,7 @@ def predict(
     check_run(words["run"])
     dataset = Dataset.open(words["data"])
     from widenet.parallel.group import is_leader  # loads torch, as the next
+    from widenet.predict.files import open_results
     from widenet.runs import Model
 
     run_in_processes(context, processes, words["device"])
@@ -114,7 +120,8 @@ def predict(
         for _ in blocks:
             pass
         return
-    total = _write(blocks, out, file_format, dataset.num_examples)
+    results = open_results(out, file_format, overwrite=overwrite)
+    total = _write(blocks, results, dataset.num_examples)
     if as_json:
         print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
     else:
@@ -131,13 +138,12 @@ def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
         warn([f"-k asks for {k:,} items; there are {width:,}."])
 
 
-def _write(blocks: "Iterator[Block]", out: Path, file_format: str | None, num_users: int) -> int:
+def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:
     """Write recommendations to a file, and return their number."""
     from widenet.cli.progress import Counter
-    from widenet.predict.files import open_results
 
     total = 0
-    with open_results(out, file_format) as results, Counter("predicting", num_users) as counter:
+    with opened as results, Counter("predicting", num_users) as counter:
         for block in blocks:
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))

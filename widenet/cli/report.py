@@ -18,13 +18,12 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="A new file to write. Default: RUN/report.html, or ./report.html for several runs."
-        ),
+        typer.Option(help="The file to write. Default: RUN/report.html, or ./report.html for several runs."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The dataset directory. Default: the one that the training used.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier report.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an HTML page about a run, or a comparison of several.
@@ -38,7 +37,7 @@ def report(
         raise OptionError(
             "--data is for the report of one run; a comparison uses only logs and documents. Leave it out."
         )
-    written = write_report(runs, out, data)
+    written = write_report(runs, out, data, overwrite=overwrite)
     if as_json:
         print_json({"report": written})
     else:

@@ -60,9 +60,8 @@ def train(
         for note in layout.network.notes:
             typer.echo(note, err=True)
         _print_default_documents(arguments, network, training, out)
-    evaluation = layout.training.evaluation
+    evaluation, earlier = layout.training.evaluation, identity(out)
     report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
-    earlier = identity(out)
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
     except KeyboardInterrupt:

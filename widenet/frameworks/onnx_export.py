@@ -15,24 +15,31 @@ import torch
 from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
-from widenet.durable import force_to_disk
+from widenet.durable import appearing_together
 from widenet.errors import OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, Layers, SparseField
 from widenet.metrics.ranking import checked_k
 from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
+from widenet.regular_files import check_new
 from widenet.runs import Model
 
 LARGEST_INSIDE = 2**30
 """Maximum bytes of weights in the model's own file; protobuf's limit is 2 GiB."""
 
+_PRODUCER, _HEAD_BYTES = b"\x12\x07widenet", 16
+"""The producer's field of a model, and the first bytes of the file, which hold it."""
 _ALIGNMENT = 4096
 _NAMES_PER_BLOCK = 65_536
 
 
 def export_onnx(
-    model: Model, out: str | Path, top_k: int | None = None, exclude_seen: bool = True
+    model: Model,
+    out: str | Path,
+    top_k: int | None = None,
+    exclude_seen: bool = True,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write a network with its predictions as an ONNX model.
 
@@ -46,6 +53,7 @@ def export_onnx(
         out: The .onnx file to write.
         top_k: Give the k best units of each output O instead of all scores.
         exclude_seen: Leave an example's own features out of its k best units.
+        overwrite: Replace an earlier model that widenet wrote, with the files beside it.
 
     Returns:
         The written files: the weights if they are large, the names of items if there are any, and the model.
@@ -67,9 +75,9 @@ def export_onnx(
         *(path for path, vocabularies in names.items() if vocabularies),
         out,
     ]
-    existing = next((path for path in files if path.exists()), None)
-    if existing is not None:
-        raise OptionError(f"{existing} exists already. Choose another `out`, or remove it first.")
+    earlier = _files_of(out) if overwrite else []
+    for path in reversed(files):
+        check_new(path, overwrite, "a model", lambda path: path in earlier)
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         beside.mkdir()
@@ -77,11 +85,12 @@ def export_onnx(
             if vocabularies:
                 _write_names(beside / path.name, vocabularies)
         _write_model(beside / out.name, model, top_k, exclude_seen, large)
-        for path in files:
-            force_to_disk(beside / path.name)
-        for path in files:
-            (beside / path.name).rename(path)
-        force_to_disk(out.parent)
+        with appearing_together(files) as temporary:
+            for path, partial_path in zip(files, temporary, strict=True):
+                (beside / path.name).rename(partial_path)
+        for path in earlier:
+            if path not in files:
+                path.unlink()
     except OSError as error:
         raise OptionError(
             f"{out} cannot be written: {error.strerror or error}. Free some space, or choose another place."
@@ -89,6 +98,20 @@ def export_onnx(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
+
+
+def _files_of(out: Path) -> list[Path]:
+    """The files of an earlier model that `export_onnx` has written; none if there is no such model."""
+    if not out.is_file():
+        return []
+    content, names = out.read_bytes(), names_path(out)
+    if _PRODUCER not in content[:_HEAD_BYTES]:
+        return []
+    data = [_data_path(out)] if _data_path(out).name.encode() in content and _data_path(out).is_file() else []
+    if names.is_file():
+        with names.open("rb") as file:
+            return [*data, *([names] if file.read(3) == b'{\n"' else []), out]
+    return [*data, out]
 
 
 def _data_path(out: Path) -> Path:

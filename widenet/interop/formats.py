@@ -102,8 +102,18 @@ class NetworkWriter(Protocol):
     SUFFIXES: tuple[str, ...]
     """See `NetworkFormat`."""
 
-    def export_model(self, run: Path, out: Path, top_k: int | None, exclude_seen: bool) -> list[Path]:
-        """Write the model of a run and return the files; top_k: give the best units instead of all scores."""
+    def export_model(
+        self, run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool = False
+    ) -> list[Path]:
+        """Write the model of a run and return the files.
+
+        Args:
+            run: The run.
+            out: The file to write.
+            top_k: Give the k best units instead of all scores.
+            exclude_seen: With `top_k`, leave out an example's own units.
+            overwrite: Replace an earlier model of widenet. It is only passed if it is true.
+        """
 
 
 def writer_of(out: Path, name: str | None) -> NetworkWriter:

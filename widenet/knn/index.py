@@ -14,6 +14,7 @@ from widenet.knn.neighbours import Neighbours, check_choice
 from widenet.metrics.ranking import checked_k
 from widenet.optional import optional
 from widenet.parallel.group import num_processes
+from widenet.regular_files import check_new
 
 Kind: TypeAlias = Literal["hnsw", "ivf"]
 
@@ -31,6 +32,9 @@ _CENTRES_A_VISIT = 16
 """For "ivf": a search visits one centre in so many."""
 
 _VECTORS_AT_ONCE = 8192
+
+_KINDS, _COUNT = (b"IHNf", b"IwFl"), slice(8, 16)
+"""First bytes of faiss files of both kinds, and where they have the number of vectors."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,9 @@ class Exported:
     settings: str
 
 
-def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10) -> Exported:
+def export_index(
+    collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int = 10, overwrite: bool = False
+) -> Exported:
     """Write a faiss index of a collection, and measure it.
 
     Also writes the keys to `out` with ".keys" appended, one a line, in order of positions. Either both files
@@ -61,9 +67,10 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
 
     Args:
         collection: The vectors.
-        out: The index file; neither it nor the file of keys may exist.
+        out: The index file.
         kind: "hnsw" or "ivf".
         k: Number of neighbours for which to measure the recall.
+        overwrite: Whether to replace an earlier index and its keys.
 
     Raises:
         DataError: A key contains a line break.
@@ -77,8 +84,8 @@ def export_index(collection: Neighbours, out: Path, kind: Kind = "hnsw", k: int 
         )
     if out.is_dir():
         raise OptionError(f"{out}: must be a file to write; it is a directory. Choose another `out`.")
-    if taken := next((path for path in (out, _keys_path(out)) if path.exists()), None):
-        raise OptionError(f"{taken} exists already. Choose another `out`, or remove it first.")
+    for path in (out, _keys_path(out)):
+        check_new(path, overwrite, "an index with its keys", lambda _: _is_index(out))
     names = collection.keys.to_pylist()
     if any("\n" in name for name in names):
         raise DataError("keys must not hold a line break, since they are written one a line. Use other keys.")
@@ -157,6 +164,15 @@ def _without_itself(neighbours: NDArray[np.int64], positions: NDArray[np.int64],
 
 def _keys_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.keys")
+
+
+def _is_index(out: Path) -> bool:
+    """Whether a file begins as an index of `export_index`, with as many vectors as there are keys."""
+    if not out.is_file() or not _keys_path(out).is_file():
+        return False
+    with out.open("rb") as file, _keys_path(out).open("rb") as keys:
+        head = file.read(_COUNT.stop)
+        return head[:4] in _KINDS and sum(1 for _ in keys) == int.from_bytes(head[_COUNT], "little")
 
 
 def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:

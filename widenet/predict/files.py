@@ -1,6 +1,7 @@
 """Writes files of recommendations block by block, as Parquet, CSV, JSON lines or DSSTNE text."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.regular_files import check_new
 from widenet.stores.publish import file_out
-from widenet.stores.uri import is_uri
+from widenet.stores.uri import is_uri, shown
 
 SCHEMA = pa.schema(
     [("user", pa.string()), ("item", pa.string()), ("score", pa.float32()), ("rank", pa.int32())]
@@ -26,6 +28,12 @@ SCHEMA = pa.schema(
 
 ROW_GROUP = 131_072
 """Rows of a Parquet row group. The Parquet writer holds at most one group and one block in memory."""
+
+_HEAD_BYTES = 2**16
+_BEGINNING = re.compile(
+    rb"\Z|user,item,score,rank\n|\{\"user\": \"[^\n]*\"items\": \[|[^\t\n]*\t[^\t\n:,]+,-?\d+\.\d{3}:"
+)
+"""How CSV, JSON lines and DSSTNE text begin; without users, some of them are empty."""
 
 Strings: TypeAlias = Sequence[str] | pa.Array | pa.ChunkedArray
 """Names: a list, or an Arrow array of strings."""
@@ -67,14 +75,15 @@ class Writer:
 
 
 @contextmanager
-def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]:
+def open_results(path: Path, file_format: str | None = None, *, overwrite: bool = False) -> Iterator[Writer]:
     """Open a file of recommendations, which appears only when it is complete.
 
     The bytes do not depend on the blocks. Memory is a few times one block.
 
     Args:
-        path: The file to write, which must not exist yet; its folders are created. It may be a URI.
+        path: The file to write; its folders are created. It may be a URI.
         file_format: "parquet", "csv", "jsonl" or "dsstne"; None uses the extension of `path`.
+        overwrite: Whether to replace an earlier file of recommendations.
 
     Raises:
         OptionError: The format or extension is unknown, or the path exists or cannot be written.
@@ -82,11 +91,12 @@ def open_results(path: Path, file_format: str | None = None) -> Iterator[Writer]
     """
     open_sink = _FORMATS[_known_format(path, file_format)]
     if is_uri(path):
+        if overwrite:
+            raise OptionError(f"`overwrite` is for local files; got {shown(path)}. Choose another `out`.")
         with file_out(path) as place, open_results(place, file_format or _known_format(path, None)) as writer:
             yield writer
         return
-    if path.exists():
-        raise OptionError(f"{path} exists already. Choose another `out`, or remove it first.")
+    check_new(path, overwrite, "a file of recommendations", _is_of_recommendations)
     with ExitStack() as stack:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +135,16 @@ def _known_format(path: Path, file_format: str | None) -> str:
             " Rename the file, or give its `file_format`."
         )
     return _EXTENSIONS[extension]
+
+
+def _is_of_recommendations(path: Path) -> bool:
+    """Whether a file begins as one that this module writes."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head.startswith(b"PAR1"):
+        with suppress(pa.ArrowException):
+            return bool(pq.read_schema(path).equals(SCHEMA))
+    return _BEGINNING.match(head) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Writes reports to files."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.durable import appearing
 from widenet.errors import OptionError
+from widenet.regular_files import check_new
 from widenet.report.page import page
 from widenet.report.sample import sampled
 from widenet.report.subject import Subject
@@ -19,6 +21,9 @@ from widenet.training.run_directory import RunDirectory
 
 FILE_NAME = "report.html"
 
+_HEAD_BYTES = 2**16
+_BEGINNING = re.compile(r"<!doctype html>\n<html lang=\"en\"><head>[^\n]*<title>[^<]* \u2013 widenet</title>")
+
 
 @typed
 def write_report(
@@ -26,6 +31,7 @@ def write_report(
     out: str | Path | None = None,
     data: Dataset | str | Path | None = None,
     recommendations: bool = True,
+    overwrite: bool = False,
 ) -> Path:
     """Write an HTML report about a run, or a comparison of several runs, and return its path.
 
@@ -34,11 +40,12 @@ def write_report(
 
     Args:
         runs: A run directory, a model, or several run directories.
-        out: The file to write, which must not exist. None replaces report.html in the run directory, or in
+        out: The file to write. None replaces report.html in the run directory, or in
             the current directory for several runs.
         data: The dataset, for its facts and for examples of recommendations. None uses the training's dataset
             if it is still there and unchanged.
         recommendations: Whether to compute recommendations of a single run; otherwise no weights are read.
+        overwrite: Whether to replace an earlier report at `out`.
 
     Raises:
         CheckpointError: A run is missing or damaged.
@@ -60,7 +67,7 @@ def write_report(
     if model is None:
         paths = [readable(path, "run") for path in paths]
     if out is not None and _is_taken(Path(out), model):
-        raise OptionError(f"{out} exists already. Choose another `out`, or remove it first.")
+        check_new(Path(out), overwrite, "a report", _is_report)
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
         subjects = [_alone(names[0], paths[0], model, data, recommendations)]
@@ -75,6 +82,11 @@ def write_report(
 def _is_taken(out: Path, model: Model | None) -> bool:
     """Whether `out` exists; with a model, the leader's answer in all processes of its group."""
     return out.exists() if model is None else bool(model.network.exchange.collect(out.exists(), "report")[0])
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        return _BEGINNING.match(file.read(_HEAD_BYTES).decode("utf-8", errors="replace")) is not None
 
 
 def _alone(

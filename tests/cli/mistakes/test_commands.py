@@ -133,7 +133,7 @@ SAID = {
     'evaluate run --data data -k many': "widenet evaluate: -k must be a whole number; got 'many'. See `widenet evaluate --help`.",
     'data split data --out OUT --heldout much': "widenet data split: --heldout must be a number; got 'much'. See `widenet data split --help`.",
     'predict run --data whole --part heldout --out OUT.csv': "widenet: whole: field 'items' has no heldout part, only train. Set one aside with `widenet data split whole --out DIR --heldout 0.1`.",
-    'report run --out likes.csv': 'widenet: likes.csv exists already. Choose another --out, or remove it first.',
+    'report run --out likes.csv': 'widenet: likes.csv exists already. Replace it with --overwrite, choose another --out, or remove it first.',
     'dsstne predict -d gl -n x -i x -o x -r x -f x -s bad': 'widenet: -s must be a file to write; bad is a directory. Name a file in it.',
     'predict run --data data --out OUT.csv --never bad/never.txt': "widenet: bad/never.txt cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte. Check the path and the file.",
     'predict run --data data --out OUT.csv --never bad': 'widenet: bad cannot be read: Is a directory. Check the path and the file.',
