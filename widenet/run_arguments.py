@@ -200,6 +200,10 @@ class EvaluateArguments(_Checked):
             at_most=0.999,
         ),
     ] = None
+    keep: Annotated[
+        bool,
+        Argument("Keep the metrics of each user in the run directory, for reports that compare runs."),
+    ] = False
 
 
 @dataclass(frozen=True)

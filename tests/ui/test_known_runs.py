@@ -52,6 +52,14 @@ def test_the_end_of_a_training_is_a_change(runs):
     assert seen.now.runs["untied"].listed.state == "interrupted"
 
 
+def test_a_kept_evaluation_is_a_change(runs):
+    seen = known(runs)
+    start = seen.now.version
+    (runs / "untied" / "evaluations").mkdir()
+    seen.look()
+    assert seen.now.since(start).changed == ["untied"]
+
+
 def test_runs_come_and_go_and_change_what_differs(runs):
     seen = known(runs)
     start = seen.now.version

@@ -71,9 +71,8 @@ def evaluate(
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
-        metrics = model.evaluate(
-            dataset, part, ks, output, not include_seen, counter.advance, interval=words["interval"]
-        )
+        more = {name: words[name] for name in ("interval", "keep")}
+        metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if is_leader() and as_json:
         print_json(metrics | ({"intervals": metrics.intervals} if metrics.intervals else {}))

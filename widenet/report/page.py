@@ -5,6 +5,7 @@ from pathlib import Path
 
 from widenet.pictures.html import Html, joined, tag
 from widenet.report import comparison, sections
+from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 
 
@@ -31,6 +32,7 @@ def _of_one(subject: Subject) -> Html:
 def _of_several(subjects: Sequence[Subject]) -> Html:
     parts = [
         comparison.final_numbers(subjects),
+        paired_differences(subjects),
         comparison.curves_over_each_other(subjects),
         comparison.differences(subjects),
     ]

@@ -11,7 +11,7 @@ from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
-from widenet.evaluate import evaluate, output_name
+from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.metrics.ranking import Metrics, checked_k
 from widenet.model.build import build
@@ -25,6 +25,7 @@ from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArgum
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.evaluating import check_keeps, evaluated
 from widenet.runs.person import Fields
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
@@ -176,25 +177,13 @@ class Model:
 
         Raises:
             FitError: The dataset does not fit the run, or does not have the part.
-            OptionError: An argument is wrong.
+            OptionError: An argument is wrong, or `keep` is set for a run that has not ended or is in a store.
         """
         dataset = self._dataset(arguments.data)
-        part, ks, output = arguments.part, arguments.ks, arguments.output
-        warn_of_seen(self.run, self.network, self.facts, dataset, part, output)
-        with fixed_arithmetic():
-            metrics = evaluate(
-                self.network,
-                dataset,
-                part,
-                ks,
-                output,
-                arguments.exclude_seen,
-                arguments.advance,
-                keep_users=arguments.interval is not None,
-            )
-        if metrics.users is not None and arguments.interval is not None:
-            metrics.intervals = metrics.users.intervals(arguments.interval)
-        return metrics
+        if arguments.keep:
+            check_keeps(self.run, self.facts)
+        warn_of_seen(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
+        return evaluated(self.run, self.network, self.facts, dataset, arguments)
 
     @recommends
     @method_with_fields_of(RecommendArguments, Dataset)

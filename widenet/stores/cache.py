@@ -35,6 +35,11 @@ def folder(kind: str) -> Path:
     return path
 
 
+def holds(path: Path) -> bool:
+    """Whether a path is of a copy in the cache."""
+    return path.absolute().is_relative_to(_root())
+
+
 def entry_name(uri: Uri, *more: str) -> str:
     """Return the name of an entry for a URI, and for the further texts that it depends on."""
     digest = hashlib.sha256("\n".join([str(uri), *more]).encode()).hexdigest()[:24]

@@ -29,6 +29,7 @@ _FILES = (
     "machine.json",
     "model/manifest.json",
     "checkpoints/latest",
+    "evaluations",
 )
 
 _Signature = tuple[object, ...]

@@ -10,6 +10,7 @@ from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
 from widenet.report.listing import ListedRun
+from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.log_curves import metric_names
 from widenet.training.run_directory import RunDirectory
@@ -53,13 +54,14 @@ def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
 
 
 def compare_page(subjects: Sequence[Subject], version: int) -> Html:
-    """Return the page that compares runs: final metrics, curves over each other, and differences."""
+    """Return the page that compares runs: metrics, curves over each other, and differences."""
     links = [tag("a", subject.name, href=link("run", name=subject.name)) for subject in subjects]
     return page(
         f"{len(subjects)} runs",
         tag("p", *(piece for each in links for piece in (each, " "))),
         [
             live("numbers", "div", strict(comparison.final_numbers(subjects))),
+            live("paired", "div", strict(paired_differences(subjects))),
             live("curves", "div", strict(comparison.curves_over_each_other(subjects))),
             strict(comparison.differences(subjects)),
         ],

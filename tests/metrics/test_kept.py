@@ -1,0 +1,91 @@
+"""Evaluations that a run directory keeps: read back as they were, and refused when damaged."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from widenet.data.manifest import sha256_of
+from widenet.errors import DataError
+from widenet.metrics.kept import Evaluated, keep, kept_evaluations
+from widenet.metrics.ranking import RankingMetrics
+
+OF = Evaluated("heldout", "0123456789abcdef", "items", True)
+
+
+def metrics():
+    found = RankingMetrics([1, 3], np.ones(9, dtype=np.int64))
+    top = np.stack([np.random.default_rng(user).permutation(9)[:3] for user in range(20)])
+    found.add(top, np.arange(21), np.arange(20) % 9, np.arange(20) * 2)
+    return found.result()
+
+
+def test_what_was_kept_is_read_back(tmp_path):
+    written = metrics()
+    keep(tmp_path, OF, "f00d", written)
+    (found,) = kept_evaluations(tmp_path)
+    assert (found.evaluated, found.fingerprint) == (OF, "f00d")
+    read = found.read()
+    assert read == written
+    assert read.users.names == written.users.names
+    np.testing.assert_array_equal(read.users.rows, written.users.rows)
+    np.testing.assert_array_equal(read.users.values, written.users.values)
+
+
+def test_a_later_evaluation_replaces_the_one_of_its_part(tmp_path):
+    for fingerprint, part in (("a", "heldout"), ("b", "validation"), ("c", "heldout")):
+        keep(tmp_path, Evaluated(part, OF.dataset, "items", True), fingerprint, metrics())
+    found = {each.evaluated.part: each.fingerprint for each in kept_evaluations(tmp_path)}
+    assert found == {"heldout": "c", "validation": "b"}
+    assert len(list((tmp_path / "evaluations").iterdir())) == 4
+
+
+def test_a_run_that_keeps_none_has_none(tmp_path):
+    assert kept_evaluations(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "[" * 100_000, '{"metrics": 3}', "\\xff", '{"part": "heldout", "dataset": 5}']
+)
+def test_a_damaged_description_is_named(text, tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (path,) = (tmp_path / "evaluations").glob("*.json")
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"heldout-0123456789ab\.json must describe an evaluation; it is dam"):
+        kept_evaluations(tmp_path)
+
+
+def test_a_damaged_table_is_named(tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (found,) = kept_evaluations(tmp_path)
+    data = bytearray(found.path.read_bytes())
+    data[300] ^= 1
+    found.path.write_bytes(data)
+    with pytest.raises(DataError, match="the table of an evaluation is damaged: its SHA-256"):
+        found.read()
+    found.path.unlink()
+    with pytest.raises(DataError, match="does not exist"):
+        found.read()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"row": [0]},
+        {"row": [0], "ndcg@3": ["x"]},
+        {"row": [0.5], "ndcg@3": pa.array([1.0], pa.float32())},
+        {"row": [0], "ndcg@3": pa.array([None], pa.float32())},
+    ],
+)
+def test_a_table_of_something_else_is_refused(columns, tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (path,) = (tmp_path / "evaluations").glob("*.json")
+    table = pa.table(columns)
+    with pa.OSFile(str(path.with_suffix(".arrow")), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+        out.write_table(table)
+    facts = json.loads(path.read_text()) | {"sha256": sha256_of(path.with_suffix(".arrow"))}
+    path.write_text(json.dumps(facts))
+    (found,) = kept_evaluations(tmp_path)
+    with pytest.raises(DataError, match="must have the column row and float32 columns"):
+        found.read()

@@ -1,0 +1,52 @@
+"""Runs that keep evaluations: written by one process of a group, and refused where they cannot be."""
+
+import shutil
+
+import pytest
+
+import widenet
+from tests.trainings import UNTIED, books, document
+from widenet.errors import OptionError
+from widenet.metrics.kept import kept_evaluations
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept")
+    data = books(folder / "data")
+    widenet.train(UNTIED, document({"kind": "adam"}), data, folder / "run")
+    return folder
+
+
+def kept(folder):
+    metrics = widenet.Model.load(folder / "run").evaluate(folder / "data", "validation", ks=[5], keep=True)
+    return dict(metrics)
+
+
+def files(folder):
+    return {path.name: path.read_bytes() for path in (folder / "run" / "evaluations").iterdir()}
+
+
+def test_two_processes_keep_what_one_keeps(place, groups):
+    alone = kept(place)
+    written = files(place)
+    (found,) = kept_evaluations(place / "run")
+    assert found.read() == alone
+    assert found.evaluated.part == "validation"
+    shutil.rmtree(place / "run" / "evaluations")
+    assert groups(2)(kept, place) == [alone, alone]
+    assert files(place) == written
+
+
+def test_a_run_without_final_weights_keeps_nothing(place, tmp_path):
+    shutil.copytree(place / "run", tmp_path / "run", ignore=shutil.ignore_patterns("model", "evaluations"))
+    model = widenet.Model.load(tmp_path / "run")
+    with pytest.raises(OptionError, match="`keep` needs finished weights"):
+        model.evaluate(place / "data", "validation", keep=True)
+    assert not (tmp_path / "run" / "evaluations").exists()
+
+
+def test_nor_does_the_copy_of_one_in_a_store(place, monkeypatch):
+    monkeypatch.setattr("widenet.stores.cache._root", lambda: place)
+    with pytest.raises(OptionError, match="`keep` needs a run on the disk"):
+        widenet.Model.load(place / "run").evaluate(place / "data", "validation", keep=True)

@@ -1,0 +1,132 @@
+"""The metrics of each user in a run directory, so that reports compare runs without ranking again.
+
+`evaluations/PART-DIGEST.arrow` has a row for each user and a float32 column for each metric; the JSON file
+beside it says of what they are, and has the SHA-256 of the table.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from widenet.data.arrow_table import open_table
+from widenet.data.manifest import sha256_of
+from widenet.durable import appearing_together
+from widenet.errors import DataError
+from widenet.metrics.ranking import Metrics, UserMetrics
+
+FOLDER = "evaluations"
+"""The folder in a run directory."""
+
+_ROW = "row"
+_REMEDY = "Remove it, and evaluate again with `keep=True`."
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Of what an evaluation is; two evaluations of the same can be compared.
+
+    Attributes:
+        part: The part of the dataset.
+        dataset: Digest of the dataset.
+        field: The field of the output.
+        exclude_seen: Whether the recommendations left out known items.
+    """
+
+    part: str
+    dataset: str
+    field: str
+    exclude_seen: bool
+
+
+@dataclass(frozen=True)
+class KeptEvaluation:
+    """An evaluation in a run directory.
+
+    Attributes:
+        path: The table.
+        sha256: SHA-256 of the table.
+        evaluated: Of what it is.
+        fingerprint: Fingerprint of the weights that were evaluated.
+        metrics: The means by name.
+    """
+
+    path: Path
+    sha256: str
+    evaluated: Evaluated
+    fingerprint: str
+    metrics: dict[str, float] = field(hash=False)
+
+    def read(self) -> Metrics:
+        """Return the means with the metrics of each user; raises DataError if the table is damaged."""
+        table = open_table(self.path, "table of an evaluation", self.sha256)
+        names = tuple(name for name in table.column_names if name != _ROW)
+        types = [pa.int64(), *(pa.float32() for _ in names)]
+        if not names or table.schema.types != types or any(column.null_count for column in table.columns):
+            raise DataError(
+                f"{self.path}: a table of an evaluation must have the column {_ROW} and float32 columns."
+                f" {_REMEDY}"
+            )
+        metrics = Metrics(self.metrics)
+        values = np.stack([table[name].to_numpy() for name in names], axis=1)
+        metrics.users = UserMetrics(names, table[_ROW].to_numpy(), values)
+        return metrics
+
+
+def keep(run: Path, evaluated: Evaluated, fingerprint: str, metrics: Metrics) -> None:
+    """Write an evaluation that has the metrics of each user; replaces an earlier one of the same part.
+
+    Args:
+        run: The run directory.
+        evaluated: Of what it is.
+        fingerprint: Fingerprint of the weights.
+        metrics: The evaluation.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    users = metrics.users
+    assert users is not None, "the evaluation keeps the metrics of each user"
+    columns = {_ROW: users.rows} | dict(zip(users.names, np.ascontiguousarray(users.values.T), strict=True))
+    table = pa.table(columns)
+    folder = run / FOLDER
+    folder.mkdir(exist_ok=True)
+    name = f"{evaluated.part}-{evaluated.dataset[:12]}"
+    with appearing_together([folder / f"{name}.arrow", folder / f"{name}.json"]) as (data, facts):
+        with pa.OSFile(str(data), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        found = {
+            **asdict(evaluated),
+            "fingerprint": fingerprint,
+            "metrics": metrics,
+            "sha256": sha256_of(data),
+        }
+        facts.write_text(f"{json.dumps(found, indent=2)}\n", encoding="utf-8")
+
+
+def kept_evaluations(run: Path) -> list[KeptEvaluation]:
+    """Return the evaluations in a run directory, without reading their tables; raises DataError."""
+    return [_read(path) for path in sorted((run / FOLDER).glob("*.json"))]
+
+
+def _read(path: Path) -> KeptEvaluation:
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        evaluated = Evaluated(
+            **{each.name: _typed(facts, each.name, each.type) for each in fields(Evaluated)}
+        )
+        metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
+        digests = [_typed(facts, name, str) for name in ("sha256", "fingerprint")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+        raise DataError(f"{path} must describe an evaluation; it is damaged. {_REMEDY}") from error
+    return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics)
+
+
+def _typed(facts: Mapping[str, Any], name: str, kind: Any) -> Any:
+    if type(facts[name]) is not kind:
+        raise TypeError(name)
+    return facts[name]
