@@ -12,7 +12,7 @@ from widenet.ui.arguments import UiArguments
 def ui(**words: Any) -> None:
     """Show runs in a browser: tables, curves, networks, plans and data, also while they train.
 
-    Example: widenet ui runs, then open http://127.0.0.1:8000/.
+    Example: widenet ui runs, then open http://127.0.0.1:8001/.
 
     The pages change nothing on disk. SIGTERM and Ctrl-C end them.
     """

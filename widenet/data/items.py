@@ -12,6 +12,7 @@ from widenet.data.attributes import aside_file, aside_schema, attributes_file, k
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
 from widenet.data.item_columns import ItemColumn, columns_of, text_of
+from widenet.data.item_ids import id_column, no_item_of
 from widenet.data.known import KnownFeatures
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
@@ -34,8 +35,7 @@ class Items:
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
-        item_of_interactions: Column of the interactions with the item, if it was named. If the source of
-            items has a column of this name too, it holds the ids by default.
+        item_of_interactions: Column of the interactions with the item, if it was named.
         has_titles: Whether titles come from elsewhere, so that this source has none.
 
     Raises:
@@ -69,12 +69,7 @@ class Items:
         if self.items is None:
             return None
         source = opened_one(self.items, self.reading, folder)
-        item = self.item
-        if item is None and self.item_of_interactions in source.columns and not source.roles:
-            item = self.item_of_interactions
-        key = choose_column(
-            source.name, source.columns, "items-id", item, source.roles.get("user"), source.hint
-        )
+        key = id_column(source, "items-id", self.item, self.item_of_interactions)
         title = None
         if self.title is not None:
             title = choose_column(source.name, source.columns, "items-title", self.title)
@@ -140,7 +135,6 @@ class OpenedItems:
         return ItemRows(tables, pa.schema([(column.name, column.type) for column in self.columns]))
 
     def _check(self, tables: Tables) -> None:
-        place = f'{self.source.name}: column "{self.key}"'
         if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
             raise mistake([(self.source, Columns(self.key, self.key))], "a row has no id")
         repeated = tables.connection.execute(
@@ -148,17 +142,11 @@ class OpenedItems:
         ).fetchone()
         if repeated is not None:
             raise DataError(
-                f'{place} must hold every item once; it holds "{repeated[0]}" {repeated[1]:,} times. Keep one'
-                " of these rows."
+                f'{self.source.name}: column "{self.key}" must hold every item once; it holds "{repeated[0]}"'
+                f" {repeated[1]:,} times. Keep one of these rows."
             )
         if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
-            [(example,)] = tables.connection.execute(
-                "SELECT any_value(name) FROM features WHERE feature = 0"
-            ).fetchall()
-            raise DataError(
-                f'{place} must hold ids of items, such as "{example}"; it holds none. Name the column with'
-                " `items_id`."
-            )
+            raise no_item_of(tables, self.source, self.key, "items_id")
 
 
 def known_items(tables: Tables, known: KnownFeatures, field_name: str) -> "ItemRows | None":

@@ -8,9 +8,10 @@ import duckdb
 
 from widenet.data.formats.columns import Columns, choose_column
 from widenet.data.formats.source import Reading, Source
+from widenet.data.item_ids import id_column, no_item_of
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
-from widenet.errors import DataError, OptionError, reason_of
+from widenet.errors import OptionError, reason_of
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,7 @@ class Titles:
         item: Column with the ids of the items.
         title: Column with the titles.
         reading: How to read the source.
-        item_of_interactions: Column of the interactions with the item, if it was named. If the source of
-            titles has a column of this name too, it holds the ids by default.
+        item_of_interactions: Column of the interactions with the item, if it was named.
 
     Raises:
         OptionError: An option needs `titles`.
@@ -53,12 +53,7 @@ class Titles:
         if self.titles is None:
             return None
         source = opened_one(self.titles, self.reading, folder)
-        item = self.item
-        if item is None and self.item_of_interactions in source.columns and not source.roles:
-            item = self.item_of_interactions
-        key = choose_column(
-            source.name, source.columns, "title-id", item, source.roles.get("user"), source.hint
-        )
+        key = id_column(source, "title-id", self.item, self.item_of_interactions)
         text = choose_column(
             source.name, source.columns, "title", self.title, source.roles.get("item"), source.hint
         )
@@ -94,12 +89,5 @@ class OpenedTitles:
             "SELECT count(*) FROM features JOIN titles USING (name) WHERE titles.title IS NOT NULL"
         )
         if not titled:
-            example = tables.connection.execute(
-                "SELECT any_value(name) FROM features WHERE feature = 0"
-            ).fetchone()
-            item = example[0] if example else ""
-            raise DataError(
-                f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; it holds none. Name'
-                " the column with `title_id`."
-            )
+            raise no_item_of(tables, source, key, "title_id")
         tables.facts |= {"titles": source.name.rpartition("/")[2], "items_with_title": titled}

@@ -9,6 +9,13 @@ from widenet.arguments import Argument, check_bounds
 from widenet.run_arguments import Device, Output
 
 
+Port = Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)]
+Host = Annotated[
+    str, Argument("Address to listen on. Other addresses than this machine's own need `token_file`.")
+]
+LOOPBACK = "127.0.0.1"
+
+
 @dataclass(frozen=True)
 class ServeArguments:
     """The arguments of `widenet serve`."""
@@ -18,10 +25,8 @@ class ServeArguments:
     data: Annotated[
         str | Path | None, Argument("The dataset directory whose users requests may name by id.")
     ] = None
-    port: Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)] = 8000
-    host: Annotated[
-        str, Argument("Address to listen on. Other addresses than this machine's own need `token_file`.")
-    ] = "127.0.0.1"
+    port: Port = 8000
+    host: Host = LOOPBACK
     token_file: Annotated[
         str | Path | None,
         Argument("File with a token of at least 16 characters, which every request must then carry."),

@@ -1,14 +1,21 @@
-"""The port of a service: bound before anything large is read."""
+"""The port of a service, bound before anything large is read, and how uvicorn answers at it."""
 
 import errno
 import resource
 import socket
 from contextlib import suppress
+from typing import Literal
+
+import uvicorn
+from starlette.applications import Starlette
 
 from widenet.errors import OptionError
+from widenet.serve.connections import PatientConnection
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
+_SECONDS_KEPT_ALIVE = 60
+"""Seconds that a connection may wait for its next request."""
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -46,3 +53,29 @@ def address_of(listening: socket.socket) -> str:
     """Return the URL of a bound port."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def configuration(
+    app: Starlette, lifespan: Literal["on", "off"], seconds_to_end: int
+) -> uvicorn.Config:
+    """Return uvicorn's settings for an application.
+
+    Args:
+        app: The application.
+        lifespan: Whether the application acts at start and end.
+        seconds_to_end: Seconds that accepted requests have to be answered after SIGTERM.
+    """
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=PatientConnection,
+        ws="none",
+        lifespan=lifespan,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=_SECONDS_KEPT_ALIVE,
+        timeout_graceful_shutdown=seconds_to_end,
+    )

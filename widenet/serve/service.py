@@ -13,16 +13,16 @@ from widenet.errors import OptionError
 from widenet.serve.app import Service
 from widenet.serve.arguments import ServeArguments
 from widenet.serve.batches import ModelThread, Rhythm
-from widenet.serve.connections import PatientConnection
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import guard_of
-from widenet.serve.listening import BACKLOG, address_of, bound
+from widenet.serve.listening import BACKLOG, address_of, bound, configuration
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Bounds
 from widenet.training.existing_run import check_run
 
-_SECONDS_KEPT_ALIVE = 60
+_SECONDS_TO_ANSWER = 10
+"""Seconds that a request may still take after its deadline, once the service ends."""
 
 
 def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[str], None]) -> None:
@@ -36,10 +36,8 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
     Raises:
         WidenetError: The run, the dataset, the token or the port cannot be used.
     """
-    run, guard = (
-        Path(arguments.run),
-        guard_of(arguments.host, arguments.token_file, arguments.allow_host, arguments.max_bytes),
-    )
+    run = Path(arguments.run)
+    guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, arguments.max_bytes)
     check_run(run)
     if arguments.runs is not None and guard.token is None:
         raise OptionError("`runs` needs `token_file`: only requests with a token may load runs.")
@@ -68,20 +66,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
         runs = None if arguments.runs is None else Path(arguments.runs)
         service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
-        config = uvicorn.Config(
-            service.app(),
-            loop="uvloop",
-            http=PatientConnection,
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            backlog=BACKLOG,
-            timeout_keep_alive=_SECONDS_KEPT_ALIVE,
-            timeout_graceful_shutdown=int(rhythm.deadline_seconds) + 10,
-        )
+        config = configuration(service.app(), "on", int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER)
         listening.listen(BACKLOG)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer

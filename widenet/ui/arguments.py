@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from widenet.arguments import Argument, check_bounds
+from widenet.serve.arguments import LOOPBACK, Host, Port
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,8 @@ class UiArguments:
         str | Path | None,
         Argument("The dataset directory to show. Default: the one that each run was trained on."),
     ] = None
-    port: Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)] = 8000
-    host: Annotated[
-        str, Argument("Address to listen on. Other addresses than this machine's own need `token_file`.")
-    ] = "127.0.0.1"
+    port: Port = 8001
+    host: Host = LOOPBACK
     token_file: Annotated[
         str | Path | None,
         Argument("File with a token of at least 16 characters, which the pages then ask for."),

@@ -9,9 +9,8 @@ import uvicorn
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
-from widenet.serve.connections import PatientConnection
 from widenet.serve.guard import guard_of
-from widenet.serve.listening import BACKLOG, address_of, bound
+from widenet.serve.listening import BACKLOG, address_of, bound, configuration
 from widenet.ui.app import Pages
 from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
@@ -39,19 +38,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
         runs = KnownRuns(folder)
         runs.look()
         pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset)
-        config = uvicorn.Config(
-            pages.app(),
-            loop="uvloop",
-            http=PatientConnection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            backlog=BACKLOG,
-            timeout_graceful_shutdown=_SECONDS_TO_END,
-        )
+        config = configuration(pages.app(), "off", _SECONDS_TO_END)
         listening.listen(BACKLOG)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer

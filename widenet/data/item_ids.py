@@ -1,0 +1,33 @@
+"""The column of a source, of titles or of attributes, that holds the ids of items."""
+
+from widenet.data.formats.columns import choose_column
+from widenet.data.formats.source import Source
+from widenet.data.tables import Tables
+from widenet.errors import DataError
+
+
+def id_column(source: Source, role: str, named: str | None, of_interactions: str | None) -> str:
+    """Choose the column with the ids.
+
+    Args:
+        source: The source.
+        role: Name of the option that names the column, with a dash.
+        named: The column that was named; None chooses one.
+        of_interactions: Column of the interactions with the item, if it was named. If the source has a column
+            of this name too, it holds the ids by default.
+
+    Raises:
+        DataError: The column does not exist.
+    """
+    if named is None and of_interactions in source.columns and not source.roles:
+        named = of_interactions
+    return choose_column(source.name, source.columns, role, named, source.roles.get("user"), source.hint)
+
+
+def no_item_of(tables: Tables, source: Source, key: str, option: str) -> DataError:
+    """Return the error of a column that holds no id of a feature."""
+    first = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
+    return DataError(
+        f'{source.name}: column "{key}" must hold ids of items, such as "{first[0] if first else ""}"; it holds'
+        f" none. Name the column with `{option}`."
+    )
