@@ -5,18 +5,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from widenet.kernels import RunningTopK
+from widenet.kernels import RunningTopK, compiled_search
 from widenet.kernels.ranking_keys import keys, unpacked
 from widenet.kernels.reference import wide_top_k
 from widenet.sparse import SparseBatch
+
+
+@pytest.fixture(params=[RunningTopK, compiled_search.RunningTopK], ids=["torch", "numba"], scope="module")
+def search(request):
+    """An implementation; the compiled one has little room, so that it chooses often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_search, "_BESIDE", 1)
+        yield request.param
 
 
 def no_floor(num_examples):
     return torch.full((num_examples,), -torch.inf)
 
 
-def by_tiles(logits_EL, k, tile):
-    running = RunningTopK(k, no_floor(len(logits_EL)))
+def by_tiles(search, logits_EL, k, tile):
+    running = search(k, no_floor(len(logits_EL)))
     for start in range(0, logits_EL.shape[1], tile):
         tile_ET = logits_EL[:, start : start + tile]
         running.add(tile_ET, range(start, start + tile_ET.shape[1]))
@@ -34,14 +42,14 @@ def by_hand(row, k):
 
 @pytest.mark.parametrize("tile", [1, 7, 64, 1000])
 @pytest.mark.parametrize("k", [1, 5, 41, 100])
-def test_tiles_of_any_size_give_what_the_reference_gives(k, tile):
+def test_tiles_of_any_size_give_what_the_reference_gives(search, k, tile):
     logits_EL = torch.randn(11, 413, generator=torch.Generator().manual_seed(0))
     rows = [[e, 2 * e, 40] if e % 3 else [] for e in range(9)] + [list(range(380)), list(range(413))]
     excluded = SparseBatch.from_lists(rows)
     expected, units = wide_top_k(logits_EL, excluded, k)
     masked = logits_EL.clone()
     masked[excluded.example_of_entry(), excluded.indices] = -torch.inf
-    found, found_units = by_tiles(masked, k, tile)
+    found, found_units = by_tiles(search, masked, k, tile)
     assert torch.equal(found, expected)
     assert torch.equal(found_units, units)
     assert found_units[10].tolist() == [-1] * k
@@ -53,8 +61,8 @@ def test_tiles_of_any_size_give_what_the_reference_gives(k, tile):
     st.integers(1, 12),
     st.integers(1, 60),
 )
-def test_of_equal_logits_the_lower_unit_comes_first(row, k, tile):
-    found, units = by_tiles(torch.tensor([row]), k, tile)
+def test_of_equal_logits_the_lower_unit_comes_first(search, row, k, tile):
+    found, units = by_tiles(search, torch.tensor([row]), k, tile)
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
     reference, reference_units = wide_top_k(torch.tensor([row]), None, k)
     assert (reference[0].tolist(), reference_units[0].tolist()) == (
@@ -70,13 +78,15 @@ def test_of_equal_logits_the_lower_unit_comes_first(row, k, tile):
     st.integers(1, 20),
     st.randoms(use_true_random=False),
 )
-def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_work(row, k, tile, chance):
+def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_work(
+    search, row, k, tile, chance
+):
     floor_E, cut = no_floor(1), chance.randint(0, len(row))
     waiting = [
         [(start, row[start : min(start + tile, stop)]) for start in range(first, stop, tile)]
         for first, stop in ((0, cut), (cut, len(row)))
     ]
-    running = [RunningTopK(k, floor_E) for _ in waiting]
+    running = [search(k, floor_E) for _ in waiting]
     while any(waiting):
         chosen = chance.choice([part for part, tiles in enumerate(waiting) if tiles])
         start, logits = waiting[chosen].pop(0)
@@ -86,9 +96,9 @@ def test_those_who_share_a_floor_find_the_best_of_all_in_whatever_order_they_wor
     assert (found[0].tolist(), units[0].tolist()) == by_hand(row, k)
 
 
-def test_a_floor_spares_what_cannot_be_among_the_best():
+def test_a_floor_spares_what_cannot_be_among_the_best(search):
     floor_E = no_floor(1)
-    high, low = RunningTopK(2, floor_E), RunningTopK(2, floor_E)
+    high, low = search(2, floor_E), search(2, floor_E)
     high.add(torch.arange(100.0)[None], range(100, 200))
     assert 97 < floor_E.item() < 98
     low.add(torch.full((1, 100), 97.0), range(100))
@@ -111,28 +121,39 @@ def test_keys_are_in_the_order_of_logits_and_then_of_units(pairs):
     assert found_units.tolist() == [-1 if logit == float("-inf") else unit for logit, unit in expected]
 
 
-def test_what_is_no_number_is_never_lost():
+def test_what_is_no_number_is_never_lost(search):
     row = torch.arange(100.0)[None]
     row[0, 70] = -torch.tensor(torch.nan)
-    found, units = by_tiles(row, 3, 10)
+    found, units = by_tiles(search, row, 3, 10)
     assert units.tolist() == [[70, 99, 98]]
     assert found.isnan().tolist() == [[True, False, False]]
 
 
-def test_ties_in_a_wide_tile_are_decided_by_unit_too():
+def test_ties_in_a_wide_tile_are_decided_by_unit_too(search):
     row = torch.zeros(2, 5000)
     row[1, 4000:] = 1.0
-    found, units = by_tiles(row, 3, 5000)
+    found, units = by_tiles(search, row, 3, 5000)
     assert units.tolist() == [[0, 1, 2], [4000, 4001, 4002]]
     assert found.tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
-def test_without_examples_there_is_nothing():
-    found, units = by_tiles(torch.zeros(0, 50), 3, 20)
+def test_without_examples_there_is_nothing(search):
+    found, units = by_tiles(search, torch.zeros(0, 50), 3, 20)
     assert (found.shape, units.shape) == ((0, 3), (0, 3))
 
 
-def test_without_tiles_there_is_nothing():
-    found, units = unpacked(RunningTopK(2, no_floor(3)).result())
+def test_without_tiles_there_is_nothing(search):
+    found, units = unpacked(search(2, no_floor(3)).result())
     assert found.tolist() == [[-torch.inf] * 2] * 3
     assert units.tolist() == [[-1] * 2] * 3
+
+
+def test_many_tiles_of_many_examples_give_what_the_reference_gives(search):
+    generator = torch.Generator().manual_seed(1)
+    logits_EL = torch.randint(-300, 300, (40, 3000), generator=generator) / 7
+    logits_EL[::3] = logits_EL[::3].sort(dim=1).values
+    for k in (1, 20, 150):
+        expected, units = wide_top_k(logits_EL, None, k)
+        found, found_units = by_tiles(search, logits_EL, k, 250)
+        assert torch.equal(found, expected)
+        assert torch.equal(found_units, units)

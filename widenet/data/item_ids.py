@@ -27,7 +27,8 @@ def id_column(source: Source, role: str, named: str | None, of_interactions: str
 def no_item_of(tables: Tables, source: Source, key: str, option: str) -> DataError:
     """Return the error of a column that holds no id of a feature."""
     first = tables.connection.execute("SELECT any_value(name) FROM features WHERE feature = 0").fetchone()
+    item = first[0] if first else ""
     return DataError(
-        f'{source.name}: column "{key}" must hold ids of items, such as "{first[0] if first else ""}"; it holds'
-        f" none. Name the column with `{option}`."
+        f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; it holds none. Name the'
+        f" column with `{option}`."
     )

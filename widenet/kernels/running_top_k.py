@@ -23,13 +23,18 @@ class Running(Protocol):
         """See `RunningTopK.result`."""
 
 
-def running_top_k(k: int, floor_E: Tensor) -> Running:
-    """Return the implementation of `RunningTopK` for a device."""
-    if runner("running_top_k", floor_E.device) == "triton":
-        from widenet.kernels.triton import running_top_k as launched
+def running_top_k(k: int, floor_E: Tensor, num_units: int) -> Running:
+    """Return the implementation of `RunningTopK` for a device and a search through some units."""
+    match runner("running_top_k", floor_E.device, len(floor_E) * num_units):
+        case "triton":
+            from widenet.kernels.triton import running_top_k as launched
 
-        if k <= launched.LARGEST:
-            return launched.RunningTopK(k, floor_E)
+            if k <= launched.LARGEST:
+                return launched.RunningTopK(k, floor_E)
+        case "numba":
+            from widenet.kernels.compiled_search import RunningTopK as Compiled
+
+            return Compiled(k, floor_E)
     return RunningTopK(k, floor_E)
 
 

@@ -22,7 +22,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "tile": ("triton", "numba", "torch"),
     "fixed_sum": ("triton", "numba", "torch"),
     "exact_sum": ("triton", "numba", "torch"),
-    "running_top_k": ("triton", "torch"),
+    "running_top_k": ("triton", "numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
 }
@@ -65,7 +65,7 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-_EXACT = ("fixed_sum", "exact_sum", "cut", "stable_sort")
+_EXACT = ("fixed_sum", "exact_sum", "running_top_k", "cut", "stable_sort")
 """Operations whose implementations give the same bits."""
 _FEW = 2**16
 """Numbers that torch handles sooner than Numba is loaded."""

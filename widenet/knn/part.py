@@ -82,7 +82,7 @@ class Part:
 
     def best(self, direct_ED: Tensor, number: int, floor_E: Tensor) -> Tensor:
         """The keys of the positions with the largest products, int64 [E, number]; see `running_top_k`."""
-        running = running_top_k(number, floor_E)
+        running = running_top_k(number, floor_E, len(self.positions))
         for start, stop in searched_tiles(len(self.vectors_ND), len(direct_ED), direct_ED.device.type):
             running.add(self.products(direct_ED, start, stop), self.positions[start:stop])
         return running.result()

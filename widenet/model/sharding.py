@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,4 +81,4 @@ class ByUnit:
 
     def edges(self, starts: list[int]) -> list[int]:
         """Return the first entry whose unit is at least each of `starts`."""
-        return torch.searchsorted(self.host_Z, torch.tensor(starts)).tolist()
+        return np.searchsorted(self.host_Z.numpy(), starts).tolist()

@@ -265,8 +265,8 @@ class _Ranking:
 
         The sum is empty unless units are ranked by logits while scores need a divisor.
         """
-        running, summed = running_top_k(self.k, floor_E), self.tiles.no_sum()
         units = self.shards.units(shard)
+        running, summed = running_top_k(self.k, floor_E, len(units)), self.tiles.no_sum()
         for start, stop in self.tiles.of(shard):
             ranked_ET = self.tiles.logits(shard, start, stop)
             if self.divides and self.by_logit:

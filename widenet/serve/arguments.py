@@ -8,7 +8,6 @@ from typing import Annotated
 from widenet.arguments import Argument, check_bounds
 from widenet.run_arguments import Device, Output
 
-
 Port = Annotated[int, Argument("Port to listen on; 0: a free one.", at_least=0, at_most=65_535)]
 Host = Annotated[
     str, Argument("Address to listen on. Other addresses than this machine's own need `token_file`.")

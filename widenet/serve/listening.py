@@ -55,9 +55,7 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def configuration(
-    app: Starlette, lifespan: Literal["on", "off"], seconds_to_end: int
-) -> uvicorn.Config:
+def configuration(app: Starlette, lifespan: Literal["on", "off"], seconds_to_end: int) -> uvicorn.Config:
     """Return uvicorn's settings for an application.
 
     Args:
