@@ -30,6 +30,12 @@ class RowSum:
         peak_E = torch.full((num_examples,), -torch.inf, device=device)
         return cls(kind, peak_E, torch.zeros_like(peak_E, dtype=torch.float64))
 
+    @classmethod
+    def joined(cls, sums: Sequence["RowSum"]) -> "RowSum":
+        """Return the sums of one or more groups of examples, in order, as one."""
+        peaks, totals = [own.peak_E for own in sums], [own.sum_E for own in sums]
+        return cls(sums[0].kind, torch.cat(peaks), torch.cat(totals))
+
     def add(self, logits_ET: Tensor) -> None:
         """Add a tile's logits."""
         if self.kind == "softmax":

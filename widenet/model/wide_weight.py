@@ -219,6 +219,11 @@ class WideWeight:
         return next(iter(self.parts.values())).weight.dim() == 1
 
     @property
+    def columns(self) -> int:
+        """H."""
+        return next(iter(self.parts.values())).weight.shape[1]
+
+    @property
     def host(self) -> HostMemory | None:
         """The host's memory if the rows lie there while a device computes them."""
         return None if self.whole is None else self.whole.host

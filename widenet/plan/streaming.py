@@ -2,7 +2,7 @@
 
 from widenet.plan.job import Job
 from widenet.plan.layout import Weight
-from widenet.plan.tiles import RANKED_TOGETHER, SEARCHED_CELLS, tile_units
+from widenet.plan.tiles import predicted_units, tile_units
 from widenet.spec.layers import OutputLayer
 
 CHUNK_BYTES = 2**23
@@ -112,7 +112,7 @@ def _window_on_device(job: Job) -> int:
             shard = job.shards(weight).size(0)
             most = max((job.vectors(user.name) for user in _users(job, weight)), default=1)
             tile = min(tile_units(most, job.device), shard)
-            evaluated = min(SEARCHED_CELLS[job.device] // RANKED_TOGETHER, shard)
+            evaluated = min(predicted_units(weight.columns or 0, job.device), shard)
             updated = tensors * room_for(tile * weight.row_bytes) if weight.by_tiles else 0
             is_ranked = job.training.evaluation is not None
             largest = max(largest, updated, is_ranked * room_for(evaluated * weight.row_bytes))

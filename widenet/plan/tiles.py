@@ -58,9 +58,20 @@ def searched_tiles(num_units: int, num_examples: int, device: str) -> Iterator[t
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 
-def predicted_tiles(num_units: int, device: str) -> Iterator[tuple[int, int]]:
+def predicted_units(columns: int, device: str) -> int:
+    """Return the number of units in a tile of predictions, of vectors of so many numbers.
+
+    On a CPU, the logits of `PREDICTED_ROWS` examples fit into a core's cache, and the vectors too, unless
+    fewer than those of `RANKED_TOGETHER` examples would.
+    """
+    cells = SEARCHED_CELLS[device]
+    least, most = cells // RANKED_TOGETHER, cells // PREDICTED_ROWS[device]
+    return max(LEAST_SEARCHED, min(most, max(least, cells // max(columns, 1))))
+
+
+def predicted_tiles(num_units: int, columns: int, device: str) -> Iterator[tuple[int, int]]:
     """Return the tiles (start, stop) of a shard for predictions, however many examples there are."""
-    units = max(LEAST_SEARCHED, SEARCHED_CELLS[device] // RANKED_TOGETHER)
+    units = predicted_units(columns, device)
     return ((start, min(start + units, num_units)) for start in range(0, num_units, units))
 
 

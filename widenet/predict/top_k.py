@@ -1,7 +1,7 @@
 """The k best units of an output for every example of a batch, computed tile by tile."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -151,12 +151,16 @@ class Tiles:
         output: The output.
         direct_EH: The vectors that enter it, with rows that fill up the last block.
         num: Number of examples without these rows.
+        blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
     """
 
     def __init__(self, output: WideOutput, direct_EH: Tensor, num: int) -> None:
         self.output, self.direct_EH, self.num = output, direct_EH, num
         self.activation, self.shards = output.spec.activation, output.weight.shards
         self.rows = PREDICTED_ROWS[direct_EH.device.type]
+        multiplies = output.features is None and not output.spec.weightless
+        step = self.rows if multiplies else max(num, 1)
+        self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
@@ -167,19 +171,34 @@ class Tiles:
 
     def of_rows(self, rows: Tensor) -> "Tiles":
         """Return the tiles of some of the examples, int64 [R]."""
-        direct_RH = self.direct_EH[rows.to(self.direct_EH.device)]
-        return Tiles(self.output, filled(direct_RH, self.rows), len(rows))
+        output, rows = self.output, rows.to(self.direct_EH.device)
+        if output.features is not None:
+            output = replace(output, features=output.features.take(rows))
+        return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows))
+
+    def cut(self, shard: int) -> Iterator[tuple[int, int]]:
+        """The tiles of a shard, in order: start and stop within the shard."""
+        columns = self.output.weight.columns
+        return predicted_tiles(self.shards.size(shard), columns, self.direct_EH.device.type)
 
     def of(self, shard: int) -> Iterator[tuple[int, int]]:
-        """The tiles of a shard, in order: start and stop within the shard."""
+        """As `cut`, while the weights come from where they lie."""
         with self.output.weight.parts[shard].sweep(updates=False) as sweep:
-            for start, stop in predicted_tiles(self.shards.size(shard), self.direct_EH.device.type):
+            for start, stop in self.cut(shard):
                 sweep.at(start, stop)
                 yield start, stop
 
+    def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
+        """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
+        tile = self.output.tile(shard, start, stop)
+        for block in self.blocks:
+            end = len(self.direct_EH) if block.stop == self.num else block.stop
+            yield tile.logits(self.direct_EH[block.start : end])[: block.stop - block.start]
+
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
-        """Logits of a tile of one of this process's shards, float32 [E, T]."""
-        return self.output.tile(shard, start, stop).logits_by_rows(self.direct_EH, self.rows)[: self.num]
+        """As `by_block`, for all examples: float32 [E, T]."""
+        blocks = [*self.by_block(shard, start, stop)]
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
     def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
         """Activations of some logits [E, N]; `total_E1` is the result of `total`."""
@@ -188,9 +207,9 @@ class Tiles:
             return activate(self.activation, whole)[:, :columns]
         return divided(self.activation.kind, whole, total_E1)[:, :columns]
 
-    def no_sum(self) -> RowSum:
-        """An empty sum for the divisor of the activations."""
-        return RowSum.empty(self.activation.kind, self.num, self.direct_EH.device)
+    def no_sum(self, block: slice) -> RowSum:
+        """An empty sum for the divisor of the activations of some examples."""
+        return RowSum.empty(self.activation.kind, block.stop - block.start, self.direct_EH.device)
 
     def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
         """Add the logits of a tile to a sum, with columns that add nothing up to a whole block."""
@@ -211,10 +230,11 @@ class Tiles:
         return over_shards(sums, self.output.exchange, self.output.where)[:, None]
 
     def _sum_of(self, shard: int) -> RowSum:
-        summed = self.no_sum()
+        sums = [self.no_sum(block) for block in self.blocks]
         for start, stop in self.of(shard):
-            self.add_to(summed, self.logits(shard, start, stop))
-        return summed
+            for summed, logits_BT in zip(sums, self.by_block(shard, start, stop), strict=True):
+                self.add_to(summed, logits_BT)
+        return RowSum.joined(sums)
 
 
 class _Ranking:
@@ -232,19 +252,29 @@ class _Ranking:
         self.tiles, self.output, self.k = tiles, tiles.output, k
         self.device = tiles.direct_EH.device
         self.shards, self.weight_L = tiles.shards, allowed.weight_L
-        self.excluded, self.barred, self.factors = (
-            self._by_unit(batch) for batch in (excluded, allowed.barred(), factors)
-        )
-        self.only = None if only is None else self._by_unit(only.units)
-        self.listed_E = None if only is None else only.listed_E.to(self.device)
+        barred = allowed.barred()
+        self.barred = None if barred is None else self._by_unit(barred)
+        self.hidden = [self._hidden(block, excluded, factors, only, full) for block in tiles.blocks]
         kind = tiles.activation.kind
-        self.scores, self.full = scores, full
+        self.scores = scores
         self.by_logit = allowed.weight_L is None and factors is None and definition(tiles.activation).rising
         self.divides = kind in ROW_WISE and (scores or not self.by_logit)
 
-    def _by_unit(self, batch: SparseBatch | None) -> list[ByUnit] | None:
-        if batch is None:
-            return None
+    def _hidden(
+        self,
+        block: slice,
+        excluded: SparseBatch | None,
+        factors: SparseBatch | None,
+        only: Only | None,
+        full: Sequence[Full],
+    ) -> "_Hidden":
+        rows = torch.arange(block.start, block.stop)
+        batches = (excluded, factors, None if only is None else only.units)
+        by_unit = [None if batch is None else self._by_unit(batch.to("cpu").take(rows)) for batch in batches]
+        listed_B = None if only is None else only.listed_E[block].to(self.device)
+        return _Hidden(*by_unit, listed_B, [Full(each.category_L, each.full_EC[block]) for each in full])
+
+    def _by_unit(self, batch: SparseBatch) -> list[ByUnit]:
         by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), self.shards)]
         return sent_together(by_unit, self.device)
 
@@ -265,43 +295,67 @@ class _Ranking:
 
         The sum is empty unless units are ranked by logits while scores need a divisor.
         """
-        units = self.shards.units(shard)
-        running, summed = running_top_k(self.k, floor_E, len(units)), self.tiles.no_sum()
-        for start, stop in self.tiles.of(shard):
-            ranked_ET = self.tiles.logits(shard, start, stop)
-            if self.divides and self.by_logit:
-                self.tiles.add_to(summed, ranked_ET)
-            if not self.by_logit:
-                ranked_ET = self.tiles.scores(ranked_ET, total_E1)
-            if self.weight_L is not None:
-                ranked_ET = ranked_ET * self.weight_L[as_slice(units[start:stop])]
-            if self.factors is not None:
-                _multiply(ranked_ET, self.factors[shard], start)
-            self._hide(ranked_ET, shard, start)
-            running.add(ranked_ET, units[start:stop])
-        return running.result(), summed
+        tiles, units = self.tiles, self.shards.units(shard)
+        searches = [running_top_k(self.k, floor_E[block], len(units)) for block in tiles.blocks]
+        sums = [tiles.no_sum(block) for block in tiles.blocks]
+        for start, stop in tiles.of(shard):
+            for number, ranked_BT in enumerate(tiles.by_block(shard, start, stop)):
+                if self.divides and self.by_logit:
+                    tiles.add_to(sums[number], ranked_BT)
+                if not self.by_logit:
+                    divisor_B1 = None if total_E1 is None else total_E1[tiles.blocks[number]]
+                    ranked_BT = tiles.scores(ranked_BT, divisor_B1)
+                if self.weight_L is not None:
+                    ranked_BT = ranked_BT * self.weight_L[as_slice(units[start:stop])]
+                self.hidden[number].from_tile(ranked_BT, shard, start, units)
+                self._bar(ranked_BT, shard, start)
+                searches[number].add(ranked_BT, units[start:stop])
+        return torch.cat([search.result() for search in searches]), RowSum.joined(sums)
 
-    def _hide(self, ranked_ET: Tensor, shard: int, start: int) -> None:
-        """Set the scores of units that must not appear to -inf."""
-        stop = start + ranked_ET.shape[1]
+    def _bar(self, ranked_BT: Tensor, shard: int, start: int) -> None:
+        """Set the scores of units that no example may have to -inf."""
+        if self.barred is not None:
+            own = self.barred[shard]
+            low, high = own.edges([start, start + ranked_BT.shape[1]])
+            ranked_BT[:, own.units_Z[low:high] - start] = -torch.inf
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """What some of the examples of a block may not have, and what changes their scores, by shard.
+
+    Attributes:
+        excluded: Units to leave out.
+        factors: Factors on scores.
+        only: Units to choose from.
+        listed_B: Whether an example has such units, bool [B].
+        full: Categories to leave out.
+    """
+
+    excluded: list[ByUnit] | None
+    factors: list[ByUnit] | None
+    only: list[ByUnit] | None
+    listed_B: Tensor | None
+    full: Sequence[Full]
+
+    def from_tile(self, ranked_BT: Tensor, shard: int, start: int, units: range) -> None:
+        """Apply this to the scores of a tile of a shard with these units."""
+        stop = start + ranked_BT.shape[1]
+        if self.factors is not None:
+            _multiply(ranked_BT, self.factors[shard], start)
         if self.only is not None:
             own = self.only[shard]
             low, high = own.edges([start, stop])
             places = own.examples_Z[low:high], own.units_Z[low:high] - start
-            kept_Z = ranked_ET[places]
-            ranked_ET[self.listed_E] = -torch.inf
-            ranked_ET[places] = kept_Z
+            kept_Z = ranked_BT[places]
+            ranked_BT[self.listed_B] = -torch.inf
+            ranked_BT[places] = kept_Z
         if self.excluded is not None:
             own = self.excluded[shard]
             low, high = own.edges([start, stop])
-            ranked_ET[own.examples_Z[low:high], own.units_Z[low:high] - start] = -torch.inf
-        if self.barred is not None:
-            own = self.barred[shard]
-            low, high = own.edges([start, stop])
-            ranked_ET[:, own.units_Z[low:high] - start] = -torch.inf
-        units = as_slice(self.shards.units(shard)[start:stop])
+            ranked_BT[own.examples_Z[low:high], own.units_Z[low:high] - start] = -torch.inf
         for each in self.full:
-            ranked_ET.masked_fill_(each.full_EC[:, each.category_L[units]], -torch.inf)
+            ranked_BT.masked_fill_(each.full_EC[:, each.category_L[as_slice(units[start:stop])]], -torch.inf)
 
 
 def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:

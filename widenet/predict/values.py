@@ -7,7 +7,6 @@ from torch import Tensor
 
 from widenet.model.network import Network
 from widenet.model.preparation import Values
-from widenet.plan.tiles import predicted_tiles
 from widenet.predict.blocks import in_blocks, num_examples
 from widenet.predict.top_k import Tiles
 
@@ -25,7 +24,7 @@ def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> 
         return
     tiles = Tiles.of_batch(network, fields, layer)
     output, total_E1, shards = tiles.output, tiles.total(), tiles.shards
-    for start, stop in predicted_tiles(shards.size(0), network.device.type):
+    for start, stop in tiles.cut(0):
         first = start * shards.count
         piece_ET = torch.empty(num, min(stop * shards.count, shards.width) - first, device=network.device)
         for shard in range(shards.count):

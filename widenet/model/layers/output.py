@@ -135,17 +135,6 @@ class Tile:
         logits_ET = self.products(direct_EH)
         return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
-    def logits_by_rows(self, direct_EH: Tensor, rows: int) -> Tensor:
-        """As `logits`, from products of exactly `rows` vectors, of whose number E is a multiple."""
-        logits_ET = direct_EH.new_empty(len(direct_EH), len(self.operand))
-        for start in range(0, len(direct_EH), rows):
-            into, vectors = logits_ET[start : start + rows], direct_EH[start : start + rows]
-            if self.bias_T is None:
-                torch.mm(vectors, self.operand.T, out=into)
-            else:
-                torch.addmm(self.bias_T, vectors, self.operand.T, out=into)
-        return logits_ET
-
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the incoming vectors to a running total."""
         add_product(total_EH, delta_ET, self.operand)
@@ -191,11 +180,6 @@ class FeatureTile(Tile):
         logits_ET = self.products(direct_EH)
         return logits_ET if self.bias_T is None else logits_ET.add_(self.bias_T)
 
-    def logits_by_rows(self, direct_EH: Tensor, rows: int) -> Tensor:
-        """As `logits`: each example has sums of its own."""
-        del rows
-        return self.logits(direct_EH)
-
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Nothing: no hidden vector comes in."""
 
@@ -223,11 +207,6 @@ class WeightlessTile(Tile):
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]."""
         return self.products(direct_EH)
-
-    def logits_by_rows(self, direct_EH: Tensor, rows: int) -> Tensor:
-        """As `logits`, which multiplies nothing."""
-        del rows
-        return self.logits(direct_EH)
 
     def add_direct_gradient(self, total_EH: Tensor, delta_ET: Tensor) -> None:
         """Add the gradient to the source's units to a running total."""
