@@ -81,4 +81,5 @@ class ByUnit:
 
     def edges(self, starts: list[int]) -> list[int]:
         """Return the first entry whose unit is at least each of `starts`."""
-        return np.searchsorted(self.host_Z.numpy(), starts).tolist()
+        edges: list[int] = np.searchsorted(self.host_Z.numpy(), starts).tolist()
+        return edges

@@ -269,10 +269,17 @@ class _Ranking:
         full: Sequence[Full],
     ) -> "_Hidden":
         rows = torch.arange(block.start, block.stop)
-        batches = (excluded, factors, None if only is None else only.units)
-        by_unit = [None if batch is None else self._by_unit(batch.to("cpu").take(rows)) for batch in batches]
-        listed_B = None if only is None else only.listed_E[block].to(self.device)
-        return _Hidden(*by_unit, listed_B, [Full(each.category_L, each.full_EC[block]) for each in full])
+
+        def of_block(batch: SparseBatch | None) -> list[ByUnit] | None:
+            return None if batch is None else self._by_unit(batch.to("cpu").take(rows))
+
+        return _Hidden(
+            excluded=of_block(excluded),
+            factors=of_block(factors),
+            only=of_block(None if only is None else only.units),
+            listed_B=None if only is None else only.listed_E[block].to(self.device),
+            full=[Full(each.category_L, each.full_EC[block]) for each in full],
+        )
 
     def _by_unit(self, batch: SparseBatch) -> list[ByUnit]:
         by_unit = [ByUnit.of(part) for part in split(batch.to("cpu"), self.shards)]
