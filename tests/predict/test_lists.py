@@ -54,9 +54,10 @@ def few_threads():
 
 
 def limit(categories, most):
-    """A limit of categories, int64 [WIDTH]; -1 is none."""
+    """A limit of categories, int64 [WIDTH] or [WIDTH, M]; -1 is none."""
     last = int(categories.max(initial=-1)) + 1
-    return Limit(torch.from_numpy(np.where(categories < 0, last, categories)), last + 1, most)
+    filled = np.where(categories < 0, last, categories).reshape(WIDTH, -1)
+    return Limit(torch.from_numpy(filled), last + 1, most)
 
 
 def random_limits(random):
@@ -67,10 +68,18 @@ def random_limits(random):
     ]
 
 
+def random_lists(random):
+    """A limit of categories of which an item has up to three."""
+    drawn = np.sort(random.integers(-1, random.choice([4, 40]), (WIDTH, 3)), axis=1)
+    drawn[:, 1:][drawn[:, 1:] == drawn[:, :-1]] = -1
+    return [(drawn, int(random.integers(1, 5)))]
+
+
 def fits(unit, chosen, limits):
     return all(
-        categories[unit] < 0 or sum(categories[other] == categories[unit] for other in chosen) < most
+        category < 0 or sum(category in np.atleast_1d(categories[other]) for other in chosen) < most
         for categories, most in limits
+        for category in np.atleast_1d(categories[unit])
     )
 
 
@@ -117,7 +126,8 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
     random = np.random.default_rng(seed)
     weights = torch.from_numpy(random.random(WIDTH).astype(np.float32)) if seed % 2 else None
     allowed = Filter(torch.from_numpy(random.random(WIDTH) < 0.3), weights)
-    fields, limits, k = {"items": BATCH}, random_limits(random), int(random.integers(1, 60))
+    limits = random_lists(random) if seed > 4 else random_limits(random)
+    fields, k = {"items": BATCH}, int(random.integers(1, 60))
     scores, ranked = top_k(network, fields, "out", WIDTH, BATCH, allowed)
     rules = ListRules([limit(*each) for each in limits])
     found = best_lists(network, fields, "out", k, BATCH, allowed, rules)
@@ -177,7 +187,7 @@ def test_units_to_choose_from_keep_their_limits(network):
 @pytest.mark.parametrize("limited", [False, True])
 def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, limited):
     random = np.random.default_rng(5)
-    limits = [(np.arange(WIDTH) % 3, 4)] if limited else []
+    limits = [(np.stack([np.arange(WIDTH) % 3, np.arange(WIDTH) // 200 + 3], 1), 4)] if limited else []
     weight = network.wide[network.layout.links["out", ""].weight]
     vectors = np.zeros((WIDTH, 7))
     for shard, part in weight.parts.items():

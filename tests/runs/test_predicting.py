@@ -117,9 +117,11 @@ MISTAKES = [
     ),
     (
         {"at_most": {"price": 2}},
-        '`at_most` needs one of texts or booleans; "price" holds numbers. Name one of genre, in_stock.',
+        '`at_most` needs one of texts, lists or booleans; "price" holds numbers. Name one of genre, in_stock,'
+        " tags.",
     ),
-    ({"where": {"tags": "a"}}, '`where` needs a value of texts or booleans; "tags" holds lists.'),
+    ({"where": {"tags": "c"}}, '`where` must give a value of "tags" that an item has, such as '),
+    ({"where": {"price": 3}}, '`where` needs a value of texts, lists or booleans; "price" holds numbers.'),
     ({"where": {"genre": "sonnet"}}, '`where` must give a value of "genre" that an item has, such as '),
     ({"where": {"genre": True}}, '`where` must give a text or a list of texts for "genre"; got True.'),
     ({"where": {"in_stock": "maybe"}}, "`where` must give true or false for \"in_stock\"; got 'maybe'."),

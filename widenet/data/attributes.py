@@ -30,6 +30,8 @@ _PLURAL: Mapping[Kind, str] = {
     "number": "numbers",
     "date": "dates",
 }
+_CATEGORIES: tuple[Kind, ...] = ("text", "list", "boolean")
+"""Kinds of attributes that rules may name."""
 
 
 def attributes_file(field: str) -> str:
@@ -144,27 +146,36 @@ class Attributes:
         return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
     def categories(self, name: str) -> tuple[np.ndarray, int]:
-        """Number the categories of an attribute of texts or booleans.
+        """Number the categories of an attribute of texts, lists or booleans.
 
         Returns:
-            The category of each feature, int64 [width], numbered from 0 in order of first appearance; a
-            missing one has the last number. And the number of categories, the missing one included.
+            The categories of each feature, int64 [width, M], numbered from 0 in order of first appearance. M
+            is the largest number of categories of a feature; the last number stands for those that it lacks.
+            And the number of categories, that last one included.
 
         Raises:
-            OptionError: There is no such attribute, or it holds neither texts nor booleans.
+            OptionError: There is no such attribute, or it holds numbers or dates.
         """
-        self._check_category(name, "at_most", "one")
-        encoded = self._table.column(name).combine_chunks().dictionary_encode()
+        kind = self._check_category(name, "at_most", "one")
+        column = self._table.column(name).combine_chunks()
+        owners, values = np.arange(len(self)), column
+        if kind == "list":
+            owners, values = pc.list_parent_indices(column).to_numpy(), pc.list_flatten(column)
+        encoded = values.dictionary_encode()
         number = len(encoded.dictionary)
-        codes = pc.fill_null(encoded.indices.cast(pa.int64()), number)
-        return np.array(codes.to_numpy(zero_copy_only=False), dtype=np.int64), number + 1
+        codes = pc.fill_null(encoded.indices.cast(pa.int64()), number).to_numpy(zero_copy_only=False)
+        pairs = np.unique(np.stack([owners, codes], axis=1), axis=0)
+        places = np.arange(len(pairs)) - np.searchsorted(pairs[:, 0], pairs[:, 0])
+        categories = np.full((len(self), int(places.max(initial=0)) + 1), number, dtype=np.int64)
+        categories[pairs[:, 0], places] = pairs[:, 1]
+        return categories, number + 1
 
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Whether each feature fulfils all conditions, bool [width].
 
         Args:
-            where: By attribute, True or False for booleans, or a text or a list of texts for categories; an
-                item without a value fulfils none.
+            where: By attribute, True or False for booleans, or a text or a list of texts for categories, of
+                which an item has one; an item without a value fulfils none.
 
         Raises:
             OptionError: A condition is wrong, or names an unknown attribute.
@@ -173,9 +184,18 @@ class Attributes:
         for name, wanted in where.items():
             kind = self._check_category(name, "where", "a value")
             values = self._wanted(name, kind, wanted)
-            met = pc.is_in(self._table.column(name), value_set=pa.array(values, self.schema.field(name).type))
-            kept &= np.asarray(met.to_numpy(), dtype=bool)
+            kept &= self._having(name, kind, values)
         return kept
+
+    def _having(self, name: str, kind: Kind, values: list[Any]) -> np.ndarray:
+        """Whether each feature has one of some values, bool [width]."""
+        column = self._table.column(name).combine_chunks()
+        if kind != "list":
+            return np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)), dtype=bool)
+        having = np.zeros(len(self), dtype=bool)
+        met = pc.is_in(pc.list_flatten(column), value_set=pa.array(values, pa.string()))
+        having[pc.list_parent_indices(column).filter(met).to_numpy()] = True
+        return having
 
     def _wanted(self, name: str, kind: Kind, wanted: Any) -> list[Any]:
         """The values that a condition accepts; raises OptionError if they are not of the attribute's kind."""
@@ -188,13 +208,10 @@ class Attributes:
         if not values or any(type(value) is not expected for value in values):
             rule = "true or false" if kind == "boolean" else "a text or a list of texts"
             raise OptionError(f'`where` must give {rule} for "{name}"; got {wanted!r}.')
-        if (
-            kind == "text"
-            and not pc.any(
-                pc.is_in(self._table.column(name), value_set=pa.array(values, pa.string()))
-            ).as_py()
-        ):
-            some = self._table.column(name).drop_null().slice(0, 1).to_pylist()
+        if kind != "boolean" and not self._having(name, kind, values).any():
+            column = self._table.column(name)
+            texts = pc.list_flatten(column) if kind == "list" else column
+            some = texts.drop_null().slice(0, 1).to_pylist()
             such = f", such as {some[0]!r}" if some else ""
             raise OptionError(
                 f'`where` must give a value of "{name}" that an item has{such}; got {wanted!r}.'
@@ -204,10 +221,11 @@ class Attributes:
     def _check_category(self, name: str, option: str, rule: str) -> Kind:
         """Return the kind of an attribute of categories; raises OptionError for another kind."""
         kind = self.check(name)
-        if kind not in ("text", "boolean"):
-            usable = [known for known, kind in self.kinds.items() if kind in ("text", "boolean")]
+        if kind not in _CATEGORIES:
+            usable = [known for known, kind in self.kinds.items() if kind in _CATEGORIES]
             remedy = f"Name one of {', '.join(usable)}." if usable else "The items have no such attribute."
             raise OptionError(
-                f'`{option}` needs {rule} of texts or booleans; "{name}" holds {_PLURAL[kind]}. {remedy}'
+                f'`{option}` needs {rule} of texts, lists or booleans; "{name}" holds {_PLURAL[kind]}.'
+                f" {remedy}"
             )
         return kind

@@ -20,12 +20,13 @@ class Limit:
     """The largest number of items of one category in a list.
 
     Attributes:
-        category_L: The category of each unit, int64 [L]; items without one have the last number.
-        num_categories: Number of categories, and one for items without any.
-        most: The largest number of items of each category; items without one are not limited.
+        category_LM: The categories of each unit, int64 [L, M]; the last number fills the rows of units with
+            fewer than M, and limits nothing.
+        num_categories: Number of categories, with that last number.
+        most: The largest number of items of each category.
     """
 
-    category_L: Tensor
+    category_LM: Tensor
     num_categories: int
     most: int
 
@@ -54,7 +55,7 @@ class ListRules:
 
     def to(self, device: torch.device) -> "ListRules":
         """The rules on another device."""
-        limits = [replace(limit, category_L=limit.category_L.to(device)) for limit in self.limits]
+        limits = [replace(limit, category_LM=limit.category_LM.to(device)) for limit in self.limits]
         return ListRules(limits, self.diversity)
 
 
@@ -82,9 +83,9 @@ def rules_of(
         if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
             raise OptionError(f'`at_most` must give a whole number from 1 on for "{name}"; got {most!r}.')
         categories, number = existing(attributes, "at_most").categories(name)
-        category_L = torch.full((output.width,), number - 1)
-        category_L[: len(categories)] = torch.from_numpy(categories)
-        limits.append(Limit(category_L, number, most))
+        category_LM = torch.full((output.width, categories.shape[1]), number - 1)
+        category_LM[: len(categories)] = torch.from_numpy(categories)
+        limits.append(Limit(category_LM, number, most))
     return ListRules(limits, diversity)
 
 

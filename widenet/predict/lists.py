@@ -1,6 +1,6 @@
 """The k items of a list that fulfil rules together, sought among more and more of the best units."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor
 from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.predict.filters import joined
-from widenet.predict.list_rules import Limit, ListRules
+from widenet.predict.list_rules import ListRules
 from widenet.predict.list_vectors import directions
 from widenet.predict.top_k import Filter, Full, Only, Tiles, ranked, top_k
 from widenet.sparse import SparseBatch
@@ -31,8 +31,8 @@ def best_lists(
 ) -> tuple[Tensor, Tensor]:
     """Return a list of k units for every example of a batch, as `top_k`, such that it fulfils the rules.
 
-    Limits: from the best unit on, every unit is taken whose categories have fewer than their largest number
-    in the list so far. With diversity d, each place of the list has the open candidate of the largest
+    Limits: from the best unit on, every unit is taken whose categories all have fewer than their largest
+    number in the list so far. With diversity d, each place of the list has the open candidate of the largest
 
         (1 - d) * relevance - d * largest cosine to a unit before it in the list
 
@@ -55,7 +55,9 @@ def best_lists(
     with torch.no_grad():
         tiles = Tiles.of_batch(network, fields, output_name)
         k = min(k, tiles.output.width)
-        search = _Search(network, output_name, tiles, k, rules.to(network.device), allowed or Filter())
+        categories = [limit.category_LM.cpu().numpy() for limit in rules.limits]
+        device_rules = rules.to(network.device)
+        search = _Search(network, output_name, tiles, k, device_rules, categories, allowed or Filter())
         step = search.rows_at_once()
         lists = []
         for start in range(0, tiles.num, step):
@@ -81,6 +83,7 @@ class _Search:
     tiles: Tiles
     k: int
     rules: ListRules
+    categories: list[np.ndarray]
     allowed: Filter
 
     @property
@@ -100,16 +103,17 @@ class _Search:
         """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
         lists = _Lists.empty(len(rows), self.k)
         full = [
-            Full(limit.category_L, torch.zeros(len(rows), limit.num_categories, dtype=torch.bool))
+            Full(limit.category_LM, torch.zeros(len(rows), limit.num_categories, dtype=torch.bool))
             for limit in self.rules.limits
         ]
         pending = np.arange(len(rows))
         while len(pending):
+            before = lists.number[pending]
             own = torch.from_numpy(pending)
             hidden = lists.taken(pending)
             if (seen := _of(excluded, own)) is not None:
                 hidden = joined(seen, hidden)
-            flags = [Full(each.category_L, each.full_EC[own]) for each in full]
+            flags = [Full(each.category_LM, each.full_EC[own]) for each in full]
             scores_EP, units_EP = ranked(
                 self.tiles.of_rows(rows[own]),
                 self.pool,
@@ -120,10 +124,10 @@ class _Search:
             )
             scores, units = scores_EP.cpu().numpy(), units_EP.cpu().numpy()
             self._pick(lists, pending, scores, units)
-            for limit, each in zip(self.rules.limits, full, strict=True):
-                _close(limit, each, lists, pending)
-            exhausted = units[:, -1] < 0
-            pending = pending[~exhausted & (lists.number[pending] < self.k)]
+            self._close(full, lists, pending)
+            going = (units[:, -1] >= 0) & (lists.number[pending] < self.k)
+            assert (lists.number[pending] > before)[going].all(), "every round fills lists or ends them"
+            pending = pending[going]
         return lists.scores, lists.units
 
     def _pick(self, lists: "_Lists", rows: np.ndarray, scores: np.ndarray, units: np.ndarray) -> None:
@@ -131,19 +135,17 @@ class _Search:
         gain = _Gain.of(
             self.network, self.output_name, self.rules.diversity, scores, units, lists.units[rows]
         )
-        categories = [limit.category_L.cpu().numpy() for limit in self.rules.limits]
         missing = [limit.num_categories - 1 for limit in self.rules.limits]
-        of_pool = [category[units] for category in categories]
-        listed = lists.units[rows]
+        of_pool = [category[units] for category in self.categories]
         numbers = [
-            _occurrences(pool, np.where(listed < 0, -1, category[listed]))
-            for pool, category in zip(of_pool, categories, strict=True)
+            _occurrences(pool, _categories_of(category, lists.units[rows]))
+            for pool, category in zip(of_pool, self.categories, strict=True)
         ]
         is_open, every = units >= 0, np.arange(len(rows))
         while True:
             fits = is_open & (lists.number[rows] < self.k)[:, None]
             for limit, pool, number, none in zip(self.rules.limits, of_pool, numbers, missing, strict=True):
-                fits &= (number < limit.most) | (pool == none)
+                fits &= ((number < limit.most) | (pool == none)).all(axis=2)
             going = fits.any(axis=1)
             if not going.any():
                 return
@@ -152,27 +154,32 @@ class _Search:
             lists.append(rows[going], scores[chosen], units[chosen])
             is_open[chosen] = False
             for pool, number in zip(of_pool, numbers, strict=True):
-                number += (pool == pool[every, best][:, None]) & going[:, None]
+                chosen_categories = np.where(going[:, None], pool[every, best], -1)
+                number += _occurrences(pool, chosen_categories[:, None])
             gain.follow(best, going)
+
+    def _close(self, full: Sequence[Full], lists: "_Lists", rows: np.ndarray) -> None:
+        """Note the categories that are full in the lists of some rows."""
+        for limit, category, each in zip(self.rules.limits, self.categories, full, strict=True):
+            of_list = _categories_of(category, lists.units[rows])
+            closed = (_occurrences(of_list, of_list) >= limit.most) & (of_list >= 0)
+            closed &= of_list != limit.num_categories - 1
+            examples = torch.from_numpy(rows[closed.nonzero()[0]])
+            each.full_EC[examples, torch.from_numpy(of_list[closed])] = True
+
+
+def _categories_of(category_LM: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """The categories of the units of lists [E, k], int64 [E, k, M]; -1 where a list has no unit."""
+    return np.where(units[..., None] < 0, -1, category_LM[units])
 
 
 def _occurrences(pool: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """How often the category of each candidate [E, P] is among those of a list [E, k], int64 [E, P]."""
+    """How many units of a list [E, k, M] have each category of candidates [E, P, M], int64 [E, P, M]."""
     number = np.zeros(pool.shape, dtype=np.int64)
     for place in range(chosen.shape[1]):
-        number += pool == chosen[:, place, None]
+        for one in range(chosen.shape[2]):
+            number += pool == chosen[:, place, one, None, None]
     return number
-
-
-def _close(limit: Limit, full: Full, lists: "_Lists", rows: np.ndarray) -> None:
-    """Note the categories that are full in the lists of some rows."""
-    category = limit.category_L.cpu().numpy()
-    units = lists.units[rows]
-    of_list = np.where(units < 0, -1, category[units])
-    closed = (_occurrences(of_list, of_list) >= limit.most) & (of_list >= 0)
-    closed &= of_list != limit.num_categories - 1
-    examples, places = closed.nonzero()
-    full.full_EC[torch.from_numpy(rows[examples]), torch.from_numpy(of_list[examples, places])] = True
 
 
 @dataclass(frozen=True)

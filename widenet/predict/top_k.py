@@ -78,19 +78,19 @@ class Only:
 
 @dataclass(frozen=True)
 class Full:
-    """Categories of units that are left out, for each example of a batch.
+    """Categories whose units are left out, for each example of a batch.
 
     Attributes:
-        category_L: The category of each unit, int64 [L].
+        category_LM: The M categories of each unit, int64 [L, M].
         full_EC: Whether an example leaves out the units of a category, bool [E, C].
     """
 
-    category_L: Tensor
+    category_LM: Tensor
     full_EC: Tensor
 
     def to(self, device: torch.device) -> "Full":
         """The same on another device."""
-        return Full(self.category_L.to(device), self.full_EC.to(device))
+        return Full(self.category_LM.to(device), self.full_EC.to(device))
 
 
 def top_k(
@@ -278,7 +278,7 @@ class _Ranking:
             factors=of_block(factors),
             only=of_block(None if only is None else only.units),
             listed_B=None if only is None else only.listed_E[block].to(self.device),
-            full=[Full(each.category_L, each.full_EC[block]) for each in full],
+            full=[Full(each.category_LM, each.full_EC[block]) for each in full],
         )
 
     def _by_unit(self, batch: SparseBatch) -> list[ByUnit]:
@@ -362,7 +362,8 @@ class _Hidden:
             low, high = own.edges([start, stop])
             ranked_BT[own.examples_Z[low:high], own.units_Z[low:high] - start] = -torch.inf
         for each in self.full:
-            ranked_BT.masked_fill_(each.full_EC[:, each.category_L[as_slice(units[start:stop])]], -torch.inf)
+            for category_T in each.category_LM[as_slice(units[start:stop])].unbind(dim=1):
+                ranked_BT.masked_fill_(each.full_EC[:, category_T], -torch.inf)
 
 
 def _multiply(ranked_ET: Tensor, factors: ByUnit, start: int) -> None:
