@@ -216,3 +216,59 @@ def test_mistakes_in_items_are_one_sentence_and_leave_nothing(tmp_path, source, 
 def test_options_of_items_need_items(tmp_path, log, options, message):
     with pytest.raises(OptionError, match=message):
         ingest(log, tmp_path / "ds", **options)
+
+
+def test_cells_may_hold_several_texts_and_booleans_and_decimal_commas(tmp_path, source, log):
+    text = (
+        "item;title;genres;cover;price;used;new\n"
+        "1;One|Uno;Action|Comedy;a.png;1,50;1;yes\n"
+        "2;Two;Drama;b.png;-2;0;No\n"
+        "3;Three;;;;;\n"
+    )
+    forms = {"items_separator": "|", "items_booleans": ["used", "new"], "items_decimal": ","}
+    dataset = ingest(log, tmp_path / "ds", items=source("items.csv", text), **forms)
+    attributes = dataset.attributes("items")
+    assert attributes.kinds == {
+        "genres": "list",
+        "cover": "text",
+        "price": "number",
+        "used": "boolean",
+        "new": "boolean",
+    }
+    one = {"genres": ["Action", "Comedy"], "cover": "a.png", "price": 1.5, "used": True, "new": True}
+    two = {"genres": ["Drama"], "cover": "b.png", "price": -2.0, "used": False, "new": False}
+    assert attributes.of([0, 1, 2]) == [one, two, {}]
+    assert dataset.vocabulary("items").titles([0]) == ["One|Uno"]
+
+
+def test_parquet_has_separators_and_numbers_for_booleans_too(tmp_path, log):
+    table = pa.table({"item": [1, 2], "genres": ["a | b|", "c"], "used": [1, 0]})
+    dataset = ingest(log, tmp_path / "ds", items=table, items_separator="|", items_booleans=["used"])
+    assert dataset.attributes("items").of([0, 1]) == [
+        {"genres": ["a", "b"], "used": True},
+        {"genres": ["c"], "used": False},
+    ]
+
+
+def test_lists_are_categories_and_conditions_too(tmp_path, log):
+    items = pa.table({"item": [1, 2, 3], "tags": [["a", "b", "a"], None, ["b"]]})
+    attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
+    categories, number = attributes.categories("tags")
+    assert (categories.tolist(), number) == ([[0, 1], [2, 2], [1, 2]], 3)
+    assert attributes.matching({"tags": ["a"]}).tolist() == [True, False, False]
+    assert attributes.matching({"tags": ["a", "b"]}).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"items_booleans": ["genre"]}, 'column "genre" must hold 1 and 0, or yes and no, .* got "'),
+        ({"items_booleans": ["genres"]}, 'has no attribute "genres", only genre, .* Did you mean "genre"'),
+        ({"items_separator": ""}, "`items_separator` must not be empty"),
+    ],
+)
+def test_a_wrong_form_of_cells_is_one_sentence(tmp_path, source, log, options, message):
+    with pytest.raises((DataError, OptionError), match=message):
+        ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), **options)
+    with pytest.raises(OptionError, match="`items_separator` needs `items`"):
+        ingest(log, tmp_path / "ds", items_separator="|")

@@ -81,6 +81,15 @@ class IngestArguments:
     items_columns: Annotated[Sequence[str] | None, Argument("Column names for `items`; see `columns`.")] = (
         None
     )
+    items_decimal: Annotated[str | None, Argument("Decimal separator of `items`; see `decimal`.")] = None
+    items_separator: Annotated[
+        str | None,
+        Argument("Separator of several texts in a cell of `items`, such as | in Action|Comedy."),
+    ] = None
+    items_booleans: Annotated[
+        Sequence[str] | None,
+        Argument("Columns of `items` that are true or false, as 1 or 0, or yes or no.", form="COLUMN,..."),
+    ] = None
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
     title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None

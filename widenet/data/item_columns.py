@@ -9,13 +9,15 @@ import pyarrow as pa
 from widenet.data.formats import sql
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.source import Source, TextSource
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError, did_you_mean
 
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
 _FRACTION = re.compile(r"FLOAT|DOUBLE|UBIGINT|U?HUGEINT|DECIMAL.*")
 _TIME = re.compile(r"TIMESTAMP.*")
 _TEXT = re.compile(r"VARCHAR|UUID|ENUM.*")
 
+_TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
+"""Words of booleans, in lower case."""
 _WHOLE_TEXT = "-?(0|[1-9][0-9]{0,17})"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -31,7 +33,36 @@ class ItemColumn:
     value: str
 
 
-def columns_of(source: Source, without: set[str], connection: duckdb.DuckDBPyConnection) -> list[ItemColumn]:
+@dataclass(frozen=True)
+class Forms:
+    """How the cells of items are written.
+
+    Attributes:
+        decimal: Decimal separator of numbers in CSV.
+        separator: Separates the texts of a list in a cell; None if no cell holds several.
+        booleans: Columns of 1 and 0, or yes and no.
+
+    Raises:
+        OptionError: The separator is empty.
+    """
+
+    decimal: str = "."
+    separator: str | None = None
+    booleans: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.separator == "":
+            raise OptionError("`items_separator` must not be empty. Name the separator, such as |.")
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The options that are given, for messages."""
+        return {"`items_separator`": self.separator, "`items_booleans`": self.booleans}
+
+
+def columns_of(
+    source: Source, without: set[str], forms: Forms, connection: duckdb.DuckDBPyConnection
+) -> list[ItemColumn]:
     """Find the attributes of a source and their types.
 
     Columns of CSV and values of JSON are numbers, booleans or dates if all of them are; a text with zeros in
@@ -40,6 +71,7 @@ def columns_of(source: Source, without: set[str], connection: duckdb.DuckDBPyCon
     Args:
         source: The source.
         without: Columns that are no attributes.
+        forms: How cells are written.
         connection: The database.
 
     Raises:
@@ -48,20 +80,62 @@ def columns_of(source: Source, without: set[str], connection: duckdb.DuckDBPyCon
     """
     described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
+    unknown = [name for name in forms.booleans if name not in types]
+    if unknown:
+        raise OptionError(
+            f'`items_booleans`: {source.name} has no attribute "{unknown[0]}", only {", ".join(types)}.'
+            f"{did_you_mean(unknown[0], types)}"
+        )
     is_text = isinstance(source, TextSource)
     guessed = [name for name, kind in types.items() if kind == "JSON" or (is_text and kind == "VARCHAR")]
-    counts = _counts(source, {name: types[name] for name in guessed}, connection)
+    counts = _counts(source, {name: types[name] for name in guessed}, forms.decimal, connection)
     columns = []
     for name, kind in types.items():
-        column = _guessed(name, kind, counts[name]) if name in counts else _typed(name, kind)
+        if name in forms.booleans:
+            column: ItemColumn | None = _boolean(source, name, kind, connection)
+        elif name in counts:
+            column = _guessed(name, kind, counts[name], forms.decimal)
+        else:
+            column = _typed(name, kind)
         if column is None:
             raise DataError(
                 f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
                 f" it holds {'objects' if kind.startswith(('JSON', 'STRUCT', 'MAP')) else kind}."
                 " Remove the column."
             )
-        columns.append(column)
+        columns.append(_parted(source, column, forms.separator, connection))
     return columns
+
+
+def _boolean(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn:
+    """The attribute of a column of 1 and 0, yes and no, or true and false; raises DataError for others."""
+    words = f"lower(CAST({_text(name, kind)} AS VARCHAR))"
+    known = ", ".join(map(sql.literal, [*_TRUE, *_FALSE]))
+    [(wrong,)] = connection.execute(
+        f"SELECT any_value({words}) FROM {source.typed_rows(connection)} WHERE {words} NOT IN ({known}, '')"
+    ).fetchall()
+    if wrong is not None:
+        raise DataError(
+            f'{source.name}: column "{name}" must hold 1 and 0, or yes and no, for `items_booleans`; got'
+            f' "{wrong}". Leave the column out of that option.'
+        )
+    true = ", ".join(map(sql.literal, _TRUE))
+    return ItemColumn(name, pa.bool_(), f"nullif({words}, '') IN ({true})")
+
+
+def _parted(
+    source: Source, column: ItemColumn, separator: str | None, connection: duckdb.DuckDBPyConnection
+) -> ItemColumn:
+    """The attribute with lists of texts if a text of it holds the separator, and as it is otherwise."""
+    if separator is None or column.type != pa.string():
+        return column
+    mark, rows = sql.literal(separator), source.typed_rows(connection)
+    query = f"SELECT count_if(contains({column.value}, {mark})) FROM {rows}"
+    [(number,)] = connection.execute(query).fetchall()
+    if not number:
+        return column
+    texts = f"list_transform(string_split({column.value}, {mark}), lambda entry: trim(entry))"
+    return ItemColumn(column.name, pa.list_(pa.string()), f"list_filter({texts}, lambda entry: entry <> '')")
 
 
 def text_of(source: Source, column: str) -> str:
@@ -93,25 +167,27 @@ def _typed(name: str, kind: str) -> ItemColumn | None:
 
 
 def _counts(
-    source: Source, kinds: dict[str, str], connection: duckdb.DuckDBPyConnection
+    source: Source, kinds: dict[str, str], decimal: str, connection: duckdb.DuckDBPyConnection
 ) -> dict[str, tuple[int, ...]]:
     """Count, for each column of texts or JSON, the cells that are not empty, and those of each kind."""
     if not kinds:
         return {}
-    counted = ", ".join(f"count_if({test})" for name, kind in kinds.items() for test in _tests(name, kind))
-    row = connection.execute(f"SELECT {counted} FROM {source.typed_rows(connection)}").fetchone()
-    assert row is not None, "an aggregate has a row"
+    counted = ", ".join(
+        f"count_if({test})" for name, kind in kinds.items() for test in _tests(name, kind, decimal)
+    )
+    [row] = connection.execute(f"SELECT {counted} FROM {source.typed_rows(connection)}").fetchall()
     each = len(row) // len(kinds)
     return {name: row[place * each : (place + 1) * each] for place, name in enumerate(kinds)}
 
 
-def _tests(name: str, kind: str) -> list[str]:
+def _tests(name: str, kind: str, decimal: str) -> list[str]:
     """The SQL conditions that a cell is present, and of each kind, in the order of `_guessed`."""
     cell, text = sql.name(name), _text(name, kind)
     present = f"coalesce({text}, '') <> ''"
     truth = f"lower({text}) IN ('true', 'false')"
-    whole, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, _NUMBER_TEXT))
-    number = f"{number} AND isfinite(TRY_CAST({text} AS DOUBLE))"
+    pattern = _NUMBER_TEXT.replace(r"\.", f"[{decimal}]")
+    whole, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, pattern))
+    number = f"{number} AND isfinite(TRY_CAST({_pointed(text, decimal)} AS DOUBLE))"
     day = f"regexp_full_match({text}, '{_DAY_TEXT}') AND TRY_CAST({text} AS DATE) IS NOT NULL"
     time = f"regexp_full_match({text}, '{_TIME_TEXT}') AND TRY_CAST({text} AS TIMESTAMP) IS NOT NULL"
     nested = "false"
@@ -122,7 +198,7 @@ def _tests(name: str, kind: str) -> list[str]:
     return [present, truth, whole, number, day, time, nested]
 
 
-def _guessed(name: str, kind: str, counts: tuple[int, ...]) -> ItemColumn | None:
+def _guessed(name: str, kind: str, counts: tuple[int, ...], decimal: str) -> ItemColumn | None:
     """The attribute of a column of texts or JSON: of the narrowest type that all its cells have."""
     present, truth, whole, number, day, time, nested = counts
     text = f"nullif({_text(name, kind)}, '')"
@@ -133,12 +209,17 @@ def _guessed(name: str, kind: str, counts: tuple[int, ...]) -> ItemColumn | None
     if present and whole == present:
         return ItemColumn(name, pa.int64(), f"CAST({text} AS BIGINT)")
     if present and number == present:
-        return ItemColumn(name, pa.float64(), f"CAST({text} AS DOUBLE)")
+        return ItemColumn(name, pa.float64(), f"CAST({_pointed(text, decimal)} AS DOUBLE)")
     if present and day == present:
         return ItemColumn(name, pa.date32(), f"CAST({text} AS DATE)")
     if present and day + time == present:
         return ItemColumn(name, pa.timestamp("us"), f"CAST({text} AS TIMESTAMP)")
     return ItemColumn(name, pa.string(), text)
+
+
+def _pointed(text: str, decimal: str) -> str:
+    """The SQL of a number with a decimal point."""
+    return text if decimal == "." else f"replace({text}, '{decimal}', '.')"
 
 
 def _text(name: str, kind: str) -> str:

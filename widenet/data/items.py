@@ -11,7 +11,7 @@ import pyarrow as pa
 from widenet.data.attributes import aside_file, aside_schema, attributes_file, kinds_of
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import ItemColumn, columns_of, text_of
+from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
 from widenet.data.item_ids import id_column, no_item_of
 from widenet.data.known import KnownFeatures
 from widenet.data.sources import mistake, opened_one
@@ -37,6 +37,7 @@ class Items:
         reading: How to read the source.
         item_of_interactions: Column of the interactions with the item, if it was named.
         has_titles: Whether titles come from elsewhere, so that this source has none.
+        forms: How cells are written.
 
     Raises:
         OptionError: An option needs `items`.
@@ -48,9 +49,10 @@ class Items:
     reading: Reading = field(default_factory=Reading)
     item_of_interactions: str | None = None
     has_titles: bool = False
+    forms: Forms = field(default_factory=Forms)
 
     def __post_init__(self) -> None:
-        options = {"`items_id`": self.item, "`items_title`": self.title}
+        options = {"`items_id`": self.item, "`items_title`": self.title, **self.forms.options}
         for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.items is None:
                 raise OptionError(f"{option} needs `items`. Name the file of items.")
@@ -78,7 +80,7 @@ class Items:
             title = next((known[name] for name in OBVIOUS["items-title"] if name in known), None)
         with duckdb.connect() as database:
             try:
-                columns = columns_of(source, {key, title or key}, database)
+                columns = columns_of(source, {key, title or key}, self.forms, database)
             except duckdb.Error as error:
                 raise mistake([(source, Columns(key, key))], reason_of(error)) from error
         return OpenedItems(source, key, title, columns)

@@ -8,6 +8,7 @@ from functools import cached_property
 from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.ingest_arguments import IngestArguments
+from widenet.data.item_columns import Forms
 from widenet.data.items import Items
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
@@ -115,8 +116,10 @@ class Options(IngestArguments):
             self.items_columns,
             named,
         )
+        reading = replace(reading, decimal=self.items_decimal)
+        forms = Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ()))
         has_titles = self.titles is not None
-        return Items(self.items, self.items_id, self.items_title, reading, self.item, has_titles)
+        return Items(self.items, self.items_id, self.items_title, reading, self.item, has_titles, forms)
 
     @cached_property
     def known(self) -> KnownFeatures:
