@@ -33,6 +33,9 @@ those of fewer rows hardly less time than 64.
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 
+COUNTED_PAIRS = 2**22
+"""Pairs of entries of the same example that are counted together for an output's neighbourhood."""
+
 KEPT_BYTES = {"cpu": 2**29, "cuda": 2**34}
 """Largest size of a batch's logits over a process's units that are kept between passes, by kind of device.
 

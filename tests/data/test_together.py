@@ -1,0 +1,56 @@
+"""Features that occur together, against dense products of int64 matrices and exact fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from widenet.data import together
+from widenet.data.lists import dataset_from_lists
+
+WIDTH = 23
+ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(60)]
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("together") / "data"
+    return dataset_from_lists(folder, ROWS, heldout=[[1, 2]] * len(ROWS), width=WIDTH + 2)
+
+
+def by_brute_force(units, number):
+    """Position, neighbour and similarity of the neighbours; the nearest are found by fractions."""
+    matrix = np.zeros((len(ROWS), WIDTH + 2), np.int64)
+    for row, features in enumerate(ROWS):
+        matrix[row, features] = 1
+    both = matrix.T @ matrix
+    counts = both.diagonal()
+    found = []
+    for position, unit in enumerate(unit for unit in units if unit < WIDTH + 2):
+        others = [other for other in range(WIDTH + 2) if other != unit and both[unit, other]]
+        nearest = sorted(others, key=lambda other: (-Fraction(both[unit, other] ** 2, counts[other]), other))
+        found += [
+            (position, other, both[unit, other] / (counts[unit] * counts[other]) ** 0.5)
+            for other in sorted(nearest[:number])
+        ]
+    return found
+
+
+@pytest.mark.parametrize("units", [range(WIDTH + 2), range(1, WIDTH + 6, 3), range(30, 40, 3)])
+@pytest.mark.parametrize("number", [1, 4, 100])
+@pytest.mark.parametrize("pairs", [1, 40, 2**22])
+def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkeypatch):
+    monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
+    monkeypatch.setattr(together, "_ROWS", 7)
+    found = together.neighbours(dataset, "items", units, number)
+    expected = by_brute_force(units, number)
+    assert [*zip(found.positions.tolist(), found.features.tolist(), strict=True)] == [
+        (position, feature) for position, feature, _ in expected
+    ]
+    assert found.similarities.dtype == np.float32
+    np.testing.assert_allclose(found.similarities, [value for _, _, value in expected], rtol=1e-7)
+
+
+def test_no_block_has_more_pairs_than_fit_unless_one_unit_does(monkeypatch):
+    monkeypatch.setattr(together, "COUNTED_PAIRS", 10)
+    assert [*together._blocks(np.array([4, 6, 1, 30, 0, 10, 1]))] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
