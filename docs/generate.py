@@ -54,6 +54,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
     "Optimizer settings": optimizers.OptimizerSettings,
     "Delta boost": layers.DeltaBoost,
     "Cosine": layers.Cosine,
+    "Neighbourhood": layers.Neighbourhood,
 }
 TRAINING_PARTS: dict[str, type[BaseModel]] = {
     "Training": training.TrainingSpec,

@@ -260,6 +260,14 @@ def fingerprint(network: Network) -> str:
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
+    own = {
+        file: [digest_of(tensor) for tensor in tensors.values()]
+        for file, tensors in neighbourhood_files(network)
+    }
+    if any(output.neighbourhood is not None for output in network.outputs.values()):
+        everyone = network.exchange.collect(own, "neighbourhoods")
+        for file, digests in sorted(item for files in everyone for item in files.items()):
+            digest.update(f"{file}\n{digests}\n".encode())
     for name in sorted(network.damping):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.damping[name]))
@@ -286,7 +294,20 @@ def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     for number, weight in enumerate(network.wide.values()):
         for shard, part in weight.parts.items():
             yield wide_file(number, shard, weight.shards.count), part.tensors()
+    yield from neighbourhood_files(network)
     yield TRUNK, replicas_of(network)
+
+
+def neighbourhood_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the files of outputs with a neighbourhood, one per shard; training does not change them."""
+    for number, output in enumerate(network.outputs.values()):
+        if output.neighbourhood is not None:
+            count = output.neighbourhood.shards.count
+            for shard, part in output.neighbourhood.parts.items():
+                yield (
+                    f"neighbourhood-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors",
+                    part.tensors(),
+                )
 
 
 def replicas_of(network: Network) -> dict[str, Tensor]:

@@ -277,7 +277,7 @@ def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):
         "layers": [
             {"name": "in", "kind": "input", "field": "items", "scale": "mean"},
             {"name": "taste", "units": 3, "activation": "gelu"},
-            {"name": "out", "kind": "output", "field": "items", "cosine": {}},
+            {"name": "out", "kind": "output", "field": "items", "cosine": {}, "neighbourhood": {}},
         ]
     }
     train(document, {"epochs": 1}, dataset, tmp_path / "run")
@@ -287,6 +287,7 @@ def test_what_dsstne_computes_otherwise_is_named_all_at_once(tmp_path):
         '"scale" of layer "in"',
         '"activation": "gelu" of layer "taste"',
         '"cosine" of layer "out"',
+        '"neighbourhood" of layer "out"',
     ):
         assert problem in str(caught.value)
     assert not (tmp_path / "x.nc").exists()

@@ -118,6 +118,10 @@ MISTAKES = {
             " sources. Put a hidden layer between"
         ),
     ),
+    "neighbourhood of numbers": (
+        layers({"field": "age"}, out={"field": "age", "neighbourhood": {}, **LINEAR}),
+        'layers[2].neighbourhood ("out") needs a sparse field; "age" is dense. Remove it.',
+    ),
     "cosine on a sparse input": (
         [*layers()[:1], {"name": "out", "kind": "output", "field": "items", "cosine": {}}],
         (

@@ -124,6 +124,11 @@ def _problems(network: Network) -> list[str]:
         for output in spec.outputs
         if output.weightless and output.name not in merged
     ]
+    problems += [
+        f'"neighbourhood" of layer "{output.name}"'
+        for output in spec.outputs
+        if output.neighbourhood is not None
+    ]
     losses = {output.loss.kind for output in spec.outputs}
     if len(losses) > 1:
         problems.append(f"losses of several kinds ({', '.join(sorted(losses))})")

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing_together
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, Layers, SparseField
 from widenet.metrics.ranking import checked_k
@@ -62,7 +62,14 @@ def export_onnx(
 
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
+        FitError: An output has a neighbourhood.
     """
+    counted = next((one.name for one in model.network.spec.outputs if one.neighbourhood is not None), None)
+    if counted is not None:
+        raise FitError(
+            f'{model.run.path}: the neighbourhood of output "{counted}" cannot be written to ONNX. Train'
+            " without it, or recommend with widenet."
+        )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
         raise OptionError(f'out must be a path that ends in .onnx; got "{out}". Rename it.')

@@ -17,6 +17,7 @@ from widenet.model.initializers import fill
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
+from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
@@ -96,6 +97,8 @@ def _output(
         and not layout.of_output(spec.name).by_columns,
         tf32=layout.training.precision == "tf32",
     )
+    if spec.neighbourhood is not None:
+        output.neighbourhood = Neighbourhood(spec, output.weight.shards, exchange, output.weight.device)
     if defers_rows(spec, layout):
         output.deferred_rows = _deferred_rows(output, layout.training)
     return output

@@ -132,6 +132,10 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
         raise FitError(
             f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.'
         )
+    if layer.neighbourhood is not None and facts.kind != "sparse":
+        raise FitError(
+            f'{place.of("neighbourhood")} needs a sparse field; "{layer.field}" is {facts.kind}. Remove it.'
+        )
     if layer.values == "ignore" and facts.kind != "dense":
         return
     low, high = facts.min_value, facts.max_value

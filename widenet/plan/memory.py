@@ -9,7 +9,7 @@ from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
 from widenet.plan.streaming import is_elsewhere, remembers_moves, streams, window_bytes
-from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
+from widenet.plan.tiles import BLOCK_NUMBERS, COUNTED_PAIRS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
@@ -17,6 +17,8 @@ from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 530_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured on a CPU, assumed for CUDA's device memory."""
+_PAIR_BYTES = 6 * 8
+"""Copies of the key of a pair that is counted for a neighbourhood."""
 _FUSED_BLOCK, _FUSED_PART = 128, 64
 """Units and examples of which `model.fused_output` keeps a sum."""
 
@@ -77,6 +79,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     )
     if job.device == "cpu":  # a sample is drawn by the host
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
+    counted += sum(_neighbours(job, layer, process) for layer in job.network.outputs)
     trained = sum(size for name, size in held.items() if job.layout.weights[name].trained)
     optimizer = job.training.optimizer
     moved = sum(
@@ -117,6 +120,12 @@ def _line(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of the line on which a sample by popularity is drawn; see `Sampler`."""
     weight = job.layout.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
+
+
+def _neighbours(job: Job, layer: OutputLayer, process: int) -> int:
+    """Return the bytes of an output's neighbourhood: a key and a similarity for each place."""
+    places = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
+    return 12 * places * job.rows(job.layout.of_output(layer.name), process)
 
 
 def _deferred_state(job: Job, layer: OutputLayer, process: int) -> int:
@@ -191,6 +200,8 @@ def _phases(job: Job, process: int) -> Iterator[int]:
                     job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
                 )
     yield _gradients_by_shard(job, process)
+    if any(layer.neighbourhood is not None for layer in job.network.outputs):
+        yield _PAIR_BYTES * COUNTED_PAIRS * min(job.num_threads, job.num_held(process))
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     )

@@ -29,6 +29,11 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
         FitError: The network is not linear.
     """
     layer = _linear(network.spec)
+    if network.outputs[output_name].neighbourhood is not None:
+        raise FitError(
+            f'The logits of "{output_name}" have a neighbourhood term, which is no sum over features.'
+            " `similar` shows what is near an item in any network."
+        )
     if layer.values == "ignore":
         example = example.with_values(None)
     # The whole example, each of its features alone, and none.

@@ -152,29 +152,40 @@ class Tiles:
         direct_EH: The vectors that enter it, with rows that fill up the last block.
         num: Number of examples without these rows.
         blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
+        history: Features of the examples, for an output with a neighbourhood.
+        histories: The same of each block.
     """
 
-    def __init__(self, output: WideOutput, direct_EH: Tensor, num: int) -> None:
-        self.output, self.direct_EH, self.num = output, direct_EH, num
+    def __init__(
+        self, output: WideOutput, direct_EH: Tensor, num: int, history: SparseBatch | None = None
+    ) -> None:
+        self.output, self.direct_EH, self.num, self.history = output, direct_EH, num, history
         self.activation, self.shards = output.spec.activation, output.weight.shards
         self.rows = PREDICTED_ROWS[direct_EH.device.type]
         multiplies = output.features is None and not output.spec.weightless
         step = self.rows if multiplies else max(num, 1)
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
+        places = torch.arange(num, device=direct_EH.device)
+        self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
         """Return the tiles of an output for a batch."""
         activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
-        output = network.output_for(name, activity)
-        return cls(output, network.direct(output, activity), num_examples(fields))
+        output, history = network.output_for(name, activity), None
+        if output.neighbourhood is not None:
+            values = fields[output.spec.field]
+            assert isinstance(values, SparseBatch)
+            history = values.to(network.device)
+        return cls(output, network.direct(output, activity), num_examples(fields), history)
 
     def of_rows(self, rows: Tensor) -> "Tiles":
         """Return the tiles of some of the examples, int64 [R]."""
         output, rows = self.output, rows.to(self.direct_EH.device)
         if output.features is not None:
             output = replace(output, features=output.features.take(rows))
-        return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows))
+        history = None if self.history is None else self.history.take(rows)
+        return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows), history)
 
     def cut(self, shard: int) -> Iterator[tuple[int, int]]:
         """The tiles of a shard, in order: start and stop within the shard."""
@@ -191,9 +202,12 @@ class Tiles:
     def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
         """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
         tile = self.output.tile(shard, start, stop)
-        for block in self.blocks:
+        for number, block in enumerate(self.blocks):
             end = len(self.direct_EH) if block.stop == self.num else block.stop
-            yield tile.logits(self.direct_EH[block.start : end])[: block.stop - block.start]
+            logits_BT = tile.logits(self.direct_EH[block.start : end])[: block.stop - block.start]
+            if self.output.neighbourhood is not None:
+                self.output.neighbourhood.add(logits_BT, self.histories[number], shard, start)
+            yield logits_BT
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:
         """As `by_block`, for all examples: float32 [E, T]."""

@@ -203,6 +203,8 @@ def built(
         network = build(job.layout, exchange, device, counts, place)
         for output in network.outputs.values():
             output.kept_bytes = job.kept_bytes
+            if output.neighbourhood is not None:
+                output.neighbourhood.count(dataset)
         network.prepare_training(rule)
         return network
 

@@ -165,6 +165,22 @@ class DeltaBoost(Spec):
     """Of all other units."""
 
 
+class Neighbourhood(Spec):
+    """Add to a finished network's logits how often the units occurred together with the example's features.
+
+    The term of unit j is weight * log(1 + s_j / floor), where s_j is the mean over the example's features i
+    of c_ij / sqrt(n_i n_j): c_ij training examples have both i and j, n_i have i. The counts are exact, and
+    each unit keeps its largest. Training minimizes the loss without the term.
+    """
+
+    weight: Annotated[float, Field(gt=0)] = 0.6
+    """Factor on the term. Choose it on a validation part."""
+    floor: Annotated[float, Field(gt=0)] = 0.01
+    """Similarity below which the term is in proportion to it; above, it grows with its logarithm."""
+    neighbours: Count = 25
+    """Features that each unit keeps: those with the largest c_ij^2 / n_i, of equal ones the first."""
+
+
 class OutputLayer(Spec, OfLayers):
     """A fully connected layer that predicts a field of the dataset, with its loss."""
 
@@ -207,6 +223,8 @@ class OutputLayer(Spec, OfLayers):
     """
     cosine: Cosine | None = None
     """Score by cosine instead of by product."""
+    neighbourhood: Neighbourhood | None = None
+    """A term from counts of features that occur together, for evaluation and recommendations."""
     bias: bool = True
     """Add a learned bias to each unit."""
     bias_start: float = 0.0

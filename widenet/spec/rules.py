@@ -55,6 +55,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         _check_weightless(place, layer, sources_of(layers, layer))
     if layer.predict == "hidden":
         _check_hiding(place, layer, layers)
+    if layer.neighbourhood is not None:
+        _check_neighbourhood(place, layer, layers)
 
 
 def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:
@@ -68,6 +70,14 @@ def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) ->
     extra = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
     if extra:
         raise ValueError(f'{place}.{extra[0]} needs weights, which "weightless" takes away. Remove one.')
+
+
+def _check_neighbourhood(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
+    """Check that the network reads the output's field, whose features occur together."""
+    read = [other.field for other in layers if isinstance(other, InputLayer)]
+    if layer.field not in read:
+        rule = f'needs an input layer of the field "{layer.field}"; the inputs read {", ".join(read)}'
+        raise ValueError(f"{place}.neighbourhood {rule}. Remove it, or add such an input.")
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:

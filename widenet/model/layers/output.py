@@ -10,6 +10,7 @@ from widenet.kernels import RowGradient, Touched, gather_sum
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
+from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.operands import add_product, matrix_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
@@ -31,6 +32,7 @@ class WideOutput:
     deferred_rows: its rows with deferred updates; None if a step needs the logits.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
+    neighbourhood: the term that evaluation and recommendations add to the logits.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
     """
@@ -45,6 +47,7 @@ class WideOutput:
     deferred_rows: DeferredRows | None = None
     sampler: Sampler | None = None
     kept_bytes: int | None = None
+    neighbourhood: Neighbourhood | None = None
     features: SparseBatch | None = None
     touched: Mapping[int, Touched] | None = None
 

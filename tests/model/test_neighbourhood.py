@@ -1,0 +1,175 @@
+"""The neighbourhood term: against dense float64, in every batch, run, group and checkpoint."""
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DocumentError, FitError
+from widenet.frameworks.onnx_export import export_onnx
+from widenet.model import neighbourhood as module
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.binding import bind
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.predict.values import layer_values
+from widenet.runs import Model, train
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+WIDTH, SHARDS = 29, 3
+ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(80)]
+TERM = {"weight": 0.7, "floor": 0.01, "neighbours": 100}
+TRAINING = {"epochs": 1, "batch_size": 16, "shards": SHARDS}
+
+
+def network(**term):
+    return {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", "denoise": 0.3},
+            {"name": "mid", "units": 5},
+            {
+                "name": "out",
+                "kind": "output",
+                "field": "items",
+                "activation": "linear",
+                "loss": "l2",
+                **({"neighbourhood": term} if term else {}),
+            },
+        ]
+    }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [[(row * 7 + 3) % WIDTH] for row in range(len(ROWS))]
+    return dataset_from_lists(
+        tmp_path_factory.mktemp("neighbourhood") / "data", ROWS, validation=rows, width=WIDTH
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(data, tmp_path_factory):
+    return train(network(), TRAINING, data, tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory):
+    return train(network(**TERM), TRAINING, data, tmp_path_factory.mktemp("term") / "run")
+
+
+def logits(model, rows):
+    with fixed_arithmetic():
+        values = layer_values(model.network, {"items": SparseBatch.from_lists(rows)}, "out")
+        return torch.cat([*values], dim=1)
+
+
+def term_of(rows):
+    """The term, dense in float64."""
+    matrix = np.zeros((len(ROWS), WIDTH))
+    for row, features in enumerate(ROWS):
+        matrix[row, features] = 1
+    both = matrix.T @ matrix
+    length = np.sqrt(np.maximum(both.diagonal(), 1))
+    similar = both / length / length[:, None]
+    np.fill_diagonal(similar, 0)
+    means = np.array([similar[row].sum(axis=0) / max(len(row), 1) for row in rows])
+    return TERM["weight"] * np.log1p(means / TERM["floor"])
+
+
+@pytest.mark.parametrize("terms", [1, 50, 2**22])
+def test_it_adds_the_logarithm_of_the_mean_similarity(terms, model, plain, monkeypatch):
+    monkeypatch.setattr(module, "_TERMS", terms)
+    found = logits(model, ROWS) - logits(plain, ROWS)
+    np.testing.assert_allclose(found, term_of(ROWS), rtol=1e-5, atol=2e-6)
+
+
+def test_training_and_its_loss_are_those_without_it(model, plain):
+    assert [record["loss"] for record in model.run.records()] == [
+        record["loss"] for record in plain.run.records()
+    ]
+    for name, weight in model.network.wide.items():
+        for shard, part in weight.parts.items():
+            assert torch.equal(part.weight, plain.network.wide[name].parts[shard].weight)
+
+
+def terms_of(model, rows, shard):
+    term = model.network.outputs["out"].neighbourhood
+    found = torch.zeros(len(rows), term.shards.size(shard))
+    with fixed_arithmetic():
+        term.add(found[:, :4], SparseBatch.from_lists(rows), shard, 0)
+        term.add(found[:, 4:], SparseBatch.from_lists(rows), shard, 4)
+    return found
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_an_example_has_the_same_bits_in_every_batch(shard, model):
+    together = terms_of(model, ROWS, shard)
+    assert together.any()
+    for start, stop in [(0, 1), (5, 6), (10, 77)]:
+        assert torch.equal(terms_of(model, ROWS[start:stop], shard), together[start:stop])
+
+
+def test_only_the_nearest_neighbours_count(data, plain, tmp_path):
+    nearest = train(network(**{**TERM, "neighbours": 2}), TRAINING, data, tmp_path / "run")
+    found = logits(nearest, ROWS) - logits(plain, ROWS)
+    assert ((found > 1e-6).numpy() <= (term_of(ROWS) > 1e-6)).all()
+    alone = logits(nearest, [[feature] for feature in range(WIDTH)])
+    alone -= logits(plain, [[feature] for feature in range(WIDTH)])
+    assert ((alone > 1e-6).sum(dim=0) == 2).all()
+
+
+def used(out, data):
+    model = Model.load(out)
+    ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6)]
+    return model.fingerprint(), model.evaluate(data, "validation", ks=[5]), ranked
+
+
+def trained(data, out):
+    train(network(**TERM), TRAINING, data, out)
+    return used(out, data)
+
+
+def test_any_number_of_processes_trains_and_reads_the_same_model(model, plain, data, groups, tmp_path):
+    alone = used(model.run.path, data.path)
+    assert alone[0] == model.fingerprint() != plain.fingerprint()
+    assert alone[2] != used(plain.run.path, data.path)[2]
+    assert groups(2)(used, model.run.path, data.path) == [alone] * 2
+    assert groups(3)(trained, data.path, tmp_path / "run") == [alone] * 3
+
+
+def test_a_model_recommends_without_its_data(model, data, tmp_path):
+    expected = model.recommend([0, 5], k=4)
+    away = data.path.rename(tmp_path / "away")
+    try:
+        assert Model.load(model.run.path).recommend([0, 5], k=4) == expected
+    finally:
+        away.rename(data.path)
+
+
+def test_what_cannot_hold_it_refuses_in_a_sentence(model, data, tmp_path):
+    with pytest.raises(FitError, match=r'neighbourhood of output "out" cannot be written to ONNX'):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not [*tmp_path.iterdir()]
+    linear = network(**TERM)
+    linear["layers"][1]["activation"] = "linear"
+    with pytest.raises(FitError, match=r'logits of "out" have a neighbourhood term'):
+        train(linear, TRAINING, data, tmp_path / "run").explain("1", ["2"])
+
+
+def test_a_plan_counts_its_places(data):
+    def weights(document):
+        layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
+        return memory(Job.of(layout, {"items": 4.0}, len(ROWS))).weights
+
+    added = weights(network(**TERM)) - weights(network())
+    assert added == 12 * WIDTH * TERM["neighbours"]
+
+
+def test_a_network_that_does_not_read_the_items_is_refused():
+    document = network(**TERM)
+    document["layers"][0]["field"] = "side"
+    rule = r'layers\[2\].neighbourhood needs an input layer of the field "items"; the inputs read side\.'
+    with pytest.raises(DocumentError, match=rule):
+        NetworkSpec.of(document)

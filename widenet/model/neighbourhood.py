@@ -1,0 +1,127 @@
+"""The neighbourhood term of an output: units that occurred together with an example's features."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from widenet.data.dataset import Dataset
+from widenet.data.together import neighbours
+from widenet.model.exchange import Exchange
+from widenet.plan.shards import Shards
+from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
+
+_FRACTION_BITS = 40
+"""Similarities are added as multiples of 2^-40: no order, batch or device changes such a sum.
+
+The float32 similarity of features that occur up to 65,536 times is such a multiple; others are truncated.
+"""
+_EMPTY = 2**63 - 1
+"""The key of an empty place."""
+_TERMS = 2**22
+"""Similarities that are added together, unless one feature alone has more."""
+_COLUMNS = 64
+"""Columns are filled up to multiples of this: vector instructions round the rest of a row in another way."""
+
+
+@dataclass
+class Part:
+    """The neighbours of the units of a shard, with the same number of places for each unit.
+
+    Attributes:
+        key_Z: Neighbour x units of the shard + row of the unit, ascending, int64.
+        similarity_Z: float32.
+    """
+
+    key_Z: Tensor
+    similarity_Z: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors by their names in a checkpoint."""
+        return {"key": self.key_Z, "similarity": self.similarity_Z}
+
+
+class Neighbourhood:
+    """Adds the neighbourhood term to logits; `spec.layers.Neighbourhood` has its formula.
+
+    Attributes:
+        shards: Shards of the output's units.
+        parts: Neighbours of the shards of this process; empty until `count` or a checkpoint fills them.
+    """
+
+    def __init__(self, output: OutputLayer, shards: Shards, exchange: Exchange, device: torch.device) -> None:
+        assert output.neighbourhood is not None
+        self.field, self.spec, self.shards, self.exchange = (
+            output.field,
+            output.neighbourhood,
+            shards,
+            exchange,
+        )
+        self.parts = dict(exchange.each(lambda shard: (shard, self._blank(shard, device))))
+
+    def _blank(self, shard: int, device: torch.device) -> Part:
+        places = self.shards.size(shard) * self.spec.neighbours
+        keys = torch.full((places,), _EMPTY, dtype=torch.int64, device=device)
+        return Part(keys, torch.zeros(places, device=device))
+
+    def count(self, dataset: Dataset) -> None:
+        """Find the neighbours in the training part of a dataset."""
+        self.exchange.each(lambda shard: self._count(dataset, shard))
+
+    def _count(self, dataset: Dataset, shard: int) -> None:
+        found = neighbours(dataset, self.field, self.shards.units(shard), self.spec.neighbours)
+        keys = torch.from_numpy(found.features * self.shards.size(shard) + found.positions)
+        key_Z, order_Z = torch.sort(keys)
+        part = self.parts[shard]
+        part.key_Z[: len(keys)] = key_Z
+        part.similarity_Z[: len(keys)] = torch.from_numpy(found.similarities)[order_Z]
+
+    def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
+        """Add the term to the logits of the units from `start` of a shard, in place.
+
+        An example's numbers have the same bits in every batch.
+
+        Args:
+            logits_ET: float32.
+            history: E examples of the field, of which each feature counts as one; on the logits' device.
+            shard: A shard of this process.
+            start: First unit, as row of the shard.
+        """
+        units = logits_ET.shape[1]
+        sums_EC = self._sums(history, shard, start, units)
+        mean_EC = sums_EC.double().mul_(2.0**-_FRACTION_BITS).div_(history.counts().clamp_min(1)[:, None])
+        term_EC = mean_EC.div_(self.spec.floor).float().log1p_().mul_(self.spec.weight)
+        logits_ET += term_EC[:, :units]
+
+    def _sums(self, history: SparseBatch, shard: int, start: int, units: int) -> Tensor:
+        """Return the sums of similarities, int64 [E, C], for `units` units and more columns of zeros."""
+        part, columns = self.parts[shard], -(-units // _COLUMNS) * _COLUMNS
+        first_Z = history.indices.long() * self.shards.size(shard) + start
+        low_Z, high_Z = (
+            torch.searchsorted(part.key_Z, first_Z),
+            torch.searchsorted(part.key_Z, first_Z + units),
+        )
+        row_Z, counts_Z = history.example_of_entry() * columns, high_Z - low_Z
+        sums = torch.zeros(history.num_examples * columns, dtype=torch.int64, device=low_Z.device)
+        for span in _spans(counts_Z):
+            num_N = counts_Z[span]
+            before_N = num_N.cumsum(0) - num_N
+            places = torch.repeat_interleave(low_Z[span] - before_N, num_N)
+            places += torch.arange(len(places), device=places.device)
+            cells = part.key_Z[places] + torch.repeat_interleave(row_Z[span] - first_Z[span], num_N)
+            terms = part.similarity_Z[places].double().mul_(2.0**_FRACTION_BITS).long()
+            sums.index_add_(0, cells, terms)
+        return sums.view(-1, columns)
+
+
+def _spans(counts_Z: Tensor) -> Iterator[slice]:
+    """Yield spans of entries with at most `_TERMS` similarities each, or of one entry."""
+    ends_Z = counts_Z.cumsum(0)
+    start, before = 0, 0
+    while start < len(ends_Z):
+        limit = torch.tensor([before + _TERMS], device=ends_Z.device)
+        stop = max(start + 1, int(torch.searchsorted(ends_Z, limit, right=True)))
+        yield slice(start, stop)
+        start, before = stop, int(ends_Z[stop - 1])
