@@ -8,9 +8,9 @@ from scipy.sparse import csr_matrix
 
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, ingest, split, train
+from widenet.baselines.popularity import evaluate_popularity
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
-from widenet.evaluate import evaluate_popularity
 from widenet.metrics.ranking import RankingMetrics
 from widenet.sparse import SparseBatch
 

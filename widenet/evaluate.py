@@ -1,4 +1,4 @@
-"""Evaluation: ranking metrics of a network, or of popularity, on a set-aside part of a dataset."""
+"""Evaluation: ranking metrics of a network on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
@@ -11,7 +11,7 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
-from widenet.predict.rows import Histories, known_parts, rows_a_block, seen_entries
+from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.sparse import SparseBatch
 from widenet.spec.metric_names import DEFAULT_KS
@@ -61,7 +61,7 @@ def evaluate(
     histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
-    for rows, truth in _truths(dataset, field, part, longest):
+    for rows, truth in truths(dataset, field, part, longest):
         _, units_EK = histories.best(
             name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
         )
@@ -76,7 +76,7 @@ def evaluate(
     return metrics.result()
 
 
-def _truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
+def truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
     """Yield the rows of the examples that have entries in a part, in blocks, with these entries as a batch.
 
     No entry occurs twice in a row. The size of a block depends on k, the number of units for each example.
@@ -111,24 +111,3 @@ def check_part(part: str) -> None:
             f"part must be one of {', '.join(set_aside)}; got {part!r}."
             " The network learned from the train part."
         )
-
-
-def evaluate_popularity(
-    dataset: Dataset, field: str, part: Part = "heldout", ks: Sequence[int] = DEFAULT_KS
-) -> Metrics:
-    """Compute the metrics of a baseline: recommend everyone the most popular items that they do not have."""
-    check_part(part)
-    counts = dataset.counts(field)
-    metrics = RankingMetrics(ks, counts)
-    ranking = np.argsort(-counts, kind="stable")
-    longest = min(max(ks), len(counts))
-    for rows, truth in _truths(dataset, field, part, longest):
-        seen = seen_entries(dataset, field, rows, known_parts(dataset, field, part))
-        indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
-        candidates = ranking[: longest + int(np.diff(indptr).max())]
-        top = np.full((len(rows), longest), -1, dtype=np.int64)
-        for row in range(len(rows)):
-            fresh = candidates[~np.isin(candidates, indices[indptr[row] : indptr[row + 1]])][:longest]
-            top[row, : len(fresh)] = fresh
-        metrics.add(top, truth.indptr.numpy(), truth.indices.numpy().astype(np.int64))
-    return metrics.result()

@@ -200,6 +200,13 @@ class EvaluateArguments(_Checked):
             at_most=0.999,
         ),
     ] = None
+    baselines: Annotated[
+        bool,
+        Argument(
+            "Also measure popularity, item-based neighbours, EASE up to 20,000 items, and ALS if"
+            " implicit is installed."
+        ),
+    ] = False
     keep: Annotated[
         bool,
         Argument("Keep the metrics of each user in the run directory, for reports that compare runs."),

@@ -54,3 +54,25 @@ def test_a_mistake_is_one_sentence(words, message, widenet):
     ended = widenet("compare", *words)
     assert (ended.status, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert ended.err.startswith(message) or "none" in words
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_prints_the_baselines(widenet, monkeypatch):
+    monkeypatch.setattr("widenet.baselines.measure.find_spec", lambda _: None)
+    line = ["evaluate", "run", "--data", "data", "-k", 2, "--baselines"]
+    ended = widenet(*line)
+    assert (ended.status, ended.err) == (0, "Without ALS: `pip install implicit` brings it.\n")
+    assert [name for name in ("popularity", "item-kNN", "EASE") if f"\n\n{name}\n" in ended.out] == [
+        "popularity",
+        "item-kNN",
+        "EASE",
+    ]
+    found = json.loads(widenet(*line, "--json").out)["baselines"]
+    assert (
+        found["EASE"].keys()
+        == found["item-kNN"].keys()
+        == library.Model.load("run").evaluate("data", ks=[2]).keys()
+    )
+    refused = widenet(*line, "--include-seen")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("widenet: --baselines leave out known items")

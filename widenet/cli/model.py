@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
+    from widenet.metrics.ranking import Metrics
     from widenet.predict.files import Writer
     from widenet.predict.rows import Block
     from widenet.runs import Model
@@ -60,7 +61,8 @@ def evaluate(
 
     check_run(words["run"])
     dataset = Dataset.open(words["data"])
-    from widenet.parallel.group import is_leader  # loads torch, as the next
+    from widenet.baselines.measure import omitted  # loads torch, as the next
+    from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     run_in_processes(context, processes, words["device"])
@@ -71,13 +73,25 @@ def evaluate(
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
-        more = {name: words[name] for name in ("interval", "keep")}
+        more = {name: words[name] for name in ("interval", "baselines", "keep")}
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
+    if metrics.baselines:
+        warn(omitted(_width(model, output)))
     if is_leader() and as_json:
-        print_json(metrics | ({"intervals": metrics.intervals} if metrics.intervals else {}))
+        print_json(_with_more(metrics))
     elif is_leader():
         typer.echo(metrics_table(metrics, ks, metrics.intervals))
+        for name, own in metrics.baselines.items():
+            typer.echo(f"\n{name}\n{metrics_table(own, ks, own.intervals)}")
+
+
+def _with_more(metrics: "Metrics") -> dict[str, Any]:
+    """Return metrics with their intervals and baselines, if they have any."""
+    more: dict[str, Any] = {"intervals": metrics.intervals} if metrics.intervals else {}
+    if metrics.baselines:
+        more["baselines"] = {name: _with_more(own) for name, own in metrics.baselines.items()}
+    return metrics | more
 
 
 @with_flags_of(PredictArguments, LoadArguments)
@@ -129,12 +143,17 @@ def predict(
 
 def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
     """Say that lists are longer than the catalogue."""
+    width = _width(model, output)
+    if k > width:
+        warn([f"-k asks for {k:,} items; there are {width:,}."])
+
+
+def _width(model: "Model", output: str | None) -> int:
+    """Return the number of items that an output may recommend."""
     from widenet.evaluate import output_name
 
     name = output_name(model.network, output)
-    width = model.run.fields[model.network.outputs[name].spec.field].width
-    if k > width:
-        warn([f"-k asks for {k:,} items; there are {width:,}."])
+    return model.run.fields[model.network.outputs[name].spec.field].width
 
 
 def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:

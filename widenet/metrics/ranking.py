@@ -72,6 +72,7 @@ class Metrics(dict[str, float]):
     Attributes:
         users: The metrics of each user, if the evaluation kept them.
         intervals: Lower and upper bound of the confidence interval of each mean; empty unless asked for.
+        baselines: The metrics of baselines by name; empty unless asked for.
     """
 
     users: UserMetrics | None = None
@@ -79,6 +80,7 @@ class Metrics(dict[str, float]):
     def __init__(self, values: Mapping[str, float]) -> None:
         super().__init__(values)
         self.intervals: dict[str, tuple[float, float]] = {}
+        self.baselines: dict[str, Metrics] = {}
 
     def _repr_html_(self) -> str:
         """A table with a row for each metric and a column for each k; metrics without a k come last."""

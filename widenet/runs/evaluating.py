@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
-from widenet.metrics.ranking import Metrics
+from widenet.metrics.ranking import Metrics, check_ks
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
@@ -17,8 +18,18 @@ from widenet.stores import cache
 from widenet.training.run_directory import RunDirectory
 
 
-def check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
-    """Raise OptionError if a run cannot keep evaluations; `facts` are those of its weights."""
+def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: EvaluateArguments) -> None:
+    """Raise OptionError for options of an evaluation that do not go with the run, or with each other.
+
+    `facts` are those of the run's weights.
+    """
+    if arguments.baselines and not arguments.exclude_seen:
+        raise OptionError("`baselines` leave out known items; so must the run. Leave `include_seen` out.")
+    if arguments.keep:
+        _check_keeps(run, facts)
+
+
+def _check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
     if "fingerprint" not in facts:
         raise OptionError(f"`keep` needs finished weights; {run.path} has none. Finish the training first.")
     if cache.holds(run.path):
@@ -45,10 +56,12 @@ def evaluated(
             arguments.advance,
             keep_users=arguments.keep or arguments.interval is not None,
         )
+    field = network.outputs[output_name(network, output)].spec.field
     if metrics.users is not None and arguments.interval is not None:
         metrics.intervals = metrics.users.intervals(arguments.interval)
+    if arguments.baselines:
+        metrics.baselines = _baselines(network, dataset, field, arguments)
     if arguments.keep:
-        field = network.outputs[output_name(network, output)].spec.field
         of = Evaluated(part, dataset.digest, field, bool(arguments.exclude_seen))
 
         def write() -> None:
@@ -57,3 +70,18 @@ def evaluated(
 
         by_leader(network.exchange, write, "evaluation")
     return metrics
+
+
+def _baselines(
+    network: Network, dataset: Dataset, field: str, arguments: EvaluateArguments
+) -> dict[str, Metrics]:
+    """Return the baselines' metrics, which the leader computes for all processes."""
+    found: dict[str, Metrics] = {}
+
+    def measure() -> None:
+        with fixed_arithmetic():
+            found.update(measured(dataset, field, arguments.part, check_ks(arguments.ks), arguments.interval))
+
+    by_leader(network.exchange, measure, "baselines")
+    by_process: list[dict[str, Metrics]] = network.exchange.collect(found, "baselines")
+    return next(filter(None, by_process))

@@ -25,7 +25,7 @@ from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArgum
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
-from widenet.runs.evaluating import check_keeps, evaluated
+from widenet.runs.evaluating import check_options, evaluated
 from widenet.runs.person import Fields
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
@@ -170,7 +170,7 @@ class Model:
 
         Returns:
             The metrics by name, such as "ndcg@10", and with `interval` their confidence intervals in
-            `Metrics.intervals`.
+            `Metrics.intervals`, and with `baselines` theirs in `Metrics.baselines`.
 
         Warns:
             UserWarning: The run, or one whose weights it started with, was trained on entries of the part.
@@ -180,8 +180,7 @@ class Model:
             OptionError: An argument is wrong, or `keep` is set for a run that has not ended or is in a store.
         """
         dataset = self._dataset(arguments.data)
-        if arguments.keep:
-            check_keeps(self.run, self.facts)
+        check_options(self.run, self.facts, arguments)
         warn_of_seen(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
         return evaluated(self.run, self.network, self.facts, dataset, arguments)
 

@@ -1,0 +1,78 @@
+"""All baselines of an evaluation: their metrics, and the same in several processes."""
+
+import numpy as np
+import pytest
+
+import widenet
+from tests.baselines.conftest import HELDOUT, HISTORY, WIDTH
+from widenet.baselines import measure
+from widenet.baselines.lists import evaluate_lists
+from widenet.baselines.measure import measured, omitted
+from widenet.baselines.popularity import evaluate_popularity
+from widenet.errors import OptionError
+from widenet.metrics.ranking import RankingMetrics
+
+LAYERS = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "mid", "units": 3, "activation": "tanh"},
+    {"name": "out", "kind": "output", "field": "items"},
+]
+
+
+@pytest.fixture(autouse=True)
+def without_implicit(monkeypatch):
+    monkeypatch.setattr(measure, "find_spec", lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run") / "run"
+    widenet.train({"layers": LAYERS}, {"epochs": 1, "batch_size": 10, "shards": 3}, data, folder)
+    return folder
+
+
+def test_the_baselines_are_measured_on_the_same_users(data):
+    found = measured(data, "items", "heldout", [3])
+    assert list(found) == ["popularity", "item-kNN", "EASE"]
+    assert found["popularity"] == evaluate_popularity(data, "items", "heldout", [3])
+    users = sum(bool(items) for items in HELDOUT)
+    assert {metrics["num_examples"] for metrics in found.values()} == {users}
+
+
+def test_lists_are_compared_with_the_held_out_items(data):
+    counts = np.bincount([item for items in HISTORY for item in items], minlength=WIDTH)
+
+    def lists(entries, seen, k):
+        assert entries.indices.tolist() == seen.indices.tolist()
+        return np.tile(np.arange(k), (entries.num_examples, 1))
+
+    expected = RankingMetrics([4], counts)
+    for items in HELDOUT:
+        expected.add(np.arange(4)[None], np.array([0, len(items)]), np.array(items, dtype=np.int64))
+    assert evaluate_lists(lists, data, "items", "heldout", [4]) == expected.result()
+
+
+def test_what_is_left_out_is_said():
+    assert omitted(WIDTH) == ["Without ALS: `pip install implicit` brings it."]
+    assert omitted(1_000_000)[0].startswith("Without EASE: EASE inverts a dense matrix of 1,000,000 x")
+
+
+def evaluated(run, data):
+    found = widenet.Model.load(run).evaluate(data, ks=[3], baselines=True, interval=0.9)
+    return {name: (dict(metrics), metrics.intervals) for name, metrics in found.baselines.items()}
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_every_process_has_the_baselines_of_one(size, run, data, groups):
+    alone = evaluated(run, data.path)
+    assert {"popularity", "item-kNN", "EASE"} <= set(alone)
+    lower, upper = alone["EASE"][1]["ndcg@3"]
+    assert lower < alone["EASE"][0]["ndcg@3"] < upper
+    several = groups(size)(evaluated, run, data.path)
+    assert several == [several[0]] * size
+    assert {name: several[0][name] for name in alone} == alone
+
+
+def test_baselines_do_not_recommend_known_items(run, data):
+    with pytest.raises(OptionError, match="`baselines` leave out known items"):
+        widenet.Model.load(run).evaluate(data, baselines=True, exclude_seen=False)

@@ -1,0 +1,1 @@
+"""Baselines to measure a network against, computed from the training part without tuning."""

@@ -1,0 +1,56 @@
+"""Evaluation of a baseline, from the lists that it gives."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.evaluate import truths
+from widenet.metrics.ranking import Metrics, RankingMetrics
+from widenet.predict.rows import known_parts, seen_entries
+from widenet.sparse import SparseBatch
+
+Lists = Callable[[SparseBatch, SparseBatch, int], NDArray[np.int64]]
+"""Gives the items of the best lists, int64 [E, k] with -1 after the last, from the training entries of E
+examples, the entries to leave out, and k."""
+
+
+def training_entries(dataset: Dataset, field: str, rows: np.ndarray | slice) -> SparseBatch:
+    """Return the training part of a field for some examples, each item once and without values."""
+    entries = dataset.sparse(field, rows)
+    return entries.distinct() if dataset.field(field).kind == "sequence" else entries.with_values(None)
+
+
+def evaluate_lists(
+    lists: Lists, dataset: Dataset, field: str, part: Part, ks: Sequence[int], keep_users: bool = False
+) -> Metrics:
+    """Compute the metrics of a baseline as `widenet.evaluate.evaluate` does those of a network.
+
+    Args:
+        lists: The baseline.
+        dataset: The examples.
+        field: The field of items.
+        part: A part that was set aside.
+        ks: The list lengths to measure.
+        keep_users: Whether to keep the metrics of each user.
+    """
+    counts = dataset.counts(field)
+    metrics = RankingMetrics(ks, counts)
+    longest = min(max(ks), len(counts))
+    for rows, truth in truths(dataset, field, part, longest):
+        seen = seen_entries(dataset, field, rows, known_parts(dataset, field, part))
+        top_EK = lists(training_entries(dataset, field, rows), seen, longest)
+        true_items = truth.indices.numpy().astype(np.int64)
+        metrics.add(top_EK, truth.indptr.numpy(), true_items, rows if keep_users else None)
+    return metrics.result()
+
+
+def best_of_dense(scores_EL: Tensor, seen: SparseBatch, k: int) -> NDArray[np.int64]:
+    """Return the k best items of each row that are not left out, int64 [E, k]; changes the scores."""
+    scores_EL[seen.example_of_entry(), seen.indices.long()] = -torch.inf
+    best, items_EK = torch.topk(scores_EL, k, dim=1)
+    return items_EK.masked_fill(best == -torch.inf, -1).numpy()

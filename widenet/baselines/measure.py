@@ -1,0 +1,55 @@
+"""The baselines of an evaluation."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from widenet.baselines.als import als
+from widenet.baselines.ease import MOST_ITEMS, ease, too_wide
+from widenet.baselines.item_knn import item_knn
+from widenet.baselines.lists import evaluate_lists, training_entries
+from widenet.baselines.popularity import popularity
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.metrics.ranking import Metrics
+
+
+def measured(
+    dataset: Dataset, field: str, part: Part, ks: Sequence[int], level: float | None = None
+) -> dict[str, Metrics]:
+    """Compute the metrics of every baseline that can be computed, by name.
+
+    EASE needs at most `ease.MOST_ITEMS` items, and ALS needs `implicit`. All leave out the items that a user
+    has. They have the same bits in every process.
+
+    Args:
+        dataset: The examples.
+        field: The field of items.
+        part: A part that was set aside.
+        ks: The list lengths to measure.
+        level: Level of the confidence intervals; None: none.
+    """
+    width = dataset.field(field).width
+    history = training_entries(dataset, field, slice(0, dataset.num_examples))
+    makers = {"popularity": popularity, "item-kNN": item_knn}
+    if width <= MOST_ITEMS:
+        makers["EASE"] = ease
+    if find_spec("implicit") is not None:
+        makers["ALS"] = als
+    found = {}
+    for name, make in makers.items():
+        metrics = evaluate_lists(make(history, width), dataset, field, part, ks, level is not None)
+        if metrics.users is not None and level is not None:
+            metrics.intervals = metrics.users.intervals(level)
+            metrics.users = None
+        found[name] = metrics
+    return found
+
+
+def omitted(width: int) -> list[str]:
+    """Return a sentence for each baseline that `measured` leaves out."""
+    sentences = []
+    if width > MOST_ITEMS:
+        sentences.append(f"Without EASE: {too_wide(width)}")
+    if find_spec("implicit") is None:
+        sentences.append("Without ALS: `pip install implicit` brings it.")
+    return sentences
