@@ -1,5 +1,8 @@
 """`widenet ui`."""
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -14,12 +17,33 @@ def ui(**words: Any) -> None:
 
     Example: widenet ui runs, then open http://127.0.0.1:8001/.
 
-    The pages change nothing on disk. SIGTERM and Ctrl-C end them.
+    Without --allow-training the pages change nothing on disk. SIGTERM and Ctrl-C end them; trainings that
+    they have started go on.
     """
     from widenet.optional import optional
 
     arguments = UiArguments(**values_of(UiArguments, words))
     with optional("starlette", "serve"):
+        from widenet.ui.service import Commands
         from widenet.ui.service import serve as run
 
-    run(arguments, lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True))
+    run(
+        arguments,
+        lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True),
+        Commands(train_command, measure_command),
+    )
+
+
+def train_command(documents: Sequence[Path], data: Path, out: Path, processes: int) -> list[str]:
+    """Return the words that train a run, or without documents resume it."""
+    words = ["--data", str(data), "--out", str(out), "--processes", str(processes)]
+    return _words("train", *map(str, documents), *words, *([] if documents else ["--resume"]))
+
+
+def measure_command(documents: Sequence[Path], data: Path) -> list[str]:
+    """Return the words that time a training."""
+    return _words("plan", *map(str, documents), "--data", str(data), "--measure")
+
+
+def _words(*words: str) -> list[str]:
+    return [sys.executable, "-m", "widenet", *words]

@@ -1,9 +1,8 @@
 """The routes of the pages: read a request, look at the runs, write HTML."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -12,23 +11,20 @@ from starlette.routing import Route
 
 import widenet.serve.page.files as shared
 from widenet.data.dataset import Dataset
-from widenet.errors import WidenetError
-from widenet.pictures.html import Html, tag
+from widenet.pictures.html import Html
 from widenet.report.subject import Subject
 from widenet.serve.messages import RefusedError
 from widenet.training.run_directory import RunDirectory
+from widenet.ui.answers import always, html, readable, refusal
 from widenet.ui.data_page import data_page, datasets_page
 from widenet.ui.following import Following
 from widenet.ui.known_runs import Known, KnownRuns
-from widenet.ui.pages import page
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
 from widenet.ui.session import Session
+from widenet.ui.training_routes import Handler, TrainingRoutes
 
-_OWN = ("ui.css", "live.js", "pages.js", "reading.js", "search.js", "table.js", "token.js")
 _MOST_COMPARED = 12
-_T = TypeVar("_T")
-_Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
@@ -38,14 +34,22 @@ class Pages:
         runs: The runs.
         session: Who may see them.
         dataset: The dataset to show; None: that of each run.
+        trainings: Starts and stops trainings; None: the pages change nothing.
     """
 
-    def __init__(self, runs: KnownRuns, session: Session, dataset: Dataset | None) -> None:
+    def __init__(
+        self,
+        runs: KnownRuns,
+        session: Session,
+        dataset: Dataset | None,
+        trainings: TrainingRoutes | None = None,
+    ) -> None:
         self._runs, self._session, self._dataset = runs, session, dataset
+        self._trainings = trainings
         self._reading = asyncio.Lock()  # of a dataset, which takes memory and time
         self.following = Following(runs)
         theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
-        files = [theirs / "page.css", theirs / "icon.svg", *(own / name for name in _OWN)]
+        files = [theirs / "page.css", theirs / "icon.svg", *own.glob("*.css"), *own.glob("*.js")]
         self._files = {f"/page/{path.name}": path.read_bytes() for path in files}
 
     def app(self) -> Starlette:
@@ -58,22 +62,23 @@ class Pages:
             self._route("/events", self.events),
             self._route("/session", self._session.begin, method="POST"),
             *(self._route(place, self.file, is_open=True) for place in self._files),
+            *(self._route(*each) for each in (self._trainings.all() if self._trainings else ())),
         ]
         return Starlette(
             routes=routes,
             exception_handlers={
-                404: _answer(404, "There is no such page."),
-                405: _answer(405, "This page takes another method."),
+                404: always(404, "There is no such page."),
+                405: always(405, "This page takes another method."),
             },
         )
 
-    def _route(self, path: str, handler: _Handler, method: str = "GET", is_open: bool = False) -> Route:
+    def _route(self, path: str, handler: Handler, method: str = "GET", is_open: bool = False) -> Route:
         async def answer(request: Request) -> Response:
             try:
                 self._session.check(request, is_open)
                 return await handler(request)
             except RefusedError as refused:
-                return _refusal(refused, self._runs.now.version)
+                return refusal(refused, self._runs.now.version)
 
         return Route(path, answer, methods=[method])
 
@@ -82,18 +87,27 @@ class Pages:
         query = request.query_params
         only = frozenset(query.getlist("only")) or None
         known = await self._look()
-        return _html(await asyncio.to_thread(runs_page, known, query.get("metric"), only))
+        can_start = self._trainings is not None
+        return html(await asyncio.to_thread(runs_page, known, query.get("metric"), only, can_start))
 
     async def run(self, request: Request) -> Response:
         """The page of a run."""
-        names = request.query_params.getlist("name")
-        known = await self._look()
+        names = request.query_params.getlist("name")[:1]
+        known, trainings = await self._look(), self._trainings
 
         def read() -> Html:
-            (subject,) = _subjects(known, names[:1])
-            return run_page(subject, known.runs[subject.name].listed, known.version)
+            if (
+                trainings
+                and names
+                and names[0] not in known.runs
+                and (begun := trainings.begun(names[0], known))
+            ):
+                return begun
+            (subject,) = _subjects(known, names)
+            facts = known.runs[subject.name].listed
+            return run_page(subject, facts, known.version, trainings.part(facts) if trainings else None)
 
-        return _html(await asyncio.to_thread(_readable, read))
+        return html(await asyncio.to_thread(readable, read))
 
     async def compare(self, request: Request) -> Response:
         """The comparison of several runs."""
@@ -106,7 +120,7 @@ class Pages:
         def read() -> Html:
             return compare_page(_subjects(known, names), known.version)
 
-        return _html(await asyncio.to_thread(_readable, read))
+        return html(await asyncio.to_thread(readable, read))
 
     async def data(self, request: Request) -> Response:
         """The page of a dataset."""
@@ -115,12 +129,12 @@ class Pages:
         run = query.get("run")
         dataset = self._dataset
         if dataset is None and run is None:
-            return _html(datasets_page(known))
+            return html(datasets_page(known))
         if dataset is None:
-            dataset = await asyncio.to_thread(_readable, lambda: _dataset(known, run or ""))
+            dataset = await asyncio.to_thread(readable, lambda: _dataset(known, run or ""))
         search, user = query.get("search", ""), query.get("user")
         async with self._reading:
-            return _html(await asyncio.to_thread(_readable, lambda: data_page(dataset, run, search, user)))
+            return html(await asyncio.to_thread(readable, lambda: data_page(dataset, run, search, user)))
 
     async def _look(self) -> Known:
         return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
@@ -162,43 +176,3 @@ def _dataset(known: Known, name: str) -> Dataset:
             f"the dataset of {name} is not at hand, or has changed. Start widenet ui with this dataset.",
         )
     return dataset
-
-
-def _readable(read: Callable[[], _T]) -> _T:
-    """Return what reading runs gives; raises RefusedError for files that went away or are damaged."""
-    try:
-        return read()
-    except (WidenetError, OSError) as error:
-        raise RefusedError(422, "unreadable", str(error)) from None
-
-
-def _html(html: Html, status: int = 200) -> Response:
-    body = html.encode("utf-8", errors="xmlcharrefreplace")
-    return Response(body, status, {**shared.HEADERS, "Cache-Control": "no-store"}, "text/html; charset=utf-8")
-
-
-def _refusal(refused: RefusedError, version: int) -> Response:
-    """The page that says why there is no other; for a missing token, it asks for the token."""
-    sentence = refused.mistake.message
-    sentence = f"{sentence[:1].upper()}{sentence[1:]}"
-    if refused.status != 401:
-        content = [tag("p", sentence, class_="card")]
-        return _html(page("Not here", "", content, version=version), refused.status)
-    field = tag("input", id="token", type="password", autocomplete="off", required=True)
-    form = tag(
-        "form",
-        tag("label", "Token of these pages", for_="token"),
-        tag("div", field, tag("button", "Use"), class_="line"),
-        tag("p", "Your browser forgets it when you close it.", class_="note"),
-        id="key",
-        class_="card",
-    )
-    return _html(page("Who may look", sentence, [form], scripts=["token.js"]), 401)
-
-
-def _answer(status: int, sentence: str) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def answer(request: Request, error: Exception) -> Response:
-        del request, error
-        return _html(page("Not here", "", [tag("p", sentence, class_="card")]), status)
-
-    return answer

@@ -20,13 +20,14 @@ from widenet.ui.pages import link, live, page, strict
 _LAST_EPOCHS = 20
 
 
-def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
+def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | None = None) -> Html:
     """Return the page of a run.
 
     Args:
         subject: The run.
         facts: Its facts in the list of runs.
         version: Version of the runs.
+        training: What there is to say and to do about its training; None: nothing.
     """
     name = subject.run.network.name
     state = f"{facts.state}: epoch {facts.epochs:,} of {facts.epochs_asked:,}"
@@ -39,6 +40,7 @@ def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
         joined(below),
         [
             live("summary", "div", strict(sections.summary(subject))),
+            training or "",
             live("curves", "div", strict(sections.curves_section(subject))),
             strict(sections.network_section(subject)),
             strict(_plan(subject.run)),
@@ -49,7 +51,7 @@ def run_page(subject: Subject, facts: ListedRun, version: int) -> Html:
             live("machine", "div", strict(sections.machine_section(subject))),
         ],
         version=version,
-        scripts=["reading.js"],
+        scripts=["reading.js", *(["training.js"] if training else [])],
     )
 
 

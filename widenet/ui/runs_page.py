@@ -17,13 +17,16 @@ _WIDE, _HIGH, _EDGE = 120, 30, 3
 _MOST_ROWS_KEPT = 4096
 
 
-def runs_page(known: Known, metric: str | None = None, only: Collection[str] | None = None) -> Html:
+def runs_page(
+    known: Known, metric: str | None = None, only: Collection[str] | None = None, can_start: bool = False
+) -> Html:
     """Return the page with the table of runs, the newest first.
 
     Args:
         known: The runs.
         metric: The metric to show; None: the one that decides which epoch is best in the most runs.
         only: Names of the rows to send, for a page that has the others; None: all.
+        can_start: Whether the page leads to that which starts a training.
     """
     version, runs = known.version, known.runs
     metrics = list(dict.fromkeys(name for run in runs.values() for name in run.curves if name != "loss"))
@@ -34,6 +37,7 @@ def runs_page(known: Known, metric: str | None = None, only: Collection[str] | N
         "Runs",
         live("count", "p", _count(runs.values(), known.folder.name), role="status"),
         [
+            tag("p", tag("a", "Start a training", href="start", class_="main")) if can_start else "",
             _controls([*metrics, "loss"], metric) if runs else "",
             _table(rows, metric) if runs else "",
             tag("button", "Show all", id="all", type="button", hidden=True) if runs else "",

@@ -1,8 +1,9 @@
 """Starts the pages: refuse what is wrong, bind the port, read the runs, answer until SIGTERM."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
@@ -15,34 +16,68 @@ from widenet.ui.app import Pages
 from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
 from widenet.ui.session import Session
+from widenet.ui.training_routes import MOST_BYTES, TrainingRoutes
+from widenet.ui.trainings import TrainCommand, Trainings
 
 _SECONDS_TO_END = 10
 
 
-def serve(arguments: UiArguments, url: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Commands:
+    """The commands that pages run; the command line knows how to write them.
+
+    Attributes:
+        train: Trains or resumes.
+        measure: Times a training, from its documents and its dataset.
+    """
+
+    train: TrainCommand
+    measure: Callable[[Sequence[Path], Path], Sequence[str]]
+
+
+def serve(arguments: UiArguments, url: Callable[[str], None], commands: Commands) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 
     Args:
         arguments: What to show, and where.
         url: Called with the address when the pages are ready.
+        commands: What the pages run, if they may train.
 
     Raises:
         WidenetError: The folder, the dataset, the token or the port cannot be used.
     """
     folder = Path(arguments.folder)
-    guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, 0)
-    if not folder.is_dir():
-        raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
+    guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, MOST_BYTES)
+    _check_folders(folder, arguments)
     with bound(arguments.host, arguments.port) as listening:
         dataset = None if arguments.data is None else Dataset.open(arguments.data)
         runs = KnownRuns(folder)
         runs.look()
-        pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset)
+        trainings = None
+        if arguments.allow_training:
+            further = None if arguments.datasets is None else Path(arguments.datasets)
+            own = None if dataset is None else dataset.path
+            trainings = TrainingRoutes(
+                runs, Trainings(folder, commands.train), guard, own, further, commands.measure
+            )
+        pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
         config = configuration(pages.app(), "off", _SECONDS_TO_END)
         listening.listen(BACKLOG)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
             _Server(config, pages).run(sockets=[listening])
+
+
+def _check_folders(folder: Path, arguments: UiArguments) -> None:
+    """Raise OptionError for folders that are none, and for one that cannot hold new runs."""
+    if not folder.is_dir():
+        raise OptionError(f"{folder} is not a folder. Train first, or name a folder that holds runs.")
+    if arguments.datasets is not None and not arguments.allow_training:
+        raise OptionError("`datasets` are for new trainings. Add `allow_training=True`, or leave it out.")
+    if arguments.datasets is not None and not Path(arguments.datasets).is_dir():
+        raise OptionError(f"`datasets` must be a folder; {arguments.datasets} is none. Check the path.")
+    if arguments.allow_training and (folder / "network.json").is_file():
+        raise OptionError(f"{folder} is a run, and cannot hold new ones. Name the folder that holds it.")
 
 
 class _Server(uvicorn.Server):

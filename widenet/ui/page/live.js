@@ -14,7 +14,7 @@ let hasOpened = false;
 let reading = Promise.resolve();
 
 /** Replaces the live parts of this page that differ in another. */
-function take(other) {
+export function take(other) {
   const parts = new Map([...document.querySelectorAll("[data-live]")].map(part => [part.dataset.live, part]));
   const rows = document.getElementById("rows");
   for (const fresh of other.querySelectorAll("[data-live]")) {
