@@ -15,7 +15,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import Model, train
 from widenet.serve import engine as module
 from widenet.serve.engine import Engine
-from widenet.serve.messages import Recommend, RefusedError, Score, Similar
+from widenet.serve.messages import Explain, Recommend, RefusedError, Score, Similar
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +260,59 @@ def test_a_search_has_the_attributes_that_are_named(ruled, engine):
         with pytest.raises(RefusedError) as refused:
             each.search("i7", 1, names)
         assert (refused.value.status, message in refused.value.mistake.message) == (422, True)
+
+
+def test_a_part_is_recommended_as_predict_does_and_listed(engine, model, world):
+    expected, usual = (
+        predicted(model, world.data, k=WIDTH, part="heldout"),
+        predicted(model, world.data, k=WIDTH),
+    )
+    asks = [Recommend(user=f"u{row}", k=WIDTH, part=part) for row in range(20) for part in ("heldout", None)]
+    answers = answered(engine, *asks)
+    for row in range(20):
+        before, now = answers[2 * row : 2 * row + 2]
+        assert pairs(before) == expected[f"u{row}"]
+        assert pairs(now) == usual[f"u{row}"]
+        assert [(each.item, each.title) for each in before.held_out] == [(f"i{row}", f"Title {row}")]
+        assert now.held_out is msgspec.UNSET
+    assert expected != usual
+    for wrong in (Recommend(items=["i1"], part="heldout"), Recommend(user="u1", part="validation")):
+        (refused,) = answered(engine, wrong)
+        assert refused.mistake.code == "no_part"
+
+
+def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, tmp_path):
+    middle = {"name": "mid", "units": 8, "activation": "linear"}
+    layers = [NETWORK["layers"][0], middle, NETWORK["layers"][2]]
+    train({"layers": layers}, {"epochs": 1, "shards": 3}, world.data, tmp_path / "run")
+    linear, model = (
+        Engine.load(tmp_path / "run", world.data, "cpu", None),
+        Model.load(tmp_path / "run", "cpu"),
+    )
+    assert (linear.about.can_explain, engine.about.can_explain) == (True, False)
+    basket, user = answered(linear, Explain(item="i7", items=["i3", "i200"]), Explain(item="i7", user="u4"))
+    assert pairs(basket) == [(one.item, one.score) for one in model.explain("i7", ["i3", "i200"])]
+    assert pairs(user) == [(one.item, one.score) for one in model.explain("i7", user="u4", data=world.data)]
+    assert len(user.items) == len(world.rows[4])
+    for wrong, code in (
+        (Explain(item="i999", items=["i3"]), "unknown_item"),
+        (Explain(item="i7", user="nobody"), "unknown_user"),
+        (Explain(item="i7"), "nothing_known"),
+    ):
+        assert answered(linear, wrong)[0].mistake.code == code
+    (refused,) = answered(engine, Explain(item="i7", items=["i3"]))
+    assert "all its hidden layers are linear" in refused.mistake.message
+
+
+def test_the_values_that_rules_may_name_are_told_the_most_frequent_first(tmp_path):
+    (tmp_path / "b.csv").write_text("user,item\n" + "".join(f"u{n % 9},{n % 5}\n" for n in range(45)))
+    (tmp_path / "i.csv").write_text(
+        "item,genre,stock,price\n0,prose,true,1\n1,verse,true,2\n2,verse,false,3\n3,verse,true,4\n4,,true,5\n"
+    )
+    data = ingest([tmp_path / "b.csv"], tmp_path / "data", items=tmp_path / "i.csv")
+    train(NETWORK, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
+    told = Engine.load(tmp_path / "run", None, "cpu", None).about.attributes
+    assert {name: (each.kind, each.values) for name, each in told.items()} == {
+        "genre": ("text", ["verse", "prose"]),
+        "stock": ("boolean", [True, False]),
+    }

@@ -6,7 +6,10 @@ import pytest
 
 from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
 from tests.serve.conftest import NETWORK, TOKEN, service
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
+from widenet.data.split import split
 from widenet.runs import Model, train
 
 pytestmark = needs_chromium
@@ -230,4 +233,58 @@ def test_axe_finds_nothing_serious(scheme, chromium, address):
         page.locator("#items > li").first.wait_for()
         page.get_by_role("button", name="Similar Persuasion").click()
         page.locator("#neighbours > li").first.wait_for()
+        check_accessible(page)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A linear network over books with attributes, and users some of whose items were set aside."""
+    folder = tmp_path_factory.mktemp("shop")
+    rows = "".join(f"u{user},{(user + step * step) % 12}\n" for user in range(30) for step in range(1, 6))
+    (folder / "b.csv").write_text("user,item\n" + rows)
+    kinds = ["verse", "prose", "play"]
+    lines = "".join(f"{item},{kinds[item % 3]},{str(item % 2 == 0).lower()}\n" for item in range(12))
+    (folder / "i.csv").write_text("item,genre,in_stock\n" + lines)
+    ingest([folder / "b.csv"], folder / "all", items=folder / "i.csv")
+    split(folder / "all", folder / "data", heldout=0.3)
+    layers = [dict(layer) for layer in NETWORK["layers"]]
+    layers[1]["activation"] = "linear"
+    train({"layers": layers}, {"epochs": 2, "shards": 2}, folder / "data", folder / "run")
+    with service(folder / "run", "--data", folder / "data") as running:
+        yield f"http://127.0.0.1:{running.port}/", Model.load(folder / "run", "cpu"), folder
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
+    address, model, folder = shop
+    with visit(chromium, address, width, color_scheme=scheme) as page:
+        add(page, "0")
+        page.get_by_text("Filters", exact=True).click()
+        page.get_by_label("Only with genre").select_option("verse")
+        expect_items(page, model.recommend(["0"], where={"genre": "verse"}))
+        page.get_by_label("Only with genre").select_option("any")
+        page.get_by_label("Only with in_stock").select_option("true")
+        page.get_by_label("At most of each genre").fill("1")
+        page.get_by_label("Diversity").select_option("0.5")
+        rules = {"where": {"in_stock": True}, "at_most": {"genre": 1}, "diversity": 0.5}
+        expect_items(page, model.recommend(["0"], **rules))
+        assert page.locator("#filters summary").inner_text() == "Filters (3)"
+        page.locator("#items").get_by_role("button", name="Why").first.click()
+        page.get_by_role("heading", name="Why").wait_for()
+        assert names(page, "#neighbours") == ["0"]
+        page.get_by_label("A user of the dataset").check()
+        page.get_by_label("Id of the user").fill("u3")
+        page.get_by_label("As before the set-aside items").check()
+        for label in ("Only with in_stock", "Diversity"):
+            page.get_by_label(label).select_option(index=0)
+        page.get_by_label("At most of each genre").fill("")
+        page.keyboard.press("Tab")
+        held = Dataset.open(folder / "data")
+        aside = held.sparse("items", held.rows_of(["u3"]), "heldout").num_entries
+        expect(page.locator("#none")).to_have_text(
+            f"{aside} of the {aside} items that were set aside " + ("is here." if aside == 1 else "are here.")
+        )
+        assert page.locator("#items mark").count() == aside
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_accessible(page)

@@ -170,6 +170,18 @@ class Attributes:
         categories[pairs[:, 0], places] = pairs[:, 1]
         return categories, number + 1
 
+    def categories_by_name(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
+        """Return the kind of each attribute that rules may name, and its `most` most frequent values."""
+        found: dict[str, tuple[Kind, list[Any]]] = {}
+        for name, kind in self.kinds.items():
+            if kind in _CATEGORIES:
+                column = self._table.column(name).combine_chunks()
+                values = (pc.list_flatten(column) if kind == "list" else column).drop_null()
+                counted = [(each["counts"], each["values"]) for each in pc.value_counts(values).to_pylist()]
+                ordered = sorted(counted, key=lambda each: (-each[0], each[1]))
+                found[name] = kind, [value for _, value in ordered[:most]]
+        return found
+
     def matching(self, where: Mapping[str, Any]) -> np.ndarray:
         """Whether each feature fulfils all conditions, bool [width].
 

@@ -62,13 +62,17 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     return ((logits_E1[1:-1] - logits_E1[-1:]) * ratio_Z1)[:, 0].cpu()
 
 
+def why_not_linear(spec: NetworkSpec) -> str | None:
+    """Return what keeps a network from being explained; None if it can be."""
+    if len(spec.inputs) > 1:
+        return f"it has {len(spec.inputs)} inputs"
+    reasons = ((layer.name, layer.why_not_linear()) for layer in spec.hidden)
+    return next((f'"{name}" {reason}' for name, reason in reasons if reason), None)
+
+
 def _linear(spec: NetworkSpec) -> InputLayer:
     """Return the input of a linear network; raise FitError for another network."""
-    rule = "A network can be explained if it reads one field and all its hidden layers are linear"
-    remedy = "`similar` shows what is near an item in any network."
-    if len(spec.inputs) > 1:
-        raise FitError(f"{rule}; it has {len(spec.inputs)} inputs. {remedy}")
-    for layer in spec.hidden:
-        if reason := layer.why_not_linear():
-            raise FitError(f'{rule}; "{layer.name}" {reason}. {remedy}')
+    if reason := why_not_linear(spec):
+        rule = "A network can be explained if it reads one field and all its hidden layers are linear"
+        raise FitError(f"{rule}; {reason}. `similar` shows what is near an item in any network.")
     return spec.inputs[0]

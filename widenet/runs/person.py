@@ -49,6 +49,14 @@ def field_of_items(run: RunDirectory, output: str) -> str:
     return field
 
 
+def field_to_explain(run: RunDirectory, output: str) -> str:
+    """As `field_of_items`; raises FitError for a field whose items cannot be explained one by one."""
+    field = field_of_items(run, output)
+    if run.fields[field].kind != "sparse":
+        raise FitError(f'{run.path} reads "{field}" as a {run.fields[field].kind}, which it cannot explain.')
+    return field
+
+
 def with_items(
     run: RunDirectory, output: str, items: Sequence[str | int], fields: Fields | None
 ) -> dict[str, list[Any]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import FitError, OptionError
+from widenet.errors import OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
@@ -258,9 +258,7 @@ def reasons(
         item: The item to explain.
         known: The user, or the items and their values.
     """
-    field = person.field_of_items(run, output)
-    if run.fields[field].kind != "sparse":
-        raise FitError(f'{run.path} reads "{field}" as a {run.fields[field].kind}, which it cannot explain.')
+    field = person.field_to_explain(run, output)
     if dataset is not None:
         example = dataset.sparse(field, dataset.rows_of([str(known.user)]))
     else:

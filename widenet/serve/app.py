@@ -20,11 +20,11 @@ from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
 from widenet.serve.messages import (
     LONGEST_SEARCH,
-    About,
     Answer,
     Answers,
     Ask,
     Bounds,
+    Explain,
     Finding,
     Load,
     Mistake,
@@ -43,6 +43,7 @@ _Handler = Callable[[Request], Awaitable[Response]]
 
 _MOST_FOUND, _MOST_SEARCHES = 50, 16
 _RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
+_EXPLAIN = msgspec.json.Decoder(Explain)
 _SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
 _encode = msgspec.json.Encoder().encode
 
@@ -75,6 +76,7 @@ class Service:
             self._route("/v1/recommend", self.recommend, "POST"),
             self._route("/v1/score", self.score, "POST"),
             self._route("/v1/similar", self.similar, "POST"),
+            self._route("/v1/explain", self.explain, "POST"),
             self._route("/v1/items", self.items, "GET"),
             self._route("/v1/model", self.about, "GET"),
             self._route("/health/live", self.live, "GET", is_open=True),
@@ -145,6 +147,11 @@ class Service:
         ask = _decoded(_SIMILAR, await self.guard.body(request))
         return _json((await self._answers([ask]))[0])
 
+    async def explain(self, request: Request) -> Response:
+        """What each item of a history adds to the logit of an item."""
+        ask = _decoded(_EXPLAIN, await self.guard.body(request))
+        return _json((await self._answers([ask]))[0])
+
     async def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
         """Return the answers of the model's thread; raises RefusedError for the first that has none."""
         self.bounds.check(asks)
@@ -181,9 +188,7 @@ class Service:
     async def about(self, request: Request) -> Response:
         """Which model answers."""
         del request
-        engine = self._engine()
-        has_users = engine.people.users is not None
-        return _json(About(engine.fingerprint, engine.run_name, len(engine.vocabulary), has_users))
+        return _json(self._engine().about)
 
     def _engine(self) -> Engine:
         engine = self.model.engine

@@ -18,14 +18,31 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
+from widenet.predict.shares import shares, why_not_linear
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.serve.messages import Answer, Ask, Found, Item, Measure, Recommend, RefusedError, Score, Similar
+from widenet.runs.person import field_to_explain, item_field
+from widenet.serve.messages import (
+    About,
+    Answer,
+    Ask,
+    Category,
+    Explain,
+    Found,
+    HeldPart,
+    Item,
+    Measure,
+    Recommend,
+    RefusedError,
+    Score,
+    Similar,
+)
 from widenet.serve.names import Names
 from widenet.serve.people import Inputs, People, as_refusal
 from widenet.sparse import SparseBatch, from_rows
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
+_MOST_VALUES = 100
 _NO_RULES = (Filter(), ListRules())
 
 
@@ -40,6 +57,10 @@ class _Row:
     only: list[int] | None
     candidates: list[int | None]
     rules: tuple[Filter, ListRules]
+
+    @property
+    def part(self) -> HeldPart | None:
+        return self.ask.part if isinstance(self.ask, Recommend) else None
 
     @property
     def k(self) -> int:
@@ -58,6 +79,7 @@ class Engine:
         people: Makes batches.
         items: Ids of the output's items.
         vocabulary: The same with titles.
+        about: What it says of itself.
     """
 
     model: Model
@@ -67,6 +89,7 @@ class Engine:
     people: People
     items: Names
     vocabulary: Vocabulary
+    about: About
     _similar: dict[str, Neighbours] = field(default_factory=dict)
     _rules: dict[bytes, tuple[Filter, ListRules]] = field(default_factory=dict)
 
@@ -111,7 +134,9 @@ class Engine:
             users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users)
         run_name = Path(run).resolve().name
-        engine = cls(model, name, model.fingerprint(), run_name, people, names[target], vocabularies[target])
+        known, fingerprint = vocabularies[target], model.fingerprint()
+        about = _about(model, people, fingerprint, run_name, len(known))
+        engine = cls(model, name, fingerprint, run_name, people, names[target], known, about)
         with fixed_arithmetic():
             engine._check()
         return engine
@@ -154,6 +179,8 @@ class Engine:
                     (unit,) = self.items.places([ask.item], "refuse", [])
                     assert unit is not None
                     alike.setdefault(ask.measure, []).append((place, unit, ask.k))
+                elif isinstance(ask, Explain):
+                    results[place] = self._explained(ask)
                 else:
                     rows.append(self._row(place, ask))
             except RefusedError as refused:
@@ -161,10 +188,10 @@ class Engine:
             except WidenetError as error:
                 results[place] = as_refusal(error)
         rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
-        by_rules: dict[tuple[int, int], list[_Row]] = {}
+        by_rules: dict[tuple[object, ...], list[_Row]] = {}
         for row in rows:
             decisive_k = row.k if row.rules[1].diversity else 0
-            by_rules.setdefault((id(row.rules), decisive_k), []).append(row)
+            by_rules.setdefault((id(row.rules), decisive_k, row.part), []).append(row)
         for together in by_rules.values():
             for row, answer in zip(together, self._recommended(together), strict=True):
                 results[row.place] = answer
@@ -179,6 +206,8 @@ class Engine:
             candidates = self.items.places(ask.candidates, ask.unknown, known.skipped)
             only = [unit for unit in candidates if unit is not None]
             return _Row(place, ask, known, [], only, candidates, _NO_RULES)
+        if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
+            raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
         only_or_none = None if ask.only is None else self.items.places(ask.only, ask.unknown, known.skipped)
         return _Row(
@@ -209,7 +238,8 @@ class Engine:
     def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
         people = [row.known for row in rows]
         hides = [isinstance(row.ask, Recommend) and not row.ask.include_seen for row in rows]
-        seen = self.people.seen(people) if any(hides) else [[] for _ in rows]
+        part = rows[0].part
+        seen = self.people.seen(people, part) if any(hides) else [[] for _ in rows]
         excluded = [
             [*(own if hidden else []), *row.never] for own, hidden, row in zip(seen, hides, rows, strict=True)
         ]
@@ -223,7 +253,7 @@ class Engine:
         allowed, rules = rows[0].rules
         scores_EK, units_EK = best_lists(
             network,
-            self.people.batch(people),
+            self.people.batch(people, part),
             self.output,
             max(row.k for row in rows),
             from_rows(excluded) if any(excluded) else None,
@@ -253,10 +283,34 @@ class Engine:
             RefusedError(422, "overflow", "the scores are not finite. Send smaller numbers.")
             if pairs is None
             else Answer(
-                self.fingerprint, [Item(*next(named), score=score) for _, score in pairs], row.known.skipped
+                self.fingerprint,
+                [Item(*next(named), score=score) for _, score in pairs],
+                row.known.skipped,
+                self._held_out(row),
             )
             for row, pairs in zip(rows, found, strict=True)
         ]
+
+    def _held_out(self, row: _Row) -> list[Found] | msgspec.UnsetType:
+        if row.part is None or row.known.row is None:
+            return msgspec.UNSET
+        units = self.people.held_out(row.known.row, row.part)
+        names = zip(self.vocabulary.ids(units), self.vocabulary.titles(units), strict=True)
+        return [Found(*each) for each in names]
+
+    def _explained(self, ask: Explain) -> Answer:
+        """Return what each item of a history adds to a logit, the largest first; raises as `people.known`."""
+        run, field = self.model.run, field_to_explain(self.model.run, self.output)
+        known = self.people.known(ask)
+        (unit,) = self.items.places([ask.item], "refuse", [])
+        assert unit is not None
+        example = self.people.example(known, field)
+        share_Z = shares(self.model.network, example, self.output, unit).numpy()
+        order, vocabulary = np.argsort(-share_Z, kind="stable"), run.vocabulary(field)
+        features = example.indices.numpy().astype(np.int64)[order]
+        names = zip(vocabulary.ids(features), vocabulary.titles(features), strict=True)
+        items = [Item(*each, score=score) for each, score in zip(names, share_Z[order].tolist(), strict=True)]
+        return Answer(self.fingerprint, items, known.skipped)
 
     def _nearest(
         self, measure: Measure, asked: Sequence[tuple[int, int, int]]
@@ -298,6 +352,20 @@ class Engine:
         except WidenetError as error:
             raise as_refusal(error) from None
         return [Found(*row) for row in zip(ids, titles, own, strict=True)]
+
+
+def _about(model: Model, people: People, fingerprint: str, run_name: str, num_items: int) -> About:
+    """Return what a model says of itself."""
+    run = model.run
+    field = item_field(run, people.output)
+    can_explain = (
+        field is not None and run.fields[field].kind == "sparse" and why_not_linear(run.network) is None
+    )
+    attributes = run.attributes(model.network.outputs[people.output].spec.field)
+    categories = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
+    named = {name: Category(kind, values) for name, (kind, values) in categories.items()}
+    has_users = people.users is not None
+    return About(fingerprint, run_name, num_items, has_users, [*people.parts()], can_explain, named)
 
 
 def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:

@@ -8,6 +8,7 @@ import msgspec
 
 Unknown = Literal["refuse", "skip"]
 Measure = Literal["cosine", "dot", "l2"]
+HeldPart = Literal["validation", "heldout"]
 FieldValue = str | float | list[str | float]
 Condition = bool | str | list[str]
 
@@ -41,6 +42,8 @@ class Recommend(Person, kw_only=True):
         at_most: Largest number of items of each category, by attribute.
         where: Only items with these values, by attribute: true or false, or texts.
         diversity: Weight of the similarity to items before in the list, 0 to 1.
+        part: For a user: recommend as an evaluation of this part does. The network sees neither it nor later
+            parts, and the answer lists it.
     """
 
     k: int = 10
@@ -50,6 +53,7 @@ class Recommend(Person, kw_only=True):
     at_most: dict[str, int] | None = None
     where: dict[str, Condition] | None = None
     diversity: float = 0.0
+    part: HeldPart | None = None
 
 
 class RecommendMany(Recommend, kw_only=True):
@@ -82,6 +86,16 @@ class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     measure: Measure = "cosine"
 
 
+class Explain(Person, kw_only=True):
+    """A request for what each item of somebody's history adds to the logit of an item.
+
+    Attributes:
+        item: Id of the item.
+    """
+
+    item: str
+
+
 class Load(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A request to serve another run.
 
@@ -107,11 +121,13 @@ class Answer(msgspec.Struct):
         fingerprint: SHA-256 of the weights that gave the answer.
         items: The items.
         unknown: Ids of the request that were skipped.
+        held_out: The user's items of the part that the request names.
     """
 
     fingerprint: str
     items: list[Item]
     unknown: list[str] = []
+    held_out: "list[Found] | msgspec.UnsetType" = msgspec.UNSET
 
 
 class Answers(msgspec.Struct):
@@ -135,6 +151,13 @@ class Finding(msgspec.Struct):
     items: list[Found]
 
 
+class Category(msgspec.Struct):
+    """An attribute of items that rules may name, and its most frequent values, at most 100."""
+
+    kind: str
+    values: list[Any]
+
+
 class About(msgspec.Struct):
     """Which model answers.
 
@@ -143,12 +166,18 @@ class About(msgspec.Struct):
         run: Name of its run directory.
         num_items: Number of items that it can recommend.
         has_users: Whether requests may name users of a dataset.
+        parts: The parts of the users' items that were set aside.
+        can_explain: Whether it says what each item of a history adds to a logit.
+        attributes: The attributes that rules may name.
     """
 
     fingerprint: str
     run: str
     num_items: int
     has_users: bool
+    parts: list[str]
+    can_explain: bool
+    attributes: dict[str, Category]
 
 
 class Mistake(msgspec.Struct):
@@ -178,7 +207,7 @@ class RefusedError(Exception):
         self.status, self.mistake, self.headers = status, Mistake(code, message), headers or {}
 
 
-Ask = Recommend | Score | Similar
+Ask = Recommend | Score | Similar | Explain
 
 
 LONGEST_SEARCH = 200
@@ -203,7 +232,7 @@ class Bounds:
             self._check(ask)
 
     def _check(self, ask: Ask) -> None:
-        k = len(ask.candidates) if isinstance(ask, Score) else ask.k
+        k = len(ask.candidates) if isinstance(ask, Score) else 1 if isinstance(ask, Explain) else ask.k
         name = "candidates" if isinstance(ask, Score) else "k"
         if not 1 <= k <= self.max_k:
             what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"

@@ -10,6 +10,7 @@ from widenet.serve.messages import (
     Answer,
     Answers,
     Bounds,
+    Explain,
     Finding,
     Load,
     RecommendMany,
@@ -18,7 +19,7 @@ from widenet.serve.messages import (
     Similar,
 )
 
-_TYPES = (RecommendMany, Score, Similar, Load, Answer, Answers, Finding, About, Refusal)
+_TYPES = (RecommendMany, Score, Similar, Explain, Load, Answer, Answers, Finding, About, Refusal)
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -42,6 +43,9 @@ def document(bounds: Bounds, with_load: bool, with_token: bool) -> dict[str, Any
         ),
         "/v1/score": _post("Scores of some items.", of[Score], of[Answer], of[Refusal]),
         "/v1/similar": _post("Items most similar to one.", of[Similar], of[Answer], of[Refusal]),
+        "/v1/explain": _post(
+            "What each item of a history adds to the logit of an item.", of[Explain], of[Answer], of[Refusal]
+        ),
         "/v1/items": {
             "get": _operation("Items by id or title.", of[Finding], of[Refusal])
             | {
@@ -93,7 +97,7 @@ def _limit(components: dict[str, Any], bounds: Bounds) -> None:
         **{name: {"maxItems": bounds.max_items} for name in ("items", "values", "never", "only")},
         "diversity": {"minimum": 0, "maximum": 1},
     }
-    for name in ("Recommend", "RecommendMany", "Score", "Similar"):
+    for name in ("Recommend", "RecommendMany", "Score", "Similar", "Explain"):
         for field, limit in limits.items():
             of_field = components[name]["properties"].get(field, {})
             for each in of_field.get("anyOf", [of_field]):

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
 from widenet.errors import WidenetError
 from widenet.model.network import Network
 from widenet.predict.arguments import checked_values, history_of_units
 from widenet.predict.rows import history, known_parts, seen_entries
 from widenet.runs.person import item_field, nothing, numbers_of
-from widenet.serve.messages import FieldValue, Person, RefusedError
+from widenet.serve.messages import FieldValue, HeldPart, Person, RefusedError
 from widenet.serve.names import Names
 from widenet.sparse import SparseBatch, stacked
 from widenet.training.run_directory import RunDirectory
@@ -120,30 +121,60 @@ class People:
             self.run.fields[name].kind == "sequence",
         )
 
-    def batch(self, people: Sequence[Inputs]) -> dict[str, SparseBatch | Tensor]:
-        """Return the fields of a batch; users of the dataset must come first."""
+    def batch(self, people: Sequence[Inputs], part: Part | None = None) -> dict[str, SparseBatch | Tensor]:
+        """Return the fields of a batch; users of the dataset must come first.
+
+        Args:
+            people: The people.
+            part: Users are as they were before this part of the dataset; None: with all parts.
+        """
         rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
         baskets = [known for known in people if known.row is None]
         fields = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
-        return {name: self._together(name, rows, baskets) for name in fields}
+        return {name: self._together(name, rows, baskets, part) for name in fields}
 
-    def _together(self, name: str, rows: np.ndarray, baskets: Sequence[Inputs]) -> SparseBatch | Tensor:
+    def _together(
+        self, name: str, rows: np.ndarray, baskets: Sequence[Inputs], part: Part | None
+    ) -> SparseBatch | Tensor:
         parts: list[SparseBatch | Tensor] = []
         if len(rows):
             assert self.dataset is not None
-            parts.append(history(self.dataset, name, rows, known_parts(self.dataset, name, None)))
+            parts.append(history(self.dataset, name, rows, known_parts(self.dataset, name, part)))
         empty = nothing(self.run, name)
         parts += [basket.inputs.get(name, empty) for basket in baskets]
         return torch.cat(parts) if self.run.fields[name].kind == "dense" else stacked(parts)  # type: ignore[arg-type]
 
-    def seen(self, people: Sequence[Inputs]) -> list[list[int]]:
+    def parts(self) -> list[HeldPart]:
+        """Return the parts of the users' items that were set aside."""
+        name = self.network.outputs[self.output].spec.field
+        field = None if self.dataset is None else self.dataset.field(name)
+        held: tuple[HeldPart, ...] = ("validation", "heldout")
+        return [] if field is None else [part for part in held if part in field.parts]
+
+    def held_out(self, row: int, part: HeldPart) -> list[int]:
+        """Return the units of a user's items in a part."""
+        assert self.dataset is not None
+        name = self.network.outputs[self.output].spec.field
+        units: list[int] = self.dataset.sparse(name, [row], part).indices.tolist()
+        return units
+
+    def example(self, known: Inputs, name: str) -> SparseBatch:
+        """Return the history of one person in a sparse field, as `Model.explain` reads it."""
+        if known.row is not None:
+            assert self.dataset is not None
+            return self.dataset.sparse(name, [known.row])
+        own = known.inputs[name]
+        assert isinstance(own, SparseBatch)
+        return own
+
+    def seen(self, people: Sequence[Inputs], part: Part | None = None) -> list[list[int]]:
         """Return the units of the output's field that each person has; users must come first."""
         name = self.network.outputs[self.output].spec.field
         rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
         found: list[list[int]] = []
         if len(rows):
             assert self.dataset is not None
-            entries = seen_entries(self.dataset, name, rows, known_parts(self.dataset, name, None))
+            entries = seen_entries(self.dataset, name, rows, known_parts(self.dataset, name, part))
             ends, units = entries.indptr.tolist(), entries.indices.tolist()
             found = [units[start:stop] for start, stop in pairwise(ends)]
         for known in people[len(rows) :]:

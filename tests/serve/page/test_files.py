@@ -55,6 +55,9 @@ def test_it_says_which_model_answers(served):
         "run": "first",
         "num_items": 301,
         "has_users": True,
+        "parts": ["heldout"],
+        "can_explain": False,
+        "attributes": {},
     }
 
 

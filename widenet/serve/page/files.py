@@ -11,6 +11,7 @@ PLACES = {
     "/page/page.css": "page.css",
     "/page/page.js": "page.js",
     "/page/picker.js": "picker.js",
+    "/page/rules.js": "rules.js",
     "/page/elements.js": "elements.js",
     "/page/service.js": "service.js",
     "/page/icon.svg": "icon.svg",

@@ -2,6 +2,7 @@
 
 import { button, element, nameOf } from "./elements.js";
 import { Picker } from "./picker.js";
+import { drawRules, rulesIn } from "./rules.js";
 import { ask, useToken } from "./service.js";
 
 const at = id => document.getElementById(id);
@@ -11,6 +12,8 @@ const basket = new Picker(at("basket"), "Items", { ...shared, changed: recommend
 const never = new Picker(at("never"), "Never recommend", { ...shared, changed: recommend });
 const only = new Picker(at("only"), "Recommend only these", { ...shared, changed: recommend });
 let isUser = false;
+let about = { parts: [] }; // what the model says of itself
+let heldOut = new Set(); // ids of the shown user's items that were set aside
 let pending; // the request that the shown recommendations wait for
 let opener; // what has the focus when the similar items close
 
@@ -40,27 +43,37 @@ async function begin() {
 
 /** Says in the footer which model answers. */
 async function describe() {
-  const about = await ask("v1/model");
+  const before = JSON.stringify(about.attributes);
+  about = await ask("v1/model");
+  if (JSON.stringify(about.attributes) !== before) drawRules(at("rules"), about.attributes, recommend);
   at("run").textContent = about.run;
   at("fingerprint").textContent = about.fingerprint.slice(0, 12);
   at("fingerprint").title = about.fingerprint;
   at("count").textContent = about.num_items.toLocaleString("en");
   at("kinds").hidden = !about.has_users;
+  at("before").hidden = !isUser || !about.parts.length;
+}
+
+/** Returns who is recommended to, as fields of a request; nothing if nobody is named. */
+function person() {
+  if (isUser) return at("id").value && { user: at("id").value };
+  return basket.items.length && { items: basket.ids };
 }
 
 function request() {
-  const common = { k: Number(at("k").value), include_seen: at("seen").checked, unknown: "skip" };
+  const common = { k: Number(at("k").value), include_seen: at("seen").checked, unknown: "skip", ...rulesIn(at("rules")) };
   if (never.items.length) common.never = never.ids;
   if (only.items.length) common.only = only.ids;
-  if (isUser) return at("id").value && { ...common, user: at("id").value };
-  return basket.items.length && { ...common, items: basket.ids };
+  if (isUser && at("part").checked) common.part = about.parts.at(-1);
+  return person() && { ...common, ...person() };
 }
 
 async function recommend() {
   pending?.abort();
   pending = new AbortController();
   at("error").hidden = true;
-  const filters = never.items.length + only.items.length + Number(at("seen").checked);
+  const rules = Object.values(rulesIn(at("rules"))).reduce((sum, rule) => sum + (Object.keys(rule).length || 1), 0);
+  const filters = never.items.length + only.items.length + Number(at("seen").checked) + rules;
   at("filters").firstElementChild.textContent = filters ? `Filters (${filters})` : "Filters";
   const wanted = request();
   if (!wanted) {
@@ -68,6 +81,7 @@ async function recommend() {
   }
   try {
     const answer = await ask("v1/recommend", wanted, pending.signal);
+    heldOut = new Set(answer.held_out?.map(each => each.item));
     show(answer.items, noteOn(answer));
     say(`${answer.items.length} recommended.`);
     if (!answer.fingerprint.startsWith(at("fingerprint").textContent)) await describe();
@@ -77,7 +91,11 @@ async function recommend() {
   }
 }
 
-function noteOn({ items, unknown }) {
+function noteOn({ items, unknown, held_out: set }) {
+  if (set) {
+    const hits = items.filter(each => heldOut.has(each.item)).length;
+    return `${hits} of the ${set.length} items that were set aside ${hits === 1 ? "is" : "are"} here.`;
+  }
   if (unknown.length) return `The model does not know ${unknown.join(", ")}.`;
   return items.length ? "" : "No item is left to recommend.";
 }
@@ -85,7 +103,8 @@ function noteOn({ items, unknown }) {
 function show(items, note) {
   at("none").textContent = note;
   at("none").hidden = !note;
-  draw(at("items"), items, each => [button("Never", each, () => leaveOut(each))]);
+  const why = each => (about.can_explain ? [button("Why", each, () => showWhy(each))] : []);
+  draw(at("items"), items, each => [...why(each), button("Never", each, () => leaveOut(each))]);
 }
 
 /** Draws items with their scores; a button that has the focus keeps it at its place of the list. */
@@ -103,7 +122,9 @@ function draw(list, items, furtherButtons) {
     const actions = element("span", { class: "actions" });
     if (!isUser && !basket.ids.includes(each.item)) actions.append(button("Add", each, () => basket.add(each)));
     actions.append(button("Similar", each, () => showSimilar(each)), ...furtherButtons(each));
-    return element("li", {}, nameOf(each), score, actions, bar);
+    const name = nameOf(each);
+    if (list === at("items") && heldOut.has(each.item)) name.append(" ", element("mark", {}, "set aside"));
+    return element("li", {}, name, score, actions, bar);
   }));
   if (place < 0) return;
   const row = list.children[Math.min(place, items.length - 1)];
@@ -116,13 +137,26 @@ function leaveOut(item) {
   never.add(item);
 }
 
-async function showSimilar(item) {
+function showSimilar(item) {
+  const asked = { item: item.item, k: Number(at("k").value) };
+  return showBeside("v1/similar", asked, `Similar to ${item.title}`, "");
+}
+
+function showWhy(item) {
+  const note = "What each item of the history adds to the score, before it is made a probability.";
+  return showBeside("v1/explain", { item: item.item, unknown: "skip", ...person() }, `Why ${item.title}`, note);
+}
+
+/** Shows the items of an answer in a section of their own. */
+async function showBeside(route, asked, title, note) {
   try {
-    const { items } = await ask("v1/similar", { item: item.item, k: Number(at("k").value) });
+    const { items } = await ask(route, asked);
     at("error").hidden = true;
     if (at("similar").hidden) opener = document.activeElement;
     at("similar").hidden = false;
-    at("like").textContent = `Similar to ${item.title}`;
+    at("like").textContent = title;
+    at("because").textContent = note;
+    at("because").hidden = !note;
     draw(at("neighbours"), items, () => []);
     at("like").focus();
   } catch (error) {
@@ -139,6 +173,7 @@ at("kinds").addEventListener("change", event => {
   isUser = event.target.value === "user";
   at("basket").hidden = isUser;
   at("user").hidden = !isUser;
+  at("before").hidden = !isUser || !about.parts.length;
   recommend();
 });
 at("user").addEventListener("submit", event => {
@@ -153,6 +188,7 @@ at("key").addEventListener("submit", event => {
 });
 at("k").addEventListener("change", recommend);
 at("seen").addEventListener("change", recommend);
+at("part").addEventListener("change", recommend);
 at("close").addEventListener("click", closeSimilar);
 at("similar").addEventListener("keydown", event => {
   if (event.key === "Escape") closeSimilar();
