@@ -36,10 +36,12 @@ LAYERS = [
 
 @pytest.fixture(params=[1, 3], ids=["one shard", "three shards"])
 def network(request):
-    layout = bind(
-        NetworkSpec.of({"layers": LAYERS}), TrainingSpec.of({"shards": request.param}), {"items": Facts}
-    )
-    made = build(layout, LocalExchange(request.param, 2), counts={})
+    return made_of(LAYERS, request.param)
+
+
+def made_of(layers, shards):
+    layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), {"items": Facts})
+    made = build(layout, LocalExchange(shards, 2), counts={})
     generator = torch.Generator().manual_seed(3)
     for wide in made.wide.values():
         for part in wide.parts.values():
@@ -137,6 +139,14 @@ def test_limits_give_the_list_of_a_search_through_all_units(network, seed):
         assert [score_of[unit] for unit in units if unit >= 0] == [
             score for score in found[0][own].tolist() if score > -np.inf
         ]
+
+
+def test_an_output_straight_on_the_items_has_limits_too(monkeypatch):
+    monkeypatch.setattr(module, "_FULL_NUMBERS", 9 * 11)
+    network, limits = made_of([LAYERS[0], LAYERS[2]], 3), [(np.arange(WIDTH) % 10, 2)]
+    _, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
+    found = best_lists(network, {"items": BATCH}, "out", 12, BATCH, None, ListRules([limit(*limits[0])]))
+    assert shown(found) == [greedy(row, 12, limits) for row in ranked.tolist()]
 
 
 def test_equal_scores_are_taken_from_the_lower_unit_on(network):
