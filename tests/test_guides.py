@@ -1,5 +1,6 @@
 """The pages that teach can be followed to the end, and show what is printed."""
 
+import json
 import os
 import re
 import runpy
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import fences
+from tests.scale_page import begin, lines
 from widenet.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -181,3 +183,25 @@ def test_something_can_be_added_as_shown(pages, tmp_path):
     assert ended.returncode == 0, ended.stdout
     for _, what in added.values():
         assert len(re.findall(rf"^tests/.*{what}.* PASSED", ended.stdout, re.MULTILINE)) >= 2, ended.stdout
+
+
+def test_the_example_of_scale_has_one_fingerprint_on_one_process_several_a_disk_and_torchrun(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    begin(tmp_path)
+    beside = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{beside}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    first, *others = lines("torchrun")
+    assert first == ["python", "make_data.py"]
+    for program, *words in others:
+        if program == "torchrun":
+            subprocess.run([program, *words], env=environment, capture_output=True, check=True)
+            continue
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"] if words[0] == "runs" else words)
+        assert ended.value.code in (0, None), words
+    listed = json.loads(capsys.readouterr().out)["runs"]
+    assert sorted(run["name"] for run in listed) == ["disk", "four", "one", "torchrun"]
+    assert len({run["fingerprint"] for run in listed}) == 1

@@ -1,8 +1,12 @@
 """A training on executors has the fingerprint of the command line."""
 
+import runpy
+import sys
+
 import pytest
 
 import widenet
+from tests.scale_page import begin
 from widenet.errors import CheckpointError, DocumentError, OptionError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
@@ -52,3 +56,14 @@ def test_mistakes_are_seen_before_executors_start(data, tmp_path):
     with pytest.raises(DocumentError, match="epochs"):
         train(NETWORK, {"epochs": -1}, data, tmp_path / "run", processes=2)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_job_of_the_page_on_scale_has_the_fingerprint_of_one_process(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begin(tmp_path)
+    widenet.ingest("interactions.csv", "local")
+    expected = widenet.train("network.json", "training.json", "local", "one", device="cpu").fingerprint()
+    monkeypatch.setattr(sys, "argv", ["job.py", str(tmp_path)])
+    runpy.run_path("job.py", run_name="__main__")
+    assert widenet.Model.load(tmp_path / "run").fingerprint() == expected
+    assert spark.read.parquet(str(tmp_path / "recommendations")).count() == 500 * 10

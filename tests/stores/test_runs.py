@@ -8,6 +8,7 @@ import signal
 import pytest
 
 import widenet
+from tests.scale_page import begin, lines
 from widenet.errors import CheckpointError, OptionError, StoreError
 from widenet.stores import cache
 from widenet.stores.fetch import readable
@@ -328,3 +329,19 @@ def test_several_processes_resume_from_one_copy(store, data, tmp_path, monkeypat
     assert (status, expected in text) == (0, True), text
     copied = [path for method, path in store.requests if method == "GET" and "/run/files/" in path]
     assert len(copied) == len(set(copied)) > 5
+
+
+def test_the_example_of_scale_has_the_fingerprint_of_one_process(
+    store, tmp_path, monkeypatch, widenet_command
+):
+    monkeypatch.chdir(tmp_path)
+    begin(tmp_path)
+    widenet.ingest("interactions.csv", "local")
+    expected = widenet.train("network.json", "training.json", "local", "one", device="cpu").fingerprint()
+    for program, *words in lines("s3://"):
+        assert program == "widenet"
+        status, said = widenet_command(*(word.replace("s3://lake", "s3://shelf/lake") for word in words))
+        assert status == 0, said
+    status, said = widenet_command("fingerprint", "s3://shelf/lake/run")
+    assert (status, said.split()[0]) == (0, expected)
+    assert store.objects("lake/recommendations.parquet")
