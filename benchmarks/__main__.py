@@ -17,6 +17,7 @@ from benchmarks import (
     gowalla,
     gpu,
     guesses,
+    histograms,
     hours,
     ingest,
     kills,
@@ -69,6 +70,7 @@ _OTHERS: dict[str, ModuleType] = {
     "reading": reading,
     "guesses": guesses,
     "checkpoints": checkpoints,
+    "histograms": histograms,
     "disk": disk,
 }
 

@@ -60,7 +60,7 @@ def log(run):
 
 def outcome(run):
     """Everything that two trainings of the same bits share."""
-    return Model.load(run).fingerprint(), log(run)
+    return Model.load(run).fingerprint(), log(run), (run / "histograms.jsonl").read_text()
 
 
 @pytest.mark.parametrize("name", SETTINGS)

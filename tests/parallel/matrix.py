@@ -20,6 +20,7 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training import histograms
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
@@ -351,7 +352,7 @@ def _dataset(path, name, width, examples, picture=1):
 
 def outcome(case, folder, exchange):
     """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with
-    their scores, metrics.
+    their scores, metrics, and the histograms of every step.
     """
     return outcome_in(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
@@ -376,14 +377,19 @@ def outcome_in(spec, training, data, exchange):
         training.shuffle,
         own=own_examples(network.layout, exchange),
     )
-    steps, losses = rates(training, stream.steps_per_epoch), []
+    steps, losses, observed = rates(training, stream.steps_per_epoch), [], []
+
+    def observe(launched, update):
+        activations = histograms.of_activations(network, launched.values)
+        observed.append((histograms.of_gradients(network, update), activations))
+
     for batch in stream.batches(0):
         random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
         prepared = network.prepare(batch.fields, random, batch.weights)
-        losses.append(
-            train_step(network, rule, Step(prepared, random, numbers, training.gradient_norm_limit))
-        )
+        step = Step(prepared, random, numbers, training.gradient_norm_limit, observe=observe)
+        losses.append(train_step(network, rule, step))
     settle(network, rule, steps, stream.steps_per_epoch)
+    observed.append(histograms.of_weights(network))
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
     allowed = Filter(
         torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width)
@@ -391,4 +397,4 @@ def outcome_in(spec, training, data, exchange):
     plain = top_k(network, fields, "out", 7)
     filtered = top_k(network, fields, "out", 3, excluded=data.sparse("items", np.arange(5)), allowed=allowed)
     best = [tensor.numpy().tobytes() for tensor in (*plain, *filtered)]
-    return losses, fingerprint(network), best, evaluate(network, data, "heldout", [1, 3], "out")
+    return losses, fingerprint(network), best, evaluate(network, data, "heldout", [1, 3], "out"), observed

@@ -89,7 +89,7 @@ class Counted:
 
 
 def trained(name, data, out, resume=False, stop=0):
-    """The fingerprint and the log of a training that ended, or None where it was interrupted; the last
+    """The fingerprint and the logs of a training that ended, or None where it was interrupted; the last
     process is told to stop.
     """
     told = not distributed.is_initialized() or distributed.get_rank() == distributed.get_world_size() - 1
@@ -98,7 +98,7 @@ def trained(name, data, out, resume=False, stop=0):
         model = train(*SETTINGS[name], data, out, resume=resume, interrupted=interrupted)
     except KeyboardInterrupt:
         return None
-    return model.fingerprint(), log(out)
+    return model.fingerprint(), log(out), (out / "histograms.jsonl").read_text()
 
 
 def log(out):

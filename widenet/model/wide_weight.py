@@ -320,8 +320,8 @@ class WideWeight:
             with_state: Whether a step updates them.
         """
         assert self.whole is not None
-        rows_U = torch.cat([own_U + self._first(shard) for shard, own_U in rows.items()])
-        places_U = torch.cat([own_U + self._first(shard) for shard, own_U in features.items()])
+        rows_U = torch.cat([own_U + self.first_row(shard) for shard, own_U in rows.items()])
+        places_U = torch.cat([own_U + self.first_row(shard) for shard, own_U in features.items()])
         copies = self.whole.taken(rows_U, with_state)
         self.taken = Taken(rows_U, places_U, features, copies, with_state)
 
@@ -346,7 +346,7 @@ class WideWeight:
         else:
             self.host.put_back([(self.parts[shard].weight, weight_UH)], rows_U.cpu())
 
-    def _first(self, shard: int) -> int:
+    def first_row(self, shard: int) -> int:
         """Return the first row of a shard among those of all shards of this process."""
         return 0 if shard == WHOLE else [*self.parts].index(shard) * self.shards.room
 

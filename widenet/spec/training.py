@@ -105,6 +105,10 @@ class TrainingSpec(Document):
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
     """When the whole state is saved, and how many of those stay."""
+    histograms: bool = True
+    """Record norms and histograms of all weights, and of the gradients and activations of the last step,
+    after every epoch. Costs a pass over the weights.
+    """
 
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:

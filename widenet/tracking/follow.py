@@ -13,6 +13,7 @@ from widenet.errors import OptionError
 from widenet.tracking.background import Background
 from widenet.tracking.mlflow_run import MlflowRun, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
+from widenet.training.histogram_log import Groups, newest, norms, read
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import values, write_whole
@@ -86,7 +87,10 @@ class _Tracked(Report):
 
     def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
         self.report.start(state, epochs, examples_per_epoch)
-        self.records = self.run.records()
+        of_epochs = read(self.run.path)
+        self.records = [
+            {**record, **_norms(of_epochs.get(record["epoch"], {}))} for record in self.run.records()
+        ]
         self._send()
 
     def advance(self, num_examples: int, loss: float) -> None:
@@ -94,7 +98,7 @@ class _Tracked(Report):
 
     def epoch(self, record: dict[str, Any]) -> None:
         self.report.epoch(record)
-        self.records.append(dict(record))
+        self.records.append({**record, **_norms(newest(self.run.path, record["epoch"]))})
         self._send()
 
     def say(self, text: str) -> None:
@@ -171,6 +175,11 @@ def _recorded(run: Path) -> str | None:
     """The id of the tracker's run of a training; None before the tracker has made one."""
     run_id = next(values(run / TRACKING), {}).get("mlflow")
     return run_id if isinstance(run_id, str) else None
+
+
+def _norms(groups: Groups) -> dict[str, float]:
+    """The norms by names that are no paths, since a store may keep each metric in a file of its name."""
+    return {name.replace("/", "."): norm for name, norm in norms(groups).items()}
 
 
 def _reason(place: TrackingUri, error: BaseException, limit_seconds: float) -> str:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
+
+from widenet.training.histogram_log import Groups, Histogram, norms
 
 
 class Board:
@@ -53,6 +55,16 @@ class Board:
             )
         )
 
+    def add_histograms(self, epoch: int, histograms: Groups) -> None:
+        """Write the histograms of an epoch, and their norms as numbers."""
+        values = [Summary.Value(tag=name, simple_value=norm) for name, norm in norms(histograms).items()]
+        values += [
+            Summary.Value(tag=f"{group}/{name}", histo=_proto(histogram))
+            for group, of_group in histograms.items()
+            for name, histogram in of_group.items()
+        ]
+        self._write(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
+
     def add_documents(self, documents: Mapping[str, str], epoch: int) -> None:
         """Write the JSON of documents, by name, for the page of texts; `epoch` is where they stand."""
         values = [
@@ -89,3 +101,17 @@ class Board:
         )
         self.close()
         self.file = None
+
+
+def _proto(histogram: Histogram) -> HistogramProto:
+    """Return a histogram as TensorBoard keeps it; the sum of the numbers is unknown and stays unset."""
+    limits = histogram.limits
+    counts = [*reversed(histogram.negative), histogram.zeros, *histogram.positive]
+    return HistogramProto(
+        min=limits[0],
+        max=limits[-1],
+        num=histogram.numbers,
+        sum_squares=0 if histogram.norm is None else histogram.norm**2,
+        bucket_limit=limits,
+        bucket=[0, *counts],
+    )

@@ -19,10 +19,11 @@ from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
 from widenet.spec.training import Checkpoints, Evaluation
+from widenet.training import histogram_log, histograms
 from widenet.training.board import Board
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
-from widenet.training.overflow import remedy
+from widenet.training.overflow import Launched, remedy
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
@@ -30,6 +31,7 @@ from widenet.training.saving import Saving
 from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Stopwatch
 from widenet.training.step import Step, train_step
+from widenet.training.update import Update
 from widenet.training.weights import check_weights, regularization, settle
 from widenet.transfer import Ahead
 
@@ -113,9 +115,10 @@ class Training:
                         if is_interrupted:
                             return False
                 record = self._end_epoch()
+                of_layers = self._histograms() if self.spec.histograms else None
                 if self._is_due(self.spec.evaluation):
                     record |= self._evaluation()
-                self._publish(record, board)
+                self._publish(record, of_layers, board)
                 has_ended = state.has_ended(self.spec)
                 if self._is_due(self.spec.checkpoints) or has_ended:
                     self._save(at_once=has_ended)
@@ -160,12 +163,14 @@ class Training:
     def _step(self, ready: Ready) -> float:
         """Train on a batch; return its loss before the step."""
         batch = ready.batch
+        is_last = batch.step + 1 == self.stream.steps_per_epoch
         step = Step(
             ready.prepared,
             StepRandom(self.spec.seed, batch.epoch, batch.step),
             self._numbers(batch.step + 1),
             self.spec.gradient_norm_limit,
             self._brake if self.spec.brake else None,
+            self._observe if self.spec.histograms and is_last else None,
         )
         try:
             return train_step(self.network, self.rule, step)
@@ -195,6 +200,20 @@ class Training:
             record["start_loss"] = state.start_loss
         return record
 
+    def _observe(self, launched: Launched, update: Update) -> None:
+        """Keep the histograms of the last step of an epoch, also in a checkpoint that is saved after it."""
+        of_step = {
+            "gradients": histograms.of_gradients(self.network, update),
+            "activations": histograms.of_activations(self.network, launched.values),
+        }
+        self.state.last_step = {group: histogram_log.plain(of_group) for group, of_group in of_step.items()}
+
+    def _histograms(self) -> dict[str, Any]:
+        """Return the line of histograms.jsonl for the finished epoch."""
+        of_step, self.state.last_step = self.state.last_step, {}
+        of_weights = histogram_log.plain(histograms.of_weights(self.network))
+        return {"epoch": self.state.epoch, "weights": of_weights, **of_step}
+
     def _evaluation(self) -> dict[str, Any]:
         """Evaluate the network; return the metrics for the log."""
         assert self.evaluate is not None
@@ -207,11 +226,19 @@ class Training:
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}
 
-    def _publish(self, record: dict[str, Any], board: Board | None) -> None:
-        """Give the line of a finished epoch to the log, TensorBoard, the report and `after_epoch`."""
-        by_leader(self.network.exchange, lambda: self.run.log(record), "log")
+    def _publish(self, record: dict[str, Any], of_layers: dict[str, Any] | None, board: Board | None) -> None:
+        """Give the lines of a finished epoch to the logs, TensorBoard, the report and `after_epoch`."""
+
+        def log() -> None:
+            if of_layers is not None:
+                histogram_log.append(self.run.path, of_layers)
+            self.run.log(record)
+
+        by_leader(self.network.exchange, log, "log")
         if board is not None:
             board.add(record)
+            if of_layers is not None:
+                board.add_histograms(self.state.epoch, histogram_log.groups(of_layers))
         self.report.epoch(record)
         if self.after_epoch is not None:
             self.after_epoch(self.network, self.state.epoch)

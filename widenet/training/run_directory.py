@@ -31,7 +31,7 @@ from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
-from widenet.training import replacing
+from widenet.training import histogram_log, replacing
 from widenet.training.existing_run import check_run
 from widenet.training.field_records import (
     FieldRecord,
@@ -392,7 +392,8 @@ class RunDirectory:
         return dataset
 
     def rewind_log(self, epochs: int) -> None:
-        """Drop the lines after the first `epochs`; these epochs will be trained again."""
+        """Drop the lines of both logs after the first `epochs`; these epochs will be trained again."""
+        histogram_log.rewind(self.path, epochs)
         path = self.path / "log.jsonl"
         if path.exists():
             lines = path.read_bytes().splitlines(keepends=True)

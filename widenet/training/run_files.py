@@ -1,7 +1,7 @@
 """Small files of a run: written whole, and read without lines that a power cut has damaged."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,14 @@ from widenet.durable import appearing
 
 def values(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the objects in a file of JSON lines; skip lines that are not objects, or nest too deeply."""
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+    return objects(path.read_bytes().splitlines() if path.is_file() else ())
+
+
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects in JSON lines; see `values`."""
+    for line in lines:
         with suppress(ValueError, RecursionError):
-            value = json.loads(line)
+            value = json.loads(line.decode("utf-8", errors="replace"))
             if isinstance(value, dict):
                 yield value
 

@@ -29,6 +29,7 @@ WITHOUT_WEIGHTS = {
     "vocabulary",
     "attributes",
     "log.jsonl",
+    "histograms.jsonl",
     "machine.json",
     "tensorboard",
     "checkpoints",

@@ -82,6 +82,8 @@ class LoopState:
         waited: Number of evaluations since then.
         brake: The brake; unused unless the training document turns it on.
         arithmetic: Versions of the arithmetic of all steps, the current version last.
+        last_step: What histograms.jsonl will hold of the last step of the current epoch, by group; empty
+            before that step.
     """
 
     epoch: int = 0
@@ -97,6 +99,7 @@ class LoopState:
     waited: int = 0
     brake: Brake = field(default_factory=Brake)
     arithmetic: list[int] = field(default_factory=lambda: [ARITHMETIC])
+    last_step: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "LoopState":

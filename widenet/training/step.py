@@ -37,6 +37,7 @@ class Step:
         norm_limit: Largest length of the whole gradient.
         on_loss: Called with the loss before any weight changes; returns the numbers of the step, or None to
             skip it.
+        observe: Called with the gradients before they are applied, unless the step is skipped.
     """
 
     prepared: Prepared
@@ -44,6 +45,7 @@ class Step:
     numbers: StepNumbers
     norm_limit: float | None = None
     on_loss: Callable[[float, StepNumbers], StepNumbers | None] | None = None
+    observe: Callable[[Launched, Update], None] | None = None
 
 
 def train_step(network: Network, rule: Rule, step: Step) -> float:
@@ -109,6 +111,8 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.add_split(activity.split)
+        if step.observe is not None:
+            step.observe(launched, update)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
         let_go_of_rows(network.wide, touched)
