@@ -35,6 +35,7 @@ def test_the_page_shows_the_numbers_of_the_log_and_runs_nothing(run):
     sections = [
         "Loss and metrics",
         "Network",
+        "Layers",
         "Recommendations",
         "Data",
         "Time",

@@ -10,6 +10,7 @@ from typing import Any
 from widenet.data.manifest import Manifest
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import mixed_arithmetic
+from widenet.training.histogram_log import Groups, read
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
 
@@ -40,6 +41,11 @@ class Subject:
             for record in self.run.records()
         )
         return [record for record in finite if "epoch" in record]
+
+    @cached_property
+    def histograms(self) -> dict[int, Groups]:
+        """The norms and histograms of the layers by epoch; empty if the run does not record them."""
+        return read(self.run.path)
 
     @property
     def parameters(self) -> dict[str, int]:
