@@ -210,6 +210,8 @@ def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
     assert "Metrics: over the validation part." in page.text
     assert "kept: epoch 4" in page.texts["text"]
     assert "taste and next share their weights" in page.texts["title"]
+    assert page.texts["summary"][:2] == ["Weights", "Activations"]
+    assert any(text.startswith("taste/history, epoch 4: norm") for text in page.texts["title"])
     run = RunDirectory.open(trained / "runs" / "deep" / "tied")
     manifest = run.dataset().manifest
     job = Job.of(run.layout, manifest.entries_per_example, manifest.num_examples)
