@@ -87,6 +87,8 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b"[" * 100_000, 422, "malformed"),
         (b'{"items": ["i1"], "k": 1e999}', 422, "malformed"),
         (b'{"items": ["i1"], "kk": 1}', 422, "malformed"),
+        (b'{"items": ["i1"], "where": {"price": {}}}', 422, "malformed"),
+        (b'{"items": ["i1"], "where": {"price": 3}}', 422, "invalid"),
         (b'{"items": ["i1"], "k": 0}', 422, "out_of_bounds"),
         (b'{"items": ["i1"], "k": 100000}', 422, "out_of_bounds"),
         (json.dumps({"items": ["i1"] * 100_000}).encode(), 422, "out_of_bounds"),

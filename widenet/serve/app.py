@@ -242,6 +242,7 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         sentence = str(error) if isinstance(error, msgspec.DecodeError) else "the body is no valid JSON."
+        sentence = f"{sentence.rstrip('.')}. GET /openapi.json describes requests."
         raise RefusedError(422, "malformed", sentence) from None
 
 

@@ -10,7 +10,7 @@ Unknown = Literal["refuse", "skip"]
 Measure = Literal["cosine", "dot", "l2"]
 HeldPart = Literal["validation", "heldout"]
 FieldValue = str | float | list[str | float]
-Condition = bool | str | list[str]
+Condition = bool | int | float | str | list[bool | int | float | str]
 
 
 class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
