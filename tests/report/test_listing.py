@@ -95,3 +95,16 @@ def test_a_loss_that_went_up_is_said(runs):
     run = by_name(runs)["run"]
     assert "is far above its start" in run.warning
     assert run.value is None
+
+
+def test_a_damaged_log_is_said(runs):
+    log = runs / "run" / "log.jsonl"
+    assert by_name(runs)["run"].warning is None
+    log.write_bytes(log.read_bytes()[:-9])
+    assert by_name(runs)["run"].warning == (
+        f"{log} is damaged: a line is left out. The weights do not depend on it."
+    )
+    assert by_name(runs)["run"].epochs == 2
+    with locked(runs / "run"):
+        shutil.rmtree(runs / "run" / "model")
+        assert by_name(runs)["run"].warning is None

@@ -43,7 +43,8 @@ class ListedRun:
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
             `training.optimizer.learning_rate`.
-        warning: A loss that went far up, in a sentence; None if it did not.
+        warning: A loss that went far up, or lines of the log that are damaged, in sentences; None if there
+            is no such thing.
     """
 
     name: str
@@ -193,8 +194,21 @@ def listed(subject: Subject) -> ListedRun:
         seconds=subject.total("seconds"),
         changed=_changed(run.path),
         differences={},
-        warning=diverged(run.training, subject.records),
+        warning=" ".join(filter(None, [diverged(run.training, subject.records), _damage(run, state)]))
+        or None,
     )
+
+
+def _damage(run: RunDirectory, state: State) -> str | None:
+    """A sentence about lines of a log that cannot be read; None if there are none, or while it is written."""
+    log = run.path / "log.jsonl"
+    if state == "training" or not log.is_file():
+        return None
+    number = len(log.read_bytes().splitlines()) - len(run.records())
+    if not number:
+        return None
+    lines = "a line is" if number == 1 else f"{number:,} lines are"
+    return f"{log} is damaged: {lines} left out. The weights do not depend on it."
 
 
 def _by_metric(run: ListedRun) -> tuple[Any, ...]:
