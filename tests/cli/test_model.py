@@ -74,6 +74,7 @@ def test_predict_writes_the_recommendations_of_every_user_in_every_format(suffix
         expected += [(user, one.item, one.score) for one in found[:3]]
     assert len(expected) > 24
     assert (ended.status, ended.out) == (0, f"{out}: {len(expected)} recommendations for 12 users.\n")
+    assert "fewer than" not in ended.err
     found = rows_of(out)
     assert [row[:2] for row in found] == [row[:2] for row in expected]
     precision = {"abs": 6e-4} if suffix == "dsstne" else {"rel": 1e-5}
@@ -245,7 +246,8 @@ def test_recommend_refuses_a_user_that_is_not_there_or_half_named(words, widenet
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
     names = model.run.vocabulary("items")
-    taken, *others = names.titles(names.find("the"))
+    taken = names.titles(names.find("the"))[0]
+    others = [f"{names.titles([each])[0]} ({names.ids([each])[0]})" for each in names.find("the")[1:]]
     [number] = names.ids([names.find("the")[0]])
     said = (
         f'"the" is taken for {taken} ({number}), the most popular; others: {"; ".join(others[:5])} and 3'
@@ -327,3 +329,19 @@ def test_commands_on_a_run_that_was_cut_short_say_of_which_checkpoint_they_speak
     assert widenet("evaluate", run, *SPLIT, "--json").err == said
     assert widenet("recommend", run, "hobbit", "--json").err == said
     assert widenet("fingerprint", run).err.startswith(said)
+
+
+def test_predict_says_how_many_lists_are_short(widenet, model, tmp_path):
+    (tmp_path / "only.txt").write_text(
+        "".join(f"{name}\n" for name in model.run.vocabulary("items").ids([0, 1]))
+    )
+    ended = widenet(
+        "predict", "run", *SPLIT, "--out", tmp_path / "out.csv", "-k", 2, "--only", tmp_path / "only.txt"
+    )
+    counts = dict.fromkeys(Dataset.open("data").ids(slice(None)), 0)
+    for user, *_ in rows_of(tmp_path / "out.csv"):
+        counts[user] += 1
+    short = sum(count < 2 for count in counts.values())
+    assert short > 0
+    said = f"{short} of 12 users have fewer than 2 recommendations: no other items are left for them.\n"
+    assert ended.err.endswith(said)

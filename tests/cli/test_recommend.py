@@ -134,8 +134,10 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         for row in plain
     ]
     assert trained.attributes_of(["3"]) == [{"genre": "poetry", "in_stock": True}]
-    ended = widenet(*asked[:-1], "--attributes", "genre")
-    assert (ended.status, ended.err) == (2, "widenet: --attributes needs --json. Add it.\n")
+    table = widenet(*asked[:-1], "--attributes", "in_stock,genre").out.splitlines()
+    for line, row in zip(table, found, strict=True):
+        own = row["attributes"]
+        assert line.endswith(f"  in_stock={str(own['in_stock']).lower()}  genre={own['genre']}")
     unknown = widenet(*asked, "--attributes", "price")
     assert (unknown.status, unknown.out) == (2, "")
     assert unknown.err.startswith('widenet: the items have no attribute "price", only genre (text)')

@@ -134,7 +134,10 @@ def predict(
             pass
         return
     results = open_results(out, file_format, overwrite=overwrite)
-    total = _write(blocks, results, dataset.num_examples)
+    total, num_short = _write(blocks, results, dataset.num_examples, words["k"])
+    if num_short and words["k"] <= _width(model, words["output"]):
+        users = f"{num_short:,} of {dataset.num_examples:,} users"
+        say(f"{users} have fewer than {words['k']:,} recommendations: no other items are left for them.")
     if as_json:
         print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
     else:
@@ -149,24 +152,27 @@ def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
 
 
 def _width(model: "Model", output: str | None) -> int:
-    """Return the number of items that an output may recommend."""
+    """Number of items that an output can recommend."""
     from widenet.evaluate import output_name
 
     name = output_name(model.network, output)
     return model.run.fields[model.network.outputs[name].spec.field].width
 
 
-def _write(blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int) -> int:
-    """Write recommendations to a file, and return their number."""
+def _write(
+    blocks: "Iterator[Block]", opened: "AbstractContextManager[Writer]", num_users: int, k: int
+) -> tuple[int, int]:
+    """Write recommendations to a file; return their number, and that of users with fewer than k of them."""
     from widenet.cli.progress import Counter
 
-    total = 0
+    total = num_short = 0
     with opened as results, Counter("predicting", num_users) as counter:
         for block in blocks:
             results.write(block.users, block.counts, block.items, block.scores)
             counter.advance(len(block.users))
             total += len(block.items)
-    return total
+            num_short += int((block.counts < k).sum())
+    return total, num_short
 
 
 def fingerprint(run: Run, as_json: AsJson = False) -> None:

@@ -12,7 +12,7 @@ from widenet.cli.options import Device, IncludeSeen, Run
 from widenet.run_arguments import RecommendArguments
 
 if TYPE_CHECKING:
-    from widenet.runs import Model
+    from widenet.runs import Model, Recommendation
 
 _Field = Annotated[
     list[str] | None,
@@ -22,7 +22,7 @@ _Field = Annotated[
     ),
 ]
 _Attributes = Annotated[
-    str | None, typer.Option(help="With --json, attributes of the items to print, such as genre,in_stock.")
+    str | None, typer.Option(help="Attributes of the items to print, such as genre,in_stock.")
 ]
 _SHOWN = 20
 """Largest number of titles of a history to print."""
@@ -47,8 +47,6 @@ def recommend(
 
     The named items, or those that the user has, are left out, unless you add --include-seen.
     """
-    from dataclasses import asdict
-
     from widenet.cli.tables import recommendations_table
     from widenet.errors import OptionError
     from widenet.training.existing_run import check_run
@@ -59,8 +57,6 @@ def recommend(
         raise OptionError("--data needs --user, which excludes items. Name a user of a dataset, or items.")
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
-    if attributes is not None and not as_json:
-        raise OptionError("--attributes needs --json. Add it.")
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
@@ -82,8 +78,10 @@ def recommend(
             rows, had = model.recommend(items, **shown), None
     if not is_leader():
         return
+    names = None if attributes is None else attributes.split(",")
+    own = None if names is None else model.attributes_of([row.item for row in rows], names, output)
     if as_json:
-        print_json(_with_attributes(model, [asdict(row) for row in rows], attributes, output))
+        print_json(_facts(rows, own))
         return
     source = context.get_parameter_source("k")
     if len(rows) < k and source is not None and source.name == "COMMANDLINE":
@@ -93,17 +91,17 @@ def recommend(
         _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",
         err=True,
     )
-    typer.echo(recommendations_table(rows))
+    typer.echo(recommendations_table(rows, own))
 
 
-def _with_attributes(
-    model: "Model", rows: list[dict[str, Any]], names: str | None, output: str | None
-) -> list[dict[str, Any]]:
-    """Add the attributes of --attributes to the rows of items."""
-    if names is None:
-        return rows
-    known = model.attributes_of([row["item"] for row in rows], names.split(","), output)
-    return [row | {"attributes": own} for row, own in zip(rows, known, strict=True)]
+def _facts(rows: "list[Recommendation]", attributes: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """The rows as JSON has them, with attributes if they were asked for."""
+    from dataclasses import asdict
+
+    facts = [asdict(row) for row in rows]
+    if attributes is None:
+        return facts
+    return [row | {"attributes": own} for row, own in zip(facts, attributes, strict=True)]
 
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:

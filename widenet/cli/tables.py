@@ -1,7 +1,7 @@
 """Results as text tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from widenet.metrics.comparison import Comparison
@@ -45,10 +45,21 @@ def comparison_table(comparison: "Comparison", names: Sequence[str]) -> str:
     return "\n".join([*lines, f"over {comparison.num_examples:,} users"])
 
 
-def recommendations_table(rows: Sequence[_Recommended]) -> str:
-    """A table of rank, score and title, with the id if it is not the title."""
+def recommendations_table(
+    rows: Sequence[_Recommended], attributes: Sequence[Mapping[str, Any]] | None = None
+) -> str:
+    """A table of rank, score and title, with the id if it is not the title, and perhaps attributes."""
     lines = []
     for rank, row in enumerate(rows, start=1):
         known_as = "" if row.title == str(row.item) else f"  ({row.item})"
-        lines.append(f"{rank:>4}  {row.score:<10.4g}  {row.title}{known_as}")
+        own = {} if attributes is None else attributes[rank - 1]
+        shown = "".join(f"  {name}={_attribute(value)}" for name, value in own.items())
+        lines.append(f"{rank:>4}  {row.score:<10.4g}  {row.title}{known_as}{shown}")
     return "\n".join(lines)
+
+
+def _attribute(value: object) -> str:
+    """The value of an attribute, as conditions of the command line write it."""
+    if isinstance(value, list):
+        return "|".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

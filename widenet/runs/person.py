@@ -160,7 +160,9 @@ def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[s
         first, *others = vocabulary.find(text)
         if not others:
             continue
-        shown = "; ".join(vocabulary.titles(others[:_OTHERS_SHOWN]))
+        some = others[:_OTHERS_SHOWN]
+        pairs = zip(vocabulary.titles(some), vocabulary.ids(some), strict=True)
+        shown = "; ".join(f"{title} ({identity})" for title, identity in pairs)
         more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
         [title], [identity] = vocabulary.titles([first]), vocabulary.ids([first])
         yield f'"{text}" is taken for {title} ({identity}), the most popular; others: {shown}{more}.'
