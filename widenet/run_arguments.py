@@ -15,6 +15,7 @@ from widenet.errors import OptionError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import is_uri, shown
+from widenet.tracking.uri import TrackingUri
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -161,6 +162,8 @@ class TrainArguments(_Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.track, str):
+            TrackingUri.of(self.track)  # refuses another one before any work
         if self.overwrite and self.resume:
             raise OptionError(
                 "`resume` continues the run at `out`, and `overwrite` replaces it by a new one. Give one of"

@@ -262,6 +262,8 @@ def test_a_named_device_has_its_memory_and_hours(plan):
     assert "of 141 GB" in ended.out.splitlines()[-1]
     assert "(by NVIDIA's data sheet of the H200 SXM, 2024)." in ended.out
     found = json.loads(plan(*words, "--examples", "1e6", "--json").out)["hours"]
+    assert found == json.loads(plan(*words, "--examples", "1M", "--json").out)["hours"]
+    assert found == json.loads(plan(*words, "--examples", "1000k", "--json").out)["hours"]
     assert found["at_least"]
     assert found["epoch_seconds"] == found["steps_per_epoch"] * found["step_seconds"]
     assert "With --data DIR or --examples N, plan also tells the hours." in plan(*words).out

@@ -389,7 +389,7 @@ def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_a_che
     assert [line for line in said if line.startswith((AGAIN, "Resuming", "Next: "))] == [
         f"{AGAIN}; it starts over, since it has no checkpoint yet.",
         f"{AGAIN}; it resumes from its newest checkpoint.",
-        "Resuming after epoch 30, step 0.",
+        "Resuming after epoch 30.",
         (
             "Next: widenet evaluate again --data data, or widenet predict again --data data --out"
             " recommendations.parquet"

@@ -88,7 +88,7 @@ def test_the_bar_says_why_the_first_step_takes_long(monkeypatch):
     ("state", "said"),
     [
         (LoopState(), ""),
-        (LoopState(epoch=3, step=7, examples=70), "Resuming after epoch 3, step 7.\n"),
+        (LoopState(epoch=3, step=7, examples=70), "Resuming in epoch 4, after step 7.\n"),
         (LoopState(epoch=9), "This training has finished: 9 of 9 epochs are done.\n"),
     ],
 )

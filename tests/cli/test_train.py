@@ -109,7 +109,7 @@ def test_a_resumed_training_says_where_it_goes_on(line, widenet, world, monkeypa
     monkeypatch.undo()
     monkeypatch.chdir(world)
     ended = widenet(*line, "--resume")
-    assert ended.err.startswith("Resuming after epoch 0, step 1.\n")
+    assert ended.err.startswith("Resuming in epoch 1, after step 1.\n")
     assert Model.load(line[-1]).fingerprint() == Model.load(world / "run").fingerprint()
 
 
@@ -199,7 +199,7 @@ def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, worl
     with pytest.raises(KeyboardInterrupt):
         train("network.json", "training.json", "data", run, interrupted=lambda: next(left) == 3)
     ended = widenet("train", "--data", "data", "--out", run, "--resume")
-    assert (ended.status, ended.err.splitlines()[0]) == (0, "Resuming after epoch 1, step 1.")
+    assert (ended.status, ended.err.splitlines()[0]) == (0, "Resuming in epoch 2, after step 1.")
     assert Model.load(run).fingerprint() == Model.load(world / "run").fingerprint()
 
 
@@ -258,3 +258,13 @@ def test_standard_output_that_is_full_costs_the_exit_status_and_not_the_training
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, said)
     assert (run / "report.html").is_file()
     assert Model.load(run).fingerprint() == Model.load(inside / "run").fingerprint()
+
+
+def test_an_unknown_tracker_is_refused_before_anything_is_said(widenet, inside, tmp_path):
+    assert inside == Path.cwd()
+    ended = widenet("train", "--data", "data", "--out", tmp_path / "run", "--track", "wandb")
+    assert (ended.status, ended.out, ended.err.startswith("widenet: --track must be mlflow:URI")) == (
+        2,
+        "",
+        True,
+    )

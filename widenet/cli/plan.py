@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from widenet.spec.network import NetworkSpec
 
 _DOES_NOT_FIT = 1
-_NUMBER = re.compile(r"[0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}")
+_NUMBER = re.compile(
+    r"([0-9]+(_[0-9]+)*|[0-9]+(\.[0-9]+)?[eE][0-9]{1,2}|[0-9]+(\.[0-9]+)?(?=[kKMG]))([kKMG]?)"
+)
+_THOUSANDS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9}
+"""Powers of ten by suffix."""
 
 
 _Width = Annotated[
@@ -37,7 +41,9 @@ _DeviceMemory = Annotated[
 
 _Examples = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Number of examples, if there is no dataset yet; for the hours."),
+    typer.Option(
+        metavar="N", help="Number of examples, such as 20M, if there is no dataset yet; for the hours."
+    ),
 ]
 
 
@@ -281,10 +287,13 @@ def _width(text: str) -> tuple[str, int]:
 
 
 def _number(text: str, option: str, form: str, whole: str | None = None) -> int:
-    """Return a whole number such as 1_000_000 or 1e6; raises OptionError."""
+    """Return a whole number such as 1_000_000, 1e6 or 1M; raises OptionError."""
     from widenet.data.manifest import MAX_WIDTH
 
-    number = Decimal(text if _NUMBER.fullmatch(text) else 0)
+    match = _NUMBER.fullmatch(text)
+    number = (
+        Decimal(0) if match is None else Decimal(match[1]).scaleb(_THOUSANDS[match[match.lastindex or 1]])
+    )
     if not 1 <= number <= MAX_WIDTH or number != int(number):
         said = text if whole is None else whole
         raise OptionError(f'{option} must be {form} with N from 1 to {MAX_WIDTH:,}; got "{said}".')

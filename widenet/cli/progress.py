@@ -43,7 +43,8 @@ class TrainingReport:
         if done and state.epoch >= epochs:
             self.say(f"This training has finished: {epochs} of {epochs} epochs are done.")
         elif done:
-            self.say(f"Resuming after epoch {state.epoch}, step {state.step}.")
+            inside = f"in epoch {state.epoch + 1}, after step {state.step}"
+            self.say(f"Resuming {inside if state.step else f'after epoch {state.epoch}'}.")
         self.spoken, self.todo = monotonic(), epochs * examples_per_epoch - done
         if not self.quiet and sys.stderr.isatty():
             columns = (
