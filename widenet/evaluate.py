@@ -9,6 +9,8 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
+from widenet.metrics.beyond import BeyondAccuracy
+from widenet.metrics.groups import GroupedMetrics
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.rows import Histories, known_parts, rows_a_block
@@ -26,6 +28,8 @@ def evaluate(
     exclude_seen: bool = True,
     advance: Callable[[int], None] | None = None,
     keep_users: bool = False,
+    beyond: bool = False,
+    groups: bool = False,
 ) -> Metrics:
     """Compute the metrics of `widenet.metrics.ranking` over the examples that have entries in `part`.
 
@@ -43,6 +47,8 @@ def evaluate(
             validation part too.
         advance: Called with the number of examples done since the last call.
         keep_users: Whether to keep the metrics of each user, in `Metrics.users`.
+        beyond: Whether to compute the metrics of `widenet.metrics.beyond` too.
+        groups: Whether to compute the means of groups, in `Metrics.groups`; see `widenet.metrics.groups`.
 
     Raises:
         FitError: The dataset lacks the part, or the output's field is dense.
@@ -57,6 +63,8 @@ def evaluate(
             f'Ranking metrics need a sparse field; output "{name}" predicts the dense field "{field}".'
         )
     metrics = RankingMetrics(ks, dataset.counts(field))
+    more = BeyondAccuracy(ks, dataset.counts(field)) if beyond else None
+    grouped = _grouped(dataset, field, part, ks) if groups else None
     longest = min(max(ks), network.outputs[name].width)
     histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
@@ -65,15 +73,30 @@ def evaluate(
         _, units_EK = histories.best(
             name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
         )
-        metrics.add(
-            units_EK.cpu().numpy(),
-            truth.indptr.numpy(),
-            truth.indices.numpy().astype(np.int64),
-            rows if keep_users else None,
-        )
+        block = units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64)
+        metrics.add(*block, rows if keep_users else None)
+        if more is not None:
+            more.add(*block)
+        if grouped is not None:
+            grouped.add(*block, rows)
         if advance is not None:
             advance(len(rows))
-    return metrics.result()
+    result = metrics.result()
+    if more is not None:
+        result.update(more.result())
+    if grouped is not None:
+        result.groups = grouped.result()
+    return result
+
+
+def _grouped(dataset: Dataset, field: str, part: Part, ks: Sequence[int]) -> GroupedMetrics:
+    """Group the examples that have entries in a part by the number of entries before it."""
+    everyone = slice(0, dataset.num_examples)
+    rows = np.flatnonzero(dataset.entry_counts(field, everyone, part))
+    lengths = np.zeros(len(rows), dtype=np.int64)
+    for known in known_parts(dataset, field, part):
+        lengths += dataset.entry_counts(field, everyone, known)[rows]
+    return GroupedMetrics(ks, dataset.counts(field), rows, lengths)
 
 
 def truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:

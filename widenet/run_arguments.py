@@ -210,6 +210,13 @@ class EvaluateArguments(_Checked):
             " implicit is installed."
         ),
     ] = False
+    beyond: Annotated[
+        bool, Argument("Also compute novelty, diversity and the Gini index of the recommended items.")
+    ] = False
+    groups: Annotated[
+        bool,
+        Argument("Also compute the means of new, casual and heavy users, and of head and tail items."),
+    ] = False
     keep: Annotated[
         bool,
         Argument("Keep the metrics of each user in the run directory, for reports that compare runs."),

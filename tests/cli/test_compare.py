@@ -76,3 +76,13 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
     refused = widenet(*line, "--include-seen")
     assert (refused.status, refused.out) == (2, "")
     assert refused.err.startswith("widenet: --baselines leave out known items")
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_prints_groups_and_metrics_beyond_accuracy(widenet):
+    line = ["evaluate", "run", "--data", "data", "-k", 2, "--groups", "--beyond"]
+    lines = widenet(*line).out.splitlines()
+    assert {"new users", "tail items"} <= set(lines)
+    found = json.loads(widenet(*line, "--json").out)
+    assert f"{'gini':12}{found['gini@2']:>10.4f}" in lines
+    assert f"{'recall':12}{found['groups']['tail items']['recall@2']:>10.4f}" in lines

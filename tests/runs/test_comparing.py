@@ -60,6 +60,23 @@ def test_an_evaluation_has_intervals_when_asked(place):
     assert wider[0] < lower < upper < wider[1]
 
 
+def with_more(folder):
+    found = widenet.Model.load(folder / "long").evaluate(folder / "data", ks=[5], beyond=True, groups=True)
+    return dict(found), {name: dict(metrics) for name, metrics in found.groups.items()}
+
+
+def test_an_evaluation_has_more_metrics_and_groups_when_asked(place, groups):
+    found, by_group = with_more(place)
+    plain = widenet.Model.load(place / "long").evaluate(place / "data", ks=[5])
+    assert {name: found[name] for name in plain} == plain
+    assert found.keys() - plain.keys() == {"novelty@5", "diversity@5", "gini@5"}
+    assert plain.groups == {}
+    # All have six known items, so all are among the shortest histories.
+    assert by_group.keys() == {"new users", "head items", "tail items"}
+    assert by_group["new users"] == {name: plain[name] for name in by_group["new users"]}
+    assert groups(2)(with_more, place) == [(found, by_group)] * 2
+
+
 def test_what_cannot_be_compared_is_said(place):
     with pytest.raises(CheckpointError, match="none"):
         widenet.compare(place / "short", place / "none", place / "data")

@@ -73,7 +73,7 @@ def evaluate(
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
-        more = {name: words[name] for name in ("interval", "baselines", "keep")}
+        more = {name: words[name] for name in ("interval", "baselines", "beyond", "groups", "keep")}
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if metrics.baselines:
@@ -82,15 +82,16 @@ def evaluate(
         print_json(_with_more(metrics))
     elif is_leader():
         typer.echo(metrics_table(metrics, ks, metrics.intervals))
-        for name, own in metrics.baselines.items():
+        for name, own in (metrics.groups | metrics.baselines).items():
             typer.echo(f"\n{name}\n{metrics_table(own, ks, own.intervals)}")
 
 
 def _with_more(metrics: "Metrics") -> dict[str, Any]:
-    """Return metrics with their intervals and baselines, if they have any."""
+    """Return metrics with their intervals, groups and baselines, if they have any."""
     more: dict[str, Any] = {"intervals": metrics.intervals} if metrics.intervals else {}
-    if metrics.baselines:
-        more["baselines"] = {name: _with_more(own) for name, own in metrics.baselines.items()}
+    for kind, found in (("groups", metrics.groups), ("baselines", metrics.baselines)):
+        if found:
+            more[kind] = {name: _with_more(own) for name, own in found.items()}
     return metrics | more
 
 

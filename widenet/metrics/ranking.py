@@ -73,6 +73,7 @@ class Metrics(dict[str, float]):
         users: The metrics of each user, if the evaluation kept them.
         intervals: Lower and upper bound of the confidence interval of each mean; empty unless asked for.
         baselines: The metrics of baselines by name; empty unless asked for.
+        groups: The means of groups of users and items by name; empty unless asked for.
     """
 
     users: UserMetrics | None = None
@@ -81,6 +82,7 @@ class Metrics(dict[str, float]):
         super().__init__(values)
         self.intervals: dict[str, tuple[float, float]] = {}
         self.baselines: dict[str, Metrics] = {}
+        self.groups: dict[str, Metrics] = {}
 
     def _repr_html_(self) -> str:
         """A table with a row for each metric and a column for each k; metrics without a k come last."""
@@ -94,6 +96,62 @@ class Metrics(dict[str, float]):
             [name, brief(value), *[""] * (len(ks) - 1)] for name, value in self.items() if "@" not in name
         ]
         return table(["", *(f"@{k}" for k in ks)], rows)
+
+
+class MeanMetrics:
+    """Accumulates the metrics that are means over examples; see `RankingMetrics`.
+
+    Attributes:
+        num_examples: Number of examples that counted.
+
+    Args:
+        ks: The list lengths to measure, distinct and each at least 1.
+        width: Number of items.
+    """
+
+    def __init__(self, ks: Sequence[int], width: int) -> None:
+        self.num_examples = 0
+        self._ks, self._width = ks, width
+        self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
+        self._users: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
+
+    def add(
+        self,
+        top_EK: NDArray[np.int64],
+        truth_indptr: NDArray[np.int64],
+        truth_indices: NDArray[np.int64],
+        rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Count a block of examples; see `RankingMetrics.add`."""
+        top_EK = top_EK[:, : max(self._ks)]
+        hit_EK = _hits(top_EK, truth_indptr, truth_indices, self._width)
+        counted = np.diff(truth_indptr) > 0
+        values = _means(hit_EK[counted], np.diff(truth_indptr)[counted], self._ks)
+        self.num_examples += int(counted.sum())
+        for name, values_E in values.items():
+            self._sums[name] += _exact_sum(values_E)
+        if rows is not None:
+            kept_EM = np.stack([values[name] for name in self._sums], axis=1)
+            self._users.append((rows[counted], kept_EM.astype(np.float32)))
+
+    def result(self) -> Metrics:
+        """Return the means, then "num_examples", with the metrics of each user if they were kept.
+
+        Raises:
+            DataError: No example had a true item.
+        """
+        if self.num_examples == 0:
+            raise DataError(
+                "evaluation: an example must have a held-out item to count; got none."
+                " Hold some out with `widenet data split`."
+            )
+        values = {name: total / (_ONE * self.num_examples) for name, total in self._sums.items()}
+        metrics = Metrics(values | {"num_examples": float(self.num_examples)})
+        if self._users:
+            rows, kept = (np.concatenate(blocks) for blocks in zip(*self._users, strict=True))
+            order = np.argsort(rows)
+            metrics.users = UserMetrics(tuple(self._sums), rows[order], kept[order])
+        return metrics
 
 
 class RankingMetrics:
@@ -114,12 +172,10 @@ class RankingMetrics:
     def __init__(self, ks: Sequence[int], popularity: NDArray[np.int64]) -> None:
         self._ks = ks = check_ks(ks)
         self._popularity = popularity
-        self._num_examples = 0
-        self._sums = {f"{metric}@{k}": 0 for k in ks for metric in MEANS}
+        self._means = MeanMetrics(ks, len(popularity))
         self._recommended = {k: np.zeros(len(popularity), dtype=np.bool_) for k in ks}
         self._num_recommendations = dict.fromkeys(ks, 0)
         self._popularity_sums = dict.fromkeys(ks, 0)
-        self._users: list[tuple[NDArray[np.int64], NDArray[np.float32]]] = []
 
     def add(
         self,
@@ -137,22 +193,12 @@ class RankingMetrics:
             truth_indices: int64 [Z], the true items, without repeats within an example.
             rows: The examples' rows in the dataset, int64 [E], to keep the metrics of each; None: keep none.
         """
-        longest = max(self._ks)
         assert len(top_EK) == len(truth_indptr) - 1, "one row of recommendations for each example"
-        assert top_EK.shape[1] >= min(longest, len(self._popularity)), (
+        assert top_EK.shape[1] >= min(max(self._ks), len(self._popularity)), (
             "K must reach the largest k, or the whole catalogue"
         )
-        top_EK = top_EK[:, :longest]
-        hit_EK = _hits(top_EK, truth_indptr, truth_indices, len(self._popularity))
-        counted = np.diff(truth_indptr) > 0
-        top_EK, hit_EK, num_true_E = top_EK[counted], hit_EK[counted], np.diff(truth_indptr)[counted]
-        self._num_examples += len(top_EK)
-        values = _means(hit_EK, num_true_E, self._ks)
-        for name, values_E in values.items():
-            self._sums[name] += _exact_sum(values_E)
-        if rows is not None:
-            kept_EM = np.stack([values[name] for name in self._sums], axis=1)
-            self._users.append((rows[counted], kept_EM.astype(np.float32)))
+        self._means.add(top_EK, truth_indptr, truth_indices, rows)
+        top_EK = top_EK[np.diff(truth_indptr) > 0]
         for k in self._ks:
             recommended = top_EK[:, :k][top_EK[:, :k] >= 0]
             self._recommended[k][recommended] = True
@@ -165,24 +211,17 @@ class RankingMetrics:
         Raises:
             DataError: No example had a true item.
         """
-        if self._num_examples == 0:
-            raise DataError(
-                "evaluation: an example must have a held-out item to count; got none."
-                " Hold some out with `widenet data split`."
-            )
+        means = self._means.result()
         most_popular = int(self._popularity.max())
         values: dict[str, float] = {}
         for k in self._ks:
             for metric in MEANS:
-                values[f"{metric}@{k}"] = self._sums[f"{metric}@{k}"] / (_ONE * self._num_examples)
+                values[f"{metric}@{k}"] = means[f"{metric}@{k}"]
             values[f"coverage@{k}"] = float(self._recommended[k].mean())
             largest = max(1, self._num_recommendations[k] * most_popular)
             values[f"popularity@{k}"] = self._popularity_sums[k] / largest
-        metrics = Metrics(values | {"num_examples": float(self._num_examples)})
-        if self._users:
-            rows, kept = (np.concatenate(blocks) for blocks in zip(*self._users, strict=True))
-            order = np.argsort(rows)
-            metrics.users = UserMetrics(tuple(self._sums), rows[order], kept[order])
+        metrics = Metrics(values | {"num_examples": means["num_examples"]})
+        metrics.users = means.users
         return metrics
 
 

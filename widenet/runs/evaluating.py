@@ -55,6 +55,8 @@ def evaluated(
             arguments.exclude_seen,
             arguments.advance,
             keep_users=arguments.keep or arguments.interval is not None,
+            beyond=arguments.beyond,
+            groups=arguments.groups,
         )
     field = network.outputs[output_name(network, output)].spec.field
     if metrics.users is not None and arguments.interval is not None:

@@ -1,0 +1,60 @@
+"""Means by groups against an evaluation of each group alone."""
+
+import numpy as np
+import pytest
+
+from widenet.metrics.groups import GroupedMetrics
+from widenet.metrics.ranking import RankingMetrics
+
+WIDTH = 12
+POPULARITY = np.array([9, 7, 5, 4, 3, 2, 2, 1, 1, 1, 0, 0], dtype=np.int64)
+"""35 entries: the head is 0 and 1, whose 9 and 16 reach a third of them, 11.67, together."""
+LENGTHS = np.array([1, 1, 2, 3, 3, 4, 8, 9, 9, 9])
+ROWS = np.arange(10) * 3
+TOP = np.stack([np.random.default_rng(user).permutation(WIDTH)[:5] for user in range(10)])
+TRUTH = [sorted(np.random.default_rng([user, 1]).permutation(WIDTH)[:4].tolist()) for user in range(10)]
+
+
+def add(metrics, users, keep=lambda _: True, with_rows=False):
+    truth = [[item for item in TRUTH[user] if keep(item)] for user in users]
+    indptr = np.cumsum([0, *map(len, truth)])
+    block = TOP[users], indptr, np.array([item for items in truth for item in items], dtype=np.int64)
+    metrics.add(*block, *([ROWS[users]] if with_rows else []))
+    return metrics
+
+
+def grouped(blocks):
+    metrics = GroupedMetrics([2, 5], POPULARITY, ROWS, LENGTHS)
+    for users in blocks:
+        add(metrics, users, with_rows=True)
+    return metrics.result()
+
+
+@pytest.mark.parametrize(
+    ("name", "users", "keep"),
+    [
+        ("new users", [0, 1, 2], lambda _: True),
+        ("casual users", [3, 4, 5, 6], lambda _: True),
+        ("heavy users", [7, 8, 9], lambda _: True),
+        ("head items", [*range(10)], lambda item: item <= 1),
+        ("tail items", [*range(10)], lambda item: item > 1),
+    ],
+)
+def test_a_group_has_the_means_of_its_users_or_items_alone(name, users, keep):
+    alone = add(RankingMetrics([2, 5], POPULARITY), users, keep).result()
+    found = grouped([[*range(10)]])[name]
+    assert found == {metric: alone[metric] for metric in found}
+    assert {"ndcg@5", "recall@2", "num_examples"} <= set(found)
+
+
+def test_blocks_and_order_change_no_bit():
+    assert grouped([[9, 3], [1, 0, 8], [2, 4, 5, 7, 6]]) == grouped([[*range(10)]])
+
+
+def test_users_of_one_length_are_one_group():
+    metrics = GroupedMetrics([2], POPULARITY, ROWS, np.full(10, 4))
+    assert set(add(metrics, [*range(10)], with_rows=True).result()) == {
+        "new users",
+        "head items",
+        "tail items",
+    }
