@@ -67,6 +67,45 @@ def test_what_arrives_while_the_model_computes_is_the_next_batch():
     run(engine, steps)
 
 
+def test_a_batch_waits_for_those_who_were_just_answered():
+    engine = Stopped()
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        (second,) = thread.offer(asks(1))
+        engine.go.set()
+        await first
+        await asyncio.gather(second, *thread.offer(asks(2)))
+        assert engine.batches == [["a"], ["1", "2"]]
+
+    run(engine, steps, max_delay_seconds=3600)
+
+
+def test_who_asks_alone_waits_for_nobody():
+    engine = Stopped()
+    engine.go.set()
+
+    async def steps(thread):
+        for item in range(3):
+            await asyncio.gather(*thread.offer(asks(item)))
+
+    run(engine, steps, max_delay_seconds=3600)
+    assert engine.batches == [["0"], ["1"], ["2"]]
+
+
+def test_a_batch_waits_no_longer_than_it_may():
+    engine = Stopped()
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        (second,) = thread.offer(asks(1))
+        engine.go.set()
+        await asyncio.gather(first, second)
+
+    run(engine, steps, max_delay_seconds=0.01)
+    assert engine.batches == [["a"], ["1"]]
+
+
 def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
     engine = Stopped()
 
@@ -186,5 +225,5 @@ def test_a_thread_that_dies_refuses_what_waits_and_what_comes(capsys):
         with pytest.raises(RefusedError, match="the service ends"):
             thread.offer(asks(2))
 
-    run(engine, steps, max_delay_seconds=float("inf"))
-    assert "the thread of the model died: OverflowError" in capsys.readouterr().err
+    run(engine, steps, max_batch=None)
+    assert "the thread of the model died: TypeError" in capsys.readouterr().err

@@ -44,9 +44,11 @@ class ServeArguments:
     max_delay_ms: Annotated[
         float,
         Argument(
-            "Milliseconds that a request waits at most for others to join it.", at_least=0, at_most=60_000
+            "Milliseconds that a free model waits at most for as many requests as it had lately.",
+            at_least=0,
+            at_most=60_000,
         ),
-    ] = 2.0
+    ] = 10.0
     queue: Annotated[
         int, Argument("Rows that may wait; when they are as many, requests get 503 at once.", at_least=1)
     ] = 1024

@@ -1,4 +1,7 @@
-"""One thread that computes: whatever has arrived is a batch, and a newer model comes between two of them."""
+"""One thread that computes: what has arrived is a batch, and a newer model comes between two of them.
+
+A batch waits for as many rows as those of the batch before it and those that waited then, but not for long.
+"""
 
 import asyncio
 import sys
@@ -34,7 +37,7 @@ class Rhythm:
 
     Attributes:
         max_batch: Largest number of rows of a batch.
-        max_delay_seconds: How long the first row of a batch waits at most for others.
+        max_delay_seconds: How long a batch waits at most for the rows that it expects.
         queue: Largest number of rows that wait.
         deadline_seconds: After this, nobody waits for a row any more.
     """
@@ -63,6 +66,7 @@ class ModelThread:
     def __init__(self, engine: Answering, rhythm: Rhythm, measured: Measurements) -> None:
         self.engine, self.rhythm, self.measured = engine, rhythm, measured
         self._waiting: deque[_Waiting] = deque()
+        self._expected, self._free_since = 1, 0.0
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
         measured.queue.set_function(lambda: len(self._waiting))
@@ -130,12 +134,12 @@ class ModelThread:
             self._changed.wait_for(lambda: self._waiting or self._closing)
             if not self._waiting:
                 return None
-            # A row that has waited for the batch before waits no longer.
-            left = self._waiting[0].arrived + rhythm.max_delay_seconds - monotonic()
+            # Whoever was just answered often asks again: a batch of all takes hardly longer than one of half.
+            enough = min(rhythm.max_batch, self._expected)
+            began = max(self._waiting[0].arrived, self._free_since)
+            left = began + rhythm.max_delay_seconds - monotonic()
             if left > 0:
-                self._changed.wait_for(
-                    lambda: len(self._waiting) >= rhythm.max_batch or self._closing, timeout=left
-                )
+                self._changed.wait_for(lambda: len(self._waiting) >= enough or self._closing, timeout=left)
             number = min(rhythm.max_batch, len(self._waiting))
             return self.engine, [self._waiting.popleft() for _ in range(number)]
 
@@ -152,6 +156,8 @@ class ModelThread:
             _tell("a batch failed, and its rows are computed one by one", error)
             results = [_alone(engine, each.ask) for each in awaited]
         self.measured.busy.inc(monotonic() - start)
+        with self._changed:
+            self._expected, self._free_since = len(batch) + len(self._waiting), monotonic()
         _deliver([each.future for each in awaited], results)
 
 
