@@ -62,6 +62,7 @@ def counted(case, data, out):
         "optimizer": "rmsprop",
         "epochs": 1,
         "precision": case.precision,
+        "histograms": False,
     }
     batches, steps = [], []
 
