@@ -74,6 +74,14 @@ def test_a_service_whose_model_dies_ends_with_an_error(world):
     assert said.endswith("widenet: the service ended because the thread of its model died.\n")
 
 
+def test_requests_do_not_wait_for_a_walk_through_all_that_was_imported(world):
+    program = (str(Path(__file__).with_name("walking.py")),)
+    with service(world.run("first"), program=program) as running:
+        running.get("/health/ready")
+        _, said = running.end()
+    assert int(said.split("walks through ")[1].split()[0]) < 20_000
+
+
 def test_what_is_no_run_or_has_no_weights_yet_is_told(world, refused, tmp_path):
     assert "does not exist" in refused(tmp_path / "none")
     assert "is not a run" in refused(world.data)

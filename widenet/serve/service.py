@@ -1,5 +1,6 @@
 """Starts a service: refuse what is wrong, bind the port, load the model, answer until SIGTERM."""
 
+import gc
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -67,6 +68,9 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         runs = None if arguments.runs is None else Path(arguments.runs)
         service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
         config = configuration(service.app(), "on", int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER)
+        # Walking through all that was imported and loaded would hold up all requests for tenths of a second.
+        gc.collect()
+        gc.freeze()
         listening.listen(BACKLOG)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
