@@ -58,6 +58,52 @@ def test_files_that_belong_together_replace_earlier_ones_together_or_not_at_all(
     assert [path.read_bytes() for path in paths] == [b"two", b"two"]
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_after_an_interruption_or_a_kill_at_any_moment_files_belong_together(stops, tmp_path, monkeypatch):
+    """Ends before the first, second, ... change of the disk; after a kill, no later change happens either."""
+    paths, done, outcomes = [tmp_path / "keys", tmp_path / "index"], 0, set()
+
+    def write(content):
+        with appearing_together(paths) as beside:
+            for path in beside:
+                path.write_bytes(content)
+
+    def fatal(change):
+        def changed(*arguments, **more):
+            nonlocal left
+            left -= 1
+            if left == -1 or (left < 0 and not stops):
+                raise Killed
+            return change(*arguments, **more)
+
+        return changed
+
+    while True:
+        write(b"before")
+        with monkeypatch.context() as patch:
+            for name in ("replace", "unlink"):
+                patch.setattr(Path, name, fatal(getattr(Path, name)))
+            left = done
+            try:
+                write(b"after")
+            except Killed:
+                done += 1
+            else:
+                break
+        if not stops:
+            with pytest.raises(ZeroDivisionError), appearing_together(paths):  # the next writing fails, too
+                1 // 0  # noqa: B018
+        found = [path.read_bytes() for path in paths if path.exists()]
+        assert found in ([b"before"] * 2, [b"after"] * 2)
+        outcomes.add(found[0])
+    assert outcomes == {b"before", b"after"}
+    assert done > 4
+
+
 def test_a_file_is_on_disk_before_it_appears_and_its_name_afterwards(tmp_path, forced, monkeypatch):
     replace = Path.replace
     monkeypatch.setattr(Path, "replace", lambda path, to: forced.append(to) or replace(path, to))

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse
 
 import widenet
+from widenet import fitting
 from widenet.cli.progress import TrainingReport
 from widenet.errors import CheckpointError, DataError, OptionError
 
@@ -179,6 +180,10 @@ def test_a_new_run_replaces_an_earlier_one_with_its_dataset(fitted, tmp_path, mo
         widenet.fit({"user": [1], "thing": [2]}, out, overwrite=True, quiet=True)
     with monkeypatch.context() as patch:
         patch.setattr(TrainingReport, "start", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "train", lambda *_, **__: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             widenet.fit(COLUMNS, out, overwrite=True, device="cpu", quiet=True)
     assert sorted(path.relative_to(out) for path in out.rglob("*")) == earlier

@@ -41,13 +41,16 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
     The files are renamed once all of them are on disk. If the block fails, all are removed. If a rename
     fails, the files before it stay in place, but earlier files come back. Earlier files of several paths have
-    hidden names meanwhile, so that a crash leaves no file beside one that it does not belong to.
+    hidden names meanwhile, so that a crash leaves no file beside one that it does not belong to; the next
+    call for the same paths brings them back first.
 
     Raises:
         OSError: Writing or renaming failed; the error names one of `paths`.
     """
     beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:
+        if len(paths) > 1:
+            _bring_back(paths)
         yield beside
         for temporary in beside:
             force_to_disk(temporary)
@@ -97,20 +100,30 @@ def put_in_place(beside: Path, path: Path) -> None:
 @contextmanager
 def _set_aside(paths: Sequence[Path]) -> Iterator[None]:
     """Give files hidden names, and remove them when the block ends; they come back if it fails."""
-    moved = []
     try:
         for path in paths:
             path.replace(_old(path))
-            moved.append(path)
         yield
-    except OSError:
-        for path in moved:
+    except BaseException:
+        for path in _hidden(paths):
             _old(path).replace(path)
         raise
     for folder in dict.fromkeys(path.parent for path in paths):
         force_to_disk(folder)
-    for path in moved:
+    for path in paths:
         _old(path).unlink()
+
+
+def _bring_back(paths: Sequence[Path]) -> None:
+    """End what a crash has left of writing files together: as it was before, or after if all were in place."""
+    hidden = _hidden(paths)
+    is_whole = all(path.exists() for path in hidden)
+    for path in hidden:
+        _old(path).unlink() if is_whole else _old(path).replace(path)
+
+
+def _hidden(paths: Sequence[Path]) -> list[Path]:
+    return [path for path in paths if _old(path).is_file()]
 
 
 def _old(path: Path) -> Path:

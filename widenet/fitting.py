@@ -91,12 +91,13 @@ def fit(
         )
     check_replaceable(path)
     named = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
-    report, new, earlier = TrainingReport(quiet), _missing(path), identity(path)
+    report, new, earlier, made = TrainingReport(quiet), _missing(path), identity(path), None
     place = path.with_name(f".{path.name}.{secrets.token_hex(4)}") if is_taken else path
     with writing(path):
         place.mkdir(parents=True, exist_ok=True)
     try:
         data = _dataset(interactions, place / DATA, report, items=items, titles=titles, **named)
+        made = identity(data.path)
         if is_taken:
             data = _replaced(path, place)
         return train(None, _training(data), data, path, device=device, report=report, overwrite=is_taken)
@@ -104,6 +105,8 @@ def fit(
         has_begun = (path / "checkpoints" / "latest").is_file() and identity(path) != earlier
         if is_taken and not has_begun:
             shutil.rmtree(place, ignore_errors=True)
+            if made is not None and identity(path / DATA) == made:
+                shutil.rmtree(path / DATA)
             bring_back(path)
         elif not has_begun:
             _remove(path, new)

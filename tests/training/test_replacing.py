@@ -152,6 +152,43 @@ def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):
         RunDirectory.open(run.path)
 
 
+@pytest.mark.parametrize("names_there", [("data",), ("data", ".lock"), (".lock",), ()])
+def test_a_dataset_at_the_path_of_a_waiting_run_is_never_removed_nor_is_the_run(
+    names_there, tmp_path, data, run
+):
+    before, of_data = inside(run.path), inside(data.path)
+    run.path.rename(tmp_path / ".run.replaced")
+    run.path.mkdir()
+    for name in names_there:
+        shutil.copytree(data.path, run.path / name) if name == "data" else (run.path / name).touch()
+    if "data" in names_there:
+        with pytest.raises(CheckpointError, match=r"run holds a dataset, .* was there before is .*replaced"):
+            bring_back(run.path)
+        assert not settle(run.path)
+        assert inside(run.path / "data") == of_data
+        assert inside(tmp_path / ".run.replaced") == before
+    else:
+        bring_back(run.path)
+        assert (inside(run.path), names(tmp_path)) == (before, ["data", "run"])
+
+
+def test_a_dataset_that_waits_for_a_run_survives_its_failure_and_so_does_the_earlier_run(tmp_path, data, run):
+    before, of_data = inside(run.path), inside(data.path)
+    run.path.rename(tmp_path / ".run.replaced")
+    shutil.copytree(data.path, run.path / "data")
+    with replaced(run.path, data):
+        pass
+    assert inside(run.path / "data") == of_data
+    assert inside(tmp_path / ".run.replaced") == before
+
+
+def test_what_commands_have_put_into_a_run_is_replaced_with_it(data, run):
+    for name in ("evaluations", "tensorboard"):
+        (run.path / name).mkdir()
+    (run.path / "histograms.jsonl").touch()
+    check_replaceable(run.path)
+
+
 def test_only_a_run_and_nothing_beside_it_is_replaced(tmp_path, data, run):
     def refused(reason, needed=()):
         before = inside(tmp_path)

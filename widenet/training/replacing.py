@@ -1,7 +1,8 @@
 """Replacing a run: the earlier one waits in a hidden folder beside the new one until that has a checkpoint.
 
 Every change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden
-folder. The next training of that path brings it back, unless the new run has weights.
+folder. The next training of that path brings it back, unless the new run has weights. The earlier run is
+removed only when the new one has weights, and nothing is removed for it but a new run without any.
 """
 
 import secrets
@@ -17,17 +18,17 @@ from widenet.errors import CheckpointError, DataError
 from widenet.training.existing_run import waiting
 from widenet.training.run_path import (
     DATA,
+    LOCK,
     WITHOUT_WEIGHTS,
     busy,
     check_free,
-    holds_data_alone,
     is_locked,
     is_taken,
     locked,
 )
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
-_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", DATA}
+_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA}
 """The entries of a run directory."""
 
 
@@ -99,17 +100,25 @@ def bring_back(path: Path) -> None:
     """Bring a waiting run back to its path, if a killed training has left it without a successor.
 
     Raises:
-        CheckpointError: The successor is being trained.
+        CheckpointError: The successor is being trained, or a dataset is in the way.
     """
-    if waiting(path).exists() and _is_only_begun(path):
-        with locked(path) if path.exists() else nullcontext():
-            settle(path)
+    if not waiting(path).exists() or not _is_only_begun(path):
+        return
+    if (path / DATA).exists():
+        raise CheckpointError(
+            f"{path} holds a dataset, and the run that was there before is {waiting(path)}. Move {path / DATA}"
+            f" elsewhere and rename that run to {path.name}, or remove one of them."
+        )
+    # A lock is a file of its own, which a folder without a run must not get.
+    with locked(path) if (path / _DOCUMENTS[0]).exists() else nullcontext():
+        settle(path)
 
 
 def settle(path: Path) -> bool:
-    """Bring a waiting run back if its successor has no weights, and drop it otherwise.
+    """Bring a waiting run back if its successor has no weights, and drop it if it has some.
 
-    The caller holds the lock of the successor.
+    Both stay where they are if something else is at the path, or a dataset with the successor. The caller
+    holds the lock of the successor.
 
     Returns:
         Whether the waiting run is back.
@@ -120,8 +129,10 @@ def settle(path: Path) -> bool:
     if not waiting(path).exists():
         return False
     with writing(path):
-        if not _is_only_begun(path):
+        if _has_weights(path):
             drop(path)
+            return False
+        if not _is_only_begun(path) or (path / DATA).exists():
             return False
         _remove(path)
         waiting(path).rename(path)
@@ -161,11 +172,15 @@ def identity(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
+def _has_weights(path: Path) -> bool:
+    return (path / "model").exists() or any((path / "checkpoints").glob("epoch-*"))
+
+
 def _is_only_begun(path: Path) -> bool:
-    """Whether a path holds no trained weights: it is missing, empty, a dataset alone, or a new run."""
-    if not path.exists() or holds_data_alone(path):
+    """Whether a path is missing, empty, a dataset alone, or a new run without weights."""
+    if not path.exists():
         return True
-    if not path.is_dir() or (path / "model").exists() or any((path / "checkpoints").glob("epoch-*")):
+    if not path.is_dir() or _has_weights(path):
         return False
-    names = _names(path)
-    return not names or set(_DOCUMENTS) <= names <= _OWN
+    names = _names(path) - {LOCK}
+    return not names or names == {DATA} or set(_DOCUMENTS) <= names <= _OWN

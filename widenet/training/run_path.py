@@ -16,6 +16,9 @@ from widenet.errors import CheckpointError
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
 
+LOCK = ".lock"
+"""The file that a training locks."""
+
 TRACKING = "tracking.json"
 """The file with the id that a tracker has given the run."""
 
@@ -33,7 +36,7 @@ WITHOUT_WEIGHTS = {
     "machine.json",
     "tensorboard",
     "checkpoints",
-    ".lock",
+    LOCK,
     LAUNCH,
     START,
     TRACKING,
@@ -148,9 +151,9 @@ def locked(path: Path) -> Iterator[None]:
     with ExitStack() as stack:
         with writing(path):
             try:
-                file = stack.enter_context((path / ".lock").open("w"))
+                file = stack.enter_context((path / LOCK).open("w"))
                 _lock(file)
-                if not os.path.samestat(os.fstat(file.fileno()), (path / ".lock").stat()):
+                if not os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat()):
                     raise busy(path)
             except (BlockingIOError, FileNotFoundError):
                 raise busy(path) from None
@@ -160,7 +163,7 @@ def locked(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Return whether a process is training a run; never disturbs a training."""
     try:
-        with (path / ".lock").open() as file:
+        with (path / LOCK).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
