@@ -1,15 +1,18 @@
-"""Trains with weights in memory, on a disk, and on a disk under a cap of memory: time and memory.
+"""Trains with weights in memory, on a disk, and on a disk under a cap of memory: time, bytes and memory.
 
-The cap is a control group of the kernel; without the right to make one, that row is left out.
+The cap is a control group of the kernel; without the right to make one, that row is left out. The trainings
+take turns A B C, C B A, A B C. Times and bytes are medians of all their steps but the first two of each turn;
+the bytes are those that the kernel counts (/proc/self/io), so rows that are read again count again.
 """
 
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,6 +24,7 @@ from benchmarks.places import workplace
 from widenet import dataset_from_lists
 
 WIDTH, UNITS, BATCH, STEPS, HISTORY = 400_000, 256, 64, 8, 20
+ROUNDS, WARM_UP = 3, 2
 _BLOCK, _BLOCKS = 2**23, 256
 _NETWORK = {
     "layers": [
@@ -36,24 +40,28 @@ from time import perf_counter
 from widenet import train
 from widenet.training import loop
 steps, step = [], loop.train_step
+def moved():
+    lines = dict(line.split(": ") for line in open("/proc/self/io").read().splitlines())
+    return int(lines["read_bytes"]), int(lines["write_bytes"])
 def timed(*arguments):
-    started = perf_counter()
+    (read, written), started = moved(), perf_counter()
     try:
         return step(*arguments)
     finally:
-        steps.append(perf_counter() - started)
+        seconds, (read_now, written_now) = perf_counter() - started, moved()
+        steps.append({"seconds": seconds, "read": read_now - read, "written": written_now - written})
 loop.train_step = timed
+model = train("network.json", "training.json", "data", sys.argv[1], weights_in=sys.argv[2], device="cpu")
 print(json.dumps({
-    "fingerprint": train("network.json", "training.json", "data", sys.argv[1], weights_in=sys.argv[2],
-                         device="cpu").fingerprint(),
-    "seconds": steps, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    "fingerprint": model.fingerprint(), "steps": steps,
+    "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
 }))
 """
 
 
 def run() -> None:
     """Print the bandwidth of the disk, and a row for each training."""
-    with workplace() as folder:
+    with workplace() as folder, ExitStack() as stack:
         draw = np.random.default_rng(0)
         rows = [
             np.unique((WIDTH * draw.random(HISTORY) ** 3).astype(np.int64)).tolist()
@@ -62,44 +70,69 @@ def run() -> None:
         dataset_from_lists(folder / "data", rows, width=WIDTH)
         (folder / "network.json").write_text(json.dumps(_NETWORK))
         (folder / "training.json").write_text(json.dumps(_TRAINING))
-        bandwidth = _bandwidth(folder)
-        plan = _plan(folder, bandwidth, "disk")
-        state, work = plan["scratch_bytes"], plan["work"]
-        print(f"\nThe disk reads {bandwidth / 1e9:.2f} GB a second while it writes as much.")
+        state = _plan(folder, 1e9, "disk")["scratch_bytes"]
+        places: dict[str, tuple[str, Path | None]] = {
+            "in memory": ("device", None),
+            "on a disk": ("disk", None),
+        }
+        try:
+            group = stack.enter_context(capped(state // 4))
+            places[f"on a disk, {state / 4e9:.2f} GB of memory"] = "disk", group
+        except OSError as error:
+            print(f"No row under a cap: {error}.")
+        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
+        bandwidths = []
+        for turn in range(ROUNDS):
+            bandwidths.append(_bandwidth(folder))
+            for name in list(places)[:: -1 if turn % 2 else 1]:
+                turns[name].append(_trained(folder, f"{name}, {turn}", *places[name]))
+        bandwidth = float(np.median(bandwidths))
+        plans = {place: _plan(folder, bandwidth, place) for place in ("device", "disk")}
+        work = plans["disk"]["work"]
         print(
-            f"Weights and state: {state / 1e9:.2f} GB. A step reads {work['read_bytes'] / 1e9:.2f} GB"
-            f" and writes {work['written_bytes'] / 1e9:.2f} GB.\n"
+            f"\nThe disk reads {bandwidth / 1e9:.2f} GB a second while it writes as much"
+            f" ({min(bandwidths) / 1e9:.2f} to {max(bandwidths) / 1e9:.2f})."
         )
         print(
-            "| weights | ms a step | of the bound | plan: ms | peak of memory, GB | plan: GB | fingerprint |"
+            f"Weights and state: {state / 1e9:.2f} GB. By the plan, a step reads"
+            f" {work['read_bytes'] / 1e9:.2f} GB and writes {work['written_bytes'] / 1e9:.2f} GB.\n"
         )
-        print("|---|---|---|---|---|---|---|")
-        resident = _trained(folder, "memory", "device")
-        compute = float(np.median(resident["seconds"][2:]))
-        _print("in memory", resident, compute, None, _plan(folder, bandwidth, "device"))
-        bound = max(compute, plan["disk_seconds"])
-        _print("on a disk", _trained(folder, "disk", "disk"), bound, plan["disk_seconds"], plan)
-        with suppress(OSError), capped(state // 4) as group:
-            found = _trained(folder, "capped", "disk", group)
-            _print(f"on a disk, {state / 4e9:.2f} GB of memory", found, bound, plan["disk_seconds"], plan)
+        print(
+            "| weights | ms a step | of the bound | plan: ms | read, GB | written, GB | peak of memory, GB"
+            " | plan: GB | fingerprint |"
+        )
+        print("|---|---|---|---|---|---|---|---|---|")
+        compute = _median(turns["in memory"], "seconds")
+        for name, (place, _) in places.items():
+            _print(name, turns[name], compute, plans[place])
 
 
-def _print(
-    name: str, found: dict[str, Any], bound: float, planned: float | None, plan: dict[str, Any]
-) -> None:
-    seconds = float(np.median(found["seconds"][2:]))
-    times = (
-        f"{1000 * seconds:.0f} | {seconds / bound:.2f} | {'' if planned is None else round(1000 * planned)}"
-    )
-    memory = f"{found['peak'] / 1e9:.2f} | {plan['memory_bytes']['total'] / 1e9:.2f}"
-    print(f"| {name} | {times} | {memory} | {found['fingerprint'][:8]} |", flush=True)
+def _print(name: str, turns: list[dict[str, Any]], compute: float, plan: dict[str, Any]) -> None:
+    seconds, planned = _median(turns, "seconds"), plan.get("disk_seconds")
+    cells = [
+        name,
+        f"{1000 * seconds:.0f}",
+        f"{seconds / max(compute, planned or 0):.2f}",
+        "" if planned is None else f"{1000 * planned:.0f}",
+        f"{_median(turns, 'read') / 1e9:.2f}",
+        f"{_median(turns, 'written') / 1e9:.2f}",
+        f"{np.median([turn['peak'] for turn in turns]) / 1e9:.2f}",
+        f"{plan['memory_bytes']['total'] / 1e9:.2f}",
+        " ".join(sorted({turn["fingerprint"][:8] for turn in turns})),
+    ]
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def _trained(folder: Path, out: str, place: str, group: Path | None = None) -> dict[str, Any]:
+def _median(turns: list[dict[str, Any]], name: str) -> float:
+    return float(np.median([step[name] for turn in turns for step in turn["steps"][WARM_UP:]]))
+
+
+def _trained(folder: Path, out: str, place: str, group: Path | None) -> dict[str, Any]:
     line = [sys.executable, "-c", _TRAIN, out, place]
     line = line if group is None else within(group, line)
     said = subprocess.run(line, cwd=folder, check=True, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(said)
+    shutil.rmtree(folder / out)
     return found
 
 
