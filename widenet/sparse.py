@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -33,12 +34,7 @@ class SparseBatch:
         cls, rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None
     ) -> "SparseBatch":
         """Make a batch from one list of indices for each example, and one list of values if there are any."""
-        indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))
-        indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
-        if values is None:
-            return cls(indptr, indices)
-        flat = [value for row in values for value in row]
-        return cls(indptr, indices, torch.tensor(flat, dtype=torch.float32))
+        return from_rows(rows, values)
 
     @property
     def num_examples(self) -> int:
@@ -130,11 +126,13 @@ class SparseBatch:
         return self
 
 
-def from_rows(rows: Sequence[Sequence[int]]) -> SparseBatch:
+def from_rows(rows: Sequence[Sequence[int]], values: Sequence[Sequence[float]] | None = None) -> SparseBatch:
     """As `SparseBatch.from_lists`, of lists that need no check."""
-    counts = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-    indices = torch.tensor([index for row in rows for index in row], dtype=torch.int64)
-    return SparseBatch(indptr_of(counts), indices)
+    indptr = indptr_of(torch.tensor([len(row) for row in rows], dtype=torch.int64))
+    indices = torch.tensor([*chain.from_iterable(rows)], dtype=torch.int64)
+    if values is None:
+        return SparseBatch(indptr, indices)
+    return SparseBatch(indptr, indices, torch.tensor([*chain.from_iterable(values)], dtype=torch.float32))
 
 
 def indptr_of(counts: Tensor) -> Tensor:

@@ -229,6 +229,8 @@ def _composed(titles: pa.Array) -> pa.Array:
 
 def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
     """The values of a column at some rows, int64 [R]; None for null."""
+    if column.num_chunks == 1:
+        return list(column.chunk(0).take(_arrow(rows)).to_pylist())
     taken: list[object] = [None] * len(rows)
     stops = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
     owners = np.searchsorted(stops, rows, side="right")

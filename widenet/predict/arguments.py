@@ -77,19 +77,21 @@ def checked_values(values: Any, number: int) -> list[float]:
 def named_history(
     vocabulary: Vocabulary, items: Sequence[str | int], numbers: Sequence[float] | None, is_sequence: bool
 ) -> SparseBatch:
-    """Make a batch of one example from ids and titles; see `history_of_units`.
+    """Make a batch of one example from ids and titles; see `ordered_history`.
 
     Raises:
         OptionError: There are values for a sequence.
         DataError: An item is not in the vocabulary.
     """
-    return history_of_units([vocabulary.find(item)[0] for item in items], numbers, is_sequence)
+    units = [vocabulary.find(item)[0] for item in items]
+    units, values = ordered_history(units, numbers, is_sequence)
+    return from_rows([units], None if values is None else [values])
 
 
-def history_of_units(
+def ordered_history(
     indices: Sequence[int], numbers: Sequence[float] | None, is_sequence: bool
-) -> SparseBatch:
-    """Make a batch of one example from a history.
+) -> tuple[list[int], list[float] | None]:
+    """Return a history's units and values as a batch has them.
 
     A sequence keeps the order of the items. Otherwise each item occurs once, with its last value, in
     ascending order.
@@ -100,11 +102,9 @@ def history_of_units(
     if is_sequence:
         if numbers is not None:
             raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
-        return from_rows([indices])
+        return list(indices), None
+    if numbers is None:
+        return sorted(set(indices)), None
     last_position = {index: position for position, index in enumerate(indices)}
     distinct = sorted(last_position)
-    batch = from_rows([distinct])
-    if numbers is None:
-        return batch
-    values = [numbers[last_position[index]] for index in distinct]
-    return batch.with_values(torch.tensor(values, dtype=torch.float32))
+    return distinct, [numbers[last_position[index]] for index in distinct]

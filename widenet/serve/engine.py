@@ -38,8 +38,8 @@ from widenet.serve.messages import (
     Similar,
 )
 from widenet.serve.names import Names
-from widenet.serve.people import Inputs, People, as_refusal
-from widenet.sparse import SparseBatch, from_rows
+from widenet.serve.people import History, Inputs, People, as_refusal
+from widenet.sparse import from_rows
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
 _MOST_VALUES = 100
@@ -143,9 +143,8 @@ class Engine:
 
     def _check(self) -> None:
         """Raise FitError unless a full block gives finite scores, the same wherever a row stands."""
-        network, rows = self.model.network, PREDICTED_ROWS[self.model.network.device.type]
-        inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
-        one = Inputs(inputs={name: self._sample(name) for name in inputs})
+        rows = PREDICTED_ROWS[self.model.network.device.type]
+        one = self._sample()
         (alone,) = self._ranked([one], 10)
         others = self._ranked([one] * rows, 10)
         if not all(math.isfinite(score) for _, score in alone):
@@ -156,12 +155,16 @@ class Engine:
                 " block, so that answers would depend on what they are computed with. Use another device."
             )
 
-    def _sample(self, name: str) -> "SparseBatch | torch.Tensor":
-        """A small input of a field: a few of its features, or numbers between 0 and 1."""
-        record = self.model.run.fields[name]
-        if record.kind == "dense":
-            return torch.linspace(0, 1, record.width)[None]
-        return from_rows([[*range(0, record.width, max(1, record.width // 5))]])
+    def _sample(self) -> Inputs:
+        """Return a small input: a few features of each field, or numbers between 0 and 1."""
+        one = Inputs()
+        for layer in self.model.network.spec.inputs:
+            width = self.model.run.fields[layer.field].width
+            if self.model.run.fields[layer.field].kind == "dense":
+                one.numbers[layer.field] = torch.linspace(0, 1, width).tolist()
+            else:
+                one.histories[layer.field] = History([*range(0, width, max(1, width // 5))])
+        return one
 
     def _ranked(self, people: Sequence[Inputs], k: int) -> list[list[tuple[int, float]]]:
         scores_EK, units_EK = top_k(self.model.network, self.people.batch(people), self.output, k)

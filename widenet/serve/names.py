@@ -36,9 +36,11 @@ class Names:
         Raises:
             RefusedError: An id is unknown, and none may be.
         """
-        places = [self.place_of.get(name) for name in ids]
+        places = [*map(self.place_of.get, ids)]
+        if None not in places:
+            return places
         missing = [name for name, place in zip(ids, places, strict=True) if place is None]
-        if missing and unknown == "refuse":
+        if unknown == "refuse":
             shown = ", ".join(repr(name) for name in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
             remedy = "Check the id." if self.what == "user" else 'Remove it, or send "unknown": "skip".'

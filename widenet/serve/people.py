@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +13,33 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import WidenetError
 from widenet.model.network import Network
-from widenet.predict.arguments import checked_values, history_of_units
+from widenet.predict.arguments import checked_values, ordered_history
 from widenet.predict.rows import history, known_parts, seen_entries
-from widenet.runs.person import item_field, nothing, numbers_of
+from widenet.runs.person import item_field, numbers_of
 from widenet.serve.messages import FieldValue, HeldPart, Person, RefusedError
 from widenet.serve.names import Names
-from widenet.sparse import SparseBatch, stacked
+from widenet.sparse import SparseBatch, from_rows, stacked
 from widenet.training.run_directory import RunDirectory
+
+
+@dataclass(frozen=True)
+class History:
+    """A person's features of a sparse field, in the network's order.
+
+    Attributes:
+        units: The features.
+        values: Their values; None: all are 1.
+    """
+
+    units: list[int]
+    values: list[float] | None = None
+
+    def values_or_ones(self) -> list[float]:
+        """Return the values, ones if there are none."""
+        return [1.0] * len(self.units) if self.values is None else self.values
+
+
+_NO_HISTORY = History([])
 
 
 @dataclass
@@ -27,12 +48,14 @@ class Inputs:
 
     Attributes:
         row: Row of a user of the dataset; None for a basket.
-        inputs: Inputs of a basket, a batch of one example by field.
+        histories: Histories of a basket, by field.
+        numbers: Its numbers, by dense field.
         skipped: Unknown ids.
     """
 
     row: int | None = None
-    inputs: dict[str, SparseBatch | Tensor] = field(default_factory=dict)
+    histories: dict[str, History] = field(default_factory=dict)
+    numbers: dict[str, list[float]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
 
@@ -81,7 +104,7 @@ class People:
                 raise RefusedError(
                     422, "contradiction", "items go with a network that reads them, and without their field."
                 )
-            known.inputs[name] = self._features(name, person.items, person.values, person, known)
+            known.histories[name] = self._history(name, person.items, person.values, person, known)
         elif person.values is not None:
             raise RefusedError(422, "contradiction", "values go with items.")
         fields = {layer.field for layer in self.network.spec.inputs}
@@ -90,36 +113,33 @@ class People:
                 known_fields = ", ".join(sorted(fields))
                 raise RefusedError(422, "unknown_field", f"a field must be one of {known_fields}.")
             listed = value if isinstance(value, list) else [value]
-            known.inputs[field_name] = self._field(field_name, listed, person, known)
+            self._add_field(field_name, listed, person, known)
         return known
 
-    def _field(
-        self, name: str, values: list[str | float], person: Person, known: Inputs
-    ) -> SparseBatch | Tensor:
+    def _add_field(self, name: str, values: list[str | float], person: Person, known: Inputs) -> None:
         record = self.run.fields[name]
         if record.kind == "dense":
-            return torch.tensor([numbers_of(name, values, record.width)])
+            known.numbers[name] = numbers_of(name, values, record.width)
+            return
         texts = [value for value in values if isinstance(value, str)]
         if len(texts) < len(values):
             raise RefusedError(422, "wrong_type", f"field {name!r} takes ids, each as text.")
-        return self._features(name, texts, None, person, known)
+        known.histories[name] = self._history(name, texts, None, person, known)
 
-    def _features(
+    def _history(
         self,
         name: str,
         ids: Sequence[str],
         values: Sequence[float] | None,
         person: Person,
         known: Inputs,
-    ) -> SparseBatch:
+    ) -> History:
+        is_sequence = self.run.fields[name].kind == "sequence"
         numbers = None if values is None else checked_values(values, len(ids))
         units = self.names[name].places(ids, person.unknown, known.skipped)
-        kept = [place for place, unit in enumerate(units) if unit is not None]
-        return history_of_units(
-            [unit for unit in units if unit is not None],
-            None if numbers is None else [numbers[place] for place in kept],
-            self.run.fields[name].kind == "sequence",
-        )
+        if numbers is not None:
+            numbers = [number for number, unit in zip(numbers, units, strict=True) if unit is not None]
+        return History(*ordered_history([unit for unit in units if unit is not None], numbers, is_sequence))
 
     def batch(self, people: Sequence[Inputs], part: Part | None = None) -> dict[str, SparseBatch | Tensor]:
         """Return the fields of a batch; users of the dataset must come first.
@@ -136,13 +156,17 @@ class People:
     def _together(
         self, name: str, rows: np.ndarray, baskets: Sequence[Inputs], part: Part | None
     ) -> SparseBatch | Tensor:
-        parts: list[SparseBatch | Tensor] = []
+        parts: list[Any] = []  # all sparse, or all dense
         if len(rows):
             assert self.dataset is not None
             parts.append(history(self.dataset, name, rows, known_parts(self.dataset, name, part)))
-        empty = nothing(self.run, name)
-        parts += [basket.inputs.get(name, empty) for basket in baskets]
-        return torch.cat(parts) if self.run.fields[name].kind == "dense" else stacked(parts)  # type: ignore[arg-type]
+        record = self.run.fields[name]
+        if record.kind == "dense":
+            zeros = [0.0] * record.width
+            listed = [basket.numbers.get(name, zeros) for basket in baskets]
+            numbers = torch.tensor(listed, dtype=torch.float32).view(len(baskets), record.width)
+            return torch.cat([*parts, numbers])
+        return stacked([*parts, _batch_of([basket.histories.get(name, _NO_HISTORY) for basket in baskets])])
 
     def parts(self) -> list[HeldPart]:
         """Return the parts of the users' items that were set aside."""
@@ -163,9 +187,7 @@ class People:
         if known.row is not None:
             assert self.dataset is not None
             return self.dataset.sparse(name, [known.row])
-        own = known.inputs[name]
-        assert isinstance(own, SparseBatch)
-        return own
+        return _batch_of([known.histories[name]])
 
     def seen(self, people: Sequence[Inputs], part: Part | None = None) -> list[list[int]]:
         """Return the units of the output's field that each person has; users must come first."""
@@ -178,9 +200,15 @@ class People:
             ends, units = entries.indptr.tolist(), entries.indices.tolist()
             found = [units[start:stop] for start, stop in pairwise(ends)]
         for known in people[len(rows) :]:
-            own = known.inputs.get(name)
-            found.append(own.indices.tolist() if isinstance(own, SparseBatch) else [])
+            found.append(known.histories.get(name, _NO_HISTORY).units)
         return found
+
+
+def _batch_of(histories: Sequence[History]) -> SparseBatch:
+    rows = [each.units for each in histories]
+    if all(each.values is None for each in histories):
+        return from_rows(rows)
+    return from_rows(rows, [each.values_or_ones() for each in histories])
 
 
 def as_refusal(error: WidenetError) -> RefusedError:
