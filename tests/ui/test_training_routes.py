@@ -1,13 +1,17 @@
 """The routes that train over HTTP: who may ask, what is refused, and a training that outlives the pages."""
 
+import asyncio
 import json
 import os
 import shutil
 import signal
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPConnection
+from pathlib import Path
 
 import pytest
+from starlette.requests import Request
 
 from tests.pages import Page
 from tests.serve.conftest import TOKEN
@@ -17,6 +21,7 @@ from widenet.errors import DocumentError
 from widenet.plan.numbers import amount
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_path import is_locked
+from widenet.ui.training_routes import output_of
 
 READ, CHANGE = ["/start", "/schema?document=network"], ["/plan", "/measure", "/start", "/stop", "/resume"]
 
@@ -112,6 +117,50 @@ def test_mistakes_and_the_plan_are_said_in_the_words_of_the_commands(open_pages,
     assert "process 0" in page.texts["text"]
     assert any("A process needs 5" in text and "It fits" in text for text in page.texts["p"])
     assert amount(530_000_000) in page.text
+
+
+def descendants(pid):
+    """The processes below one."""
+    below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in below] + [each for child in below for each in descendants(int(child))]
+
+
+def test_one_training_is_measured_at_a_time_and_for_nobody_who_has_left(open_pages, right):
+    with closing(HTTPConnection("127.0.0.1", open_pages.port, timeout=60)) as impatient:
+        impatient.request("POST", "/measure", json.dumps(right), {"Content-Type": "application/json"})
+        until(lambda: descendants(open_pages.process.pid))
+        refused = open_pages.post("/measure", right)
+    assert (refused.status, "Another training is being measured" in refused.body.decode()) == (409, True)
+    until(lambda: not descendants(open_pages.process.pid))
+    page = Page(open_pages.post("/measure", right).body.decode())
+    assert "Training" in page.texts["pre"][0]
+
+
+def test_a_command_ends_with_all_its_processes_when_nobody_waits_for_it():
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def asked():
+        async with asyncio.timeout(20):
+            return await output_of(
+                ["sh", "-c", "sleep 1000 & sleep 1000"], Request({"type": "http"}, receive)
+            )
+
+    assert asyncio.run(asked()) == ""
+    assert not descendants(os.getpid())
+
+
+@pytest.mark.parametrize("machine", ['{"processes": "many"}', '{"processes": -3}', "[]", "{"])
+def test_what_a_damaged_file_says_of_processes_is_not_believed(machine, open_pages, folder, trained):
+    damaged = folder / "damaged"
+    shutil.copytree(trained / "runs" / "untied", damaged)
+    try:
+        shutil.rmtree(damaged / "model")
+        (damaged / "machine.json").write_text(machine)
+        assert open_pages.post("/resume", {"run": "damaged"}).status == 409
+        assert open_pages.get("/run?name=damaged").status == 200
+    finally:
+        shutil.rmtree(damaged)
 
 
 def test_the_schemas_are_those_that_widenet_prints(open_pages):

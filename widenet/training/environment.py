@@ -81,6 +81,12 @@ def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
     }
 
 
+def recorded_processes(facts: Mapping[str, Any]) -> int:
+    """Return how many processes machine.json names; 1 if it names no such number."""
+    number = facts.get("processes")
+    return number if type(number) is int and number >= 1 else 1
+
+
 def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     if not cpuinfo.is_file():
         return platform.machine()

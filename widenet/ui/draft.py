@@ -128,7 +128,7 @@ def datasets(known: Known, named: Path | None, folder: Path | None) -> dict[str,
     for run in known.runs.values():
         data = run.documents.get("data")
         if isinstance(data, str) and not is_uri(data):
-            paths.append(Path(data))
+            paths.append(Path(data).resolve())
     if folder is not None:
         for depth in ("*", "*/*"):
             paths += sorted(path.parent.resolve() for path in folder.glob(f"{depth}/{FILE_NAME}"))

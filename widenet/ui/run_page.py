@@ -13,6 +13,7 @@ from widenet.report.histograms import histograms_section
 from widenet.report.listing import ListedRun
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
+from widenet.training.environment import recorded_processes
 from widenet.training.log_curves import metric_names
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
@@ -83,7 +84,7 @@ def _plan(run: RunDirectory) -> Html:
             run.layout,
             None if dataset is None else dataset.manifest.entries_per_example,
             None if dataset is None else dataset.num_examples,
-            num_processes=int(run.machine.get("processes", 1)),
+            num_processes=recorded_processes(run.machine),
             device=device,
         )
     except (WidenetError, OSError, ValueError) as error:

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import os
+import signal
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +22,7 @@ from widenet.pictures.html import Html, tag
 from widenet.report.listing import ListedRun
 from widenet.serve.guard import Guard
 from widenet.serve.messages import RefusedError
+from widenet.training.environment import recorded_processes
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import is_locked
 from widenet.ui.answers import html, readable
@@ -32,8 +35,8 @@ from widenet.ui.trainings import Trainings
 MOST_BYTES = 2**20
 """Largest size of a request."""
 
-_MOST_SECONDS = 300.0
-"""Longest measurement of a training's time."""
+_MOST_SECONDS, _SECONDS_A_LOOK = 300.0, 0.5
+"""Longest measurement of a training's time, and how often it is asked whether somebody still waits for it."""
 
 _MOST_TEXT = 2**19
 """Longest document of a run, in characters, that the page shows to be edited."""
@@ -60,6 +63,7 @@ class TrainingRoutes:
     data: Path | None
     datasets: Path | None
     measure_command: Callable[[Sequence[Path], Path], Sequence[str]]
+    _measuring: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     def all(self) -> list[tuple[str, Handler, str]]:
         """Return path, handler and method of each route."""
@@ -95,7 +99,7 @@ class TrainingRoutes:
         if like:
             texts = self._texts_of(known, like)
             own = known.runs[like].documents.get("data") if like in known.runs else None
-            data = data or own
+            data = data or (None if own is None else str(Path(own).resolve()))
         data = data if data in choices else next(iter(choices), None)
         if data is None:
             return start_page(choices, None, "", known, {}, "")
@@ -133,12 +137,15 @@ class TrainingRoutes:
         """How long a training takes: a few steps of it, timed by `widenet plan` in a process of its own."""
         draft, checked = await self._checked(request)
         _check_right(checked)
-        with TemporaryDirectory() as folder:
-            files = []
-            for name, text in draft.texts.items():
-                files.append(Path(folder) / f"{name}.json")
-                await asyncio.to_thread(files[-1].write_text, text, encoding="utf-8")
-            said = await _output_of(self.measure_command(files, Path(draft.data)))
+        if self._measuring.locked():
+            raise RefusedError(409, "measuring", "another training is being measured. Wait for its end.")
+        async with self._measuring:
+            with TemporaryDirectory() as folder:
+                files = []
+                for name, text in draft.texts.items():
+                    files.append(Path(folder) / f"{name}.json")
+                    await asyncio.to_thread(files[-1].write_text, text, encoding="utf-8")
+                said = await output_of(self.measure_command(files, Path(draft.data)), request)
         return html(page("Measured", "", [tag("pre", said, id="measured")]))
 
     async def start(self, request: Request) -> Response:
@@ -174,7 +181,7 @@ class TrainingRoutes:
                 raise RefusedError(
                     409, "no_data", f"the dataset of {run.name} is not at hand, or has changed."
                 )
-            processes = int(directory.machine.get("processes", 1))
+            processes = recorded_processes(directory.machine)
             self.trainings.resume(run.path, dataset.path.resolve(), processes, self._busy(known))
 
         await asyncio.to_thread(readable, resume)
@@ -228,15 +235,21 @@ def _check_right(checked: Checked) -> None:
         raise RefusedError(422, "wrong_document", sentence)
 
 
-async def _output_of(words: Sequence[str]) -> str:
+async def output_of(words: Sequence[str], request: Request) -> str:
     """Return what a command prints; it ends with the request that waits for it."""
-    process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+    process = await asyncio.create_subprocess_exec(
+        *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
+    )
+    reading = asyncio.ensure_future(process.communicate())
     try:
         async with asyncio.timeout(_MOST_SECONDS):
-            output, _ = await process.communicate()
+            while not (await asyncio.wait([reading], timeout=_SECONDS_A_LOOK))[0]:
+                if await request.is_disconnected():
+                    return ""
     except TimeoutError:
         return f"It takes longer than {_MOST_SECONDS:g} seconds to measure."
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
+        output, _ = await reading
     return output.decode("utf-8", errors="replace")
