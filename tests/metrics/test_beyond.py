@@ -43,5 +43,12 @@ def test_extremes():
     assert measured(LISTS[:1])["diversity@5"] == 0.0
 
 
+def test_of_short_lists_each_recommended_item_counts_alike():
+    lists = [[0, 1, 2], [1], [], [2, 1]]
+    found = measured(np.array([[*items, *[-1] * (5 - len(items))] for items in lists]))
+    asked = [(item, other) for own in lists for item in own for other in lists if other is not own]
+    assert found["diversity@5"] == pytest.approx(sum(item not in other for item, other in asked) / len(asked))
+
+
 def test_blocks_and_order_change_no_bit():
     assert measured(LISTS[::-1], block=2) == measured(LISTS)

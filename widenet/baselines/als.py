@@ -48,8 +48,10 @@ def als(history: SparseBatch, width: int) -> Lists:
         for start in range(0, entries.num_examples, _ROWS_TOGETHER):
             rows = torch.arange(start, min(start + _ROWS_TOGETHER, entries.num_examples))
             own = entries.take(rows)
-            factors = torch.from_numpy(model.recalculate_user(np.arange(len(rows)), matrix(own)))
-            blocks.append(best_of_dense(factors @ item_factors.T, seen.take(rows), k))
+            # A product of fewer rows may round otherwise.
+            factors = torch.zeros(_ROWS_TOGETHER, item_factors.shape[1])
+            factors[: len(rows)] = torch.from_numpy(model.recalculate_user(np.arange(len(rows)), matrix(own)))
+            blocks.append(best_of_dense((factors @ item_factors.T)[: len(rows)], seen.take(rows), k))
         return np.concatenate(blocks)
 
     return lists

@@ -50,7 +50,18 @@ def evaluate_lists(
 
 
 def best_of_dense(scores_EL: Tensor, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-    """Return the k best items of each row that are not left out, int64 [E, k]; changes the scores."""
+    """Return the k best items of each row that are not left out, int64 [E, k]; changes the scores.
+
+    Of equal scores, the lower item comes first.
+    """
     scores_EL[seen.example_of_entry(), seen.indices.long()] = -torch.inf
-    best, items_EK = torch.topk(scores_EL, k, dim=1)
-    return items_EK.masked_fill(best == -torch.inf, -1).numpy()
+    lowest_E1 = torch.topk(scores_EL, k, dim=1).values[:, -1:]
+    found = (scores_EL >= lowest_E1) & (scores_EL > -torch.inf)
+    examples, items = found.nonzero().numpy().T
+    order = np.lexsort((-scores_EL[found].numpy(), examples))
+    counts = np.bincount(examples, minlength=len(scores_EL))
+    places = np.arange(len(examples)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_best = places < k
+    best_EK = np.full((len(scores_EL), k), -1, dtype=np.int64)
+    best_EK[examples[is_best], places[is_best]] = items[order][is_best]
+    return best_EK

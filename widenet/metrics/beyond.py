@@ -42,7 +42,7 @@ class BeyondAccuracy:
         values = {}
         for k, counts in self._counts.items():
             values[f"novelty@{k}"] = self._novelty(counts)
-            values[f"diversity@{k}"] = self._diversity(counts, k)
+            values[f"diversity@{k}"] = self._diversity(counts)
             values[f"gini@{k}"] = _gini(counts)
         return values
 
@@ -52,10 +52,10 @@ class BeyondAccuracy:
         units = np.rint(-np.log2(shares) * _ONE).astype(np.int64)
         return int(counts @ units) / (_ONE * max(1, int(counts.sum())))
 
-    def _diversity(self, counts: NDArray[np.int64], k: int) -> float:
-        """One minus the share of a list that another example's list has too, over all pairs of examples."""
-        pairs = self._num_examples * (self._num_examples - 1)
-        return 1 - int(counts @ (counts - 1)) / (pairs * k) if pairs else 0.0
+    def _diversity(self, counts: NDArray[np.int64]) -> float:
+        """The share of recommendations that another example's list lacks, over all pairs of examples."""
+        asked = int(counts.sum()) * (self._num_examples - 1)
+        return 1 - int(counts @ (counts - 1)) / asked if asked > 0 else 0.0
 
 
 def _gini(counts: NDArray[np.int64]) -> float:
