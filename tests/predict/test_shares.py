@@ -108,11 +108,15 @@ def test_the_default_network_is_explained_as_numpy_does(data, tmp_path):
             ],
             "it has 2 inputs",
         ),
+        (
+            [HISTORY, {"name": "taste", "units": 3, **LINEAR}, {**OUTPUT, "neighbourhood": {}}],
+            '"next" has a neighbourhood term, which is no sum over features',
+        ),
     ],
 )
 def test_other_networks_are_refused_in_a_sentence(layers, message, data, tmp_path):
     model = train({"layers": layers}, {**TRAINING, "epochs": 1}, data, tmp_path / "run", device="cpu")
-    with pytest.raises(FitError, match=f"all its hidden layers are linear; {message}"):
+    with pytest.raises(FitError, match=f"is linear up to its logits; {message}"):
         model.explain("1", ["2"])
     with pytest.raises(OptionError, match="do not go with `user`"):
         model.explain("1", ["2"], user="3")

@@ -290,6 +290,9 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
         Model.load(tmp_path / "run", "cpu"),
     )
     assert (linear.about.can_explain, engine.about.can_explain) == (True, False)
+    near = [NETWORK["layers"][0], middle, {**NETWORK["layers"][2], "neighbourhood": {}}]
+    train({"layers": near}, {"epochs": 1, "shards": 3}, world.data, tmp_path / "near")
+    assert not Engine.load(tmp_path / "near", world.data, "cpu", None).about.can_explain
     basket, user = answered(linear, Explain(item="i7", items=["i3", "i200"]), Explain(item="i7", user="u4"))
     assert pairs(basket) == [(one.item, one.score) for one in model.explain("i7", ["i3", "i200"])]
     assert pairs(user) == [(one.item, one.score) for one in model.explain("i7", user="u4", data=world.data)]
@@ -301,7 +304,7 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
     ):
         assert answered(linear, wrong)[0].mistake.code == code
     (refused,) = answered(engine, Explain(item="i7", items=["i3"]))
-    assert "all its hidden layers are linear" in refused.mistake.message
+    assert "is linear up to its logits" in refused.mistake.message
 
 
 def test_the_values_that_rules_may_name_are_told_the_most_frequent_first(tmp_path):

@@ -8,7 +8,6 @@ from widenet.model.layers.input import scaled
 from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
 from widenet.sparse import SparseBatch
-from widenet.spec.layers import InputLayer
 from widenet.spec.network import NetworkSpec
 
 
@@ -28,12 +27,10 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     Raises:
         FitError: The network is not linear.
     """
-    layer = _linear(network.spec)
-    if network.outputs[output_name].neighbourhood is not None:
-        raise FitError(
-            f'The logits of "{output_name}" have a neighbourhood term, which is no sum over features.'
-            " `similar` shows what is near an item in any network."
-        )
+    if reason := why_no_shares(network.spec, output_name):
+        rule = "A network can be explained if it reads one field and is linear up to its logits"
+        raise FitError(f"{rule}; {reason}. `similar` shows what is near an item in any network.")
+    layer = network.spec.inputs[0]
     if layer.values == "ignore":
         example = example.with_values(None)
     # The whole example, each of its features alone, and none.
@@ -62,17 +59,11 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     return ((logits_E1[1:-1] - logits_E1[-1:]) * ratio_Z1)[:, 0].cpu()
 
 
-def why_not_linear(spec: NetworkSpec) -> str | None:
-    """Return what keeps a network from being explained; None if it can be."""
+def why_no_shares(spec: NetworkSpec, output_name: str) -> str | None:
+    """Return what keeps the logits of an output from being explained; None if they can be."""
     if len(spec.inputs) > 1:
         return f"it has {len(spec.inputs)} inputs"
+    if any(layer.name == output_name and layer.neighbourhood is not None for layer in spec.outputs):
+        return f'"{output_name}" has a neighbourhood term, which is no sum over features'
     reasons = ((layer.name, layer.why_not_linear()) for layer in spec.hidden)
     return next((f'"{name}" {reason}' for name, reason in reasons if reason), None)
-
-
-def _linear(spec: NetworkSpec) -> InputLayer:
-    """Return the input of a linear network; raise FitError for another network."""
-    if reason := why_not_linear(spec):
-        rule = "A network can be explained if it reads one field and all its hidden layers are linear"
-        raise FitError(f"{rule}; {reason}. `similar` shows what is near an item in any network.")
-    return spec.inputs[0]

@@ -18,7 +18,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
-from widenet.predict.shares import shares, why_not_linear
+from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
 from widenet.runs.person import field_to_explain, item_field
@@ -361,9 +361,8 @@ def _about(model: Model, people: People, fingerprint: str, run_name: str, num_it
     """Return what a model says of itself."""
     run = model.run
     field = item_field(run, people.output)
-    can_explain = (
-        field is not None and run.fields[field].kind == "sparse" and why_not_linear(run.network) is None
-    )
+    reason = why_no_shares(run.network, people.output)
+    can_explain = field is not None and run.fields[field].kind == "sparse" and reason is None
     attributes = run.attributes(model.network.outputs[people.output].spec.field)
     categories = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
     named = {name: Category(kind, values) for name, (kind, values) in categories.items()}
