@@ -135,10 +135,12 @@ def test_only_files_of_the_same_command_are_replaced(widenet):
         for _ in range(2):
             assert widenet(*words).status == 0
         before = Path(words[-2]).read_bytes()
-        Path(words[-2]).write_text("mine")
-        ended = widenet(*words)
-        assert ended.status == 2
-        assert " that widenet wrote is replaced; this is none. Choose another --out" in ended.err
+        for mine in ("mine", '{"key": "a", "value": 3}\n'):
+            Path(words[-2]).write_text(mine)
+            ended = widenet(*words)
+            assert ended.status == 2
+            assert " that widenet wrote is replaced; this is none. Choose another --out" in ended.err
+            assert Path(words[-2]).read_text() == mine
         Path(words[-2]).write_bytes(before)
     with Path("found.keys").open("a") as file:
         file.write("mine\n")

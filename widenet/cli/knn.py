@@ -1,6 +1,7 @@
 """`widenet knn`: nearest neighbours among the items of a run, or among vectors in files."""
 
 import json
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -40,8 +41,10 @@ class _Index(StrEnum):
     ivf = "ivf"
 
 
-_LINE = b'{"key": '
+_LINE = re.compile(rb'\{"key": ("(?:[^"\\]|\\.)*"|-?[0-9]+), "neighbours": \[')
 """How a file of neighbours begins."""
+_MOST_BYTES = 2**20
+"""Bytes within which the first key ends."""
 
 By = Annotated[
     _Measure, typer.Option(help="Measure of nearness: a large product, a large cosine or a small distance.")
@@ -138,7 +141,8 @@ def search(
 
 def _is_of_neighbours(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(_LINE)) in (_LINE, b"")
+        beginning = file.read(_MOST_BYTES)
+    return not beginning or _LINE.match(beginning) is not None
 
 
 @app.command("export")
