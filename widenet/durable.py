@@ -115,7 +115,7 @@ def _set_aside(paths: Sequence[Path]) -> Iterator[None]:
 
 
 def _bring_back(paths: Sequence[Path]) -> None:
-    """End what a crash has left of writing files together: as it was before, or after if all were in place."""
+    """End what a crash has left: files as they were before, or after if all of them were in place."""
     hidden = _hidden(paths)
     is_whole = all(path.exists() for path in hidden)
     for path in hidden:

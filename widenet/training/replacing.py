@@ -106,8 +106,8 @@ def bring_back(path: Path) -> None:
         return
     if (path / DATA).exists():
         raise CheckpointError(
-            f"{path} holds a dataset, and the run that was there before is {waiting(path)}. Move {path / DATA}"
-            f" elsewhere and rename that run to {path.name}, or remove one of them."
+            f"{path} holds a dataset, and the run that was there before is {waiting(path)}. Move"
+            f" {path / DATA} elsewhere and rename that run to {path.name}, or remove one of them."
         )
     # A lock is a file of its own, which a folder without a run must not get.
     with locked(path) if (path / _DOCUMENTS[0]).exists() else nullcontext():
