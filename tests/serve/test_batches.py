@@ -93,6 +93,21 @@ def test_who_asks_alone_waits_for_nobody():
     assert engine.batches == [["0"], ["1"], ["2"]]
 
 
+def test_rows_wake_only_a_thread_that_waits_for_them(monkeypatch):
+    engine, woken = Stopped(), []
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        with monkeypatch.context() as patch:
+            patch.setattr(thread._changed, "notify", lambda: woken.append(True))
+            others = thread.offer(asks(1)) + thread.offer(asks(2))
+        assert not woken
+        engine.go.set()
+        await asyncio.gather(first, *others)
+
+    run(engine, steps)
+
+
 def test_a_batch_waits_no_longer_than_it_may():
     engine = Stopped()
 

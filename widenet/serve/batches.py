@@ -67,6 +67,7 @@ class ModelThread:
         self.engine, self.rhythm, self.measured = engine, rhythm, measured
         self._waiting: deque[_Waiting] = deque()
         self._expected, self._free_since = 1, 0.0
+        self._wanted: int | None = None  # rows that the thread waits for, if it does
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
         measured.queue.set_function(lambda: len(self._waiting))
@@ -97,7 +98,8 @@ class ModelThread:
                     503, "busy", "too many requests wait. Try again later.", {"Retry-After": "1"}
                 )
             self._waiting.extend(waiting)
-            self._changed.notify()
+            if self._wanted is not None and len(self._waiting) >= self._wanted:
+                self._changed.notify()
         return [each.future for each in waiting]
 
     def swap(self, engine: Answering) -> None:
@@ -131,7 +133,7 @@ class ModelThread:
         """Wait for a batch; None at the end."""
         rhythm = self.rhythm
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
+            self._wait_for_rows(1)
             if not self._waiting:
                 return None
             # Whoever was just answered often asks again: a batch of all takes hardly longer than one of half.
@@ -139,9 +141,15 @@ class ModelThread:
             began = max(self._waiting[0].arrived, self._free_since)
             left = began + rhythm.max_delay_seconds - monotonic()
             if left > 0:
-                self._changed.wait_for(lambda: len(self._waiting) >= enough or self._closing, timeout=left)
+                self._wait_for_rows(enough, left)
             number = min(rhythm.max_batch, len(self._waiting))
             return self.engine, [self._waiting.popleft() for _ in range(number)]
+
+    def _wait_for_rows(self, number: int, seconds: float | None = None) -> None:
+        """Wait until so many rows do, or the service ends; no row but the last wakes the thread."""
+        self._wanted = number
+        self._changed.wait_for(lambda: len(self._waiting) >= number or self._closing, seconds)
+        self._wanted = None
 
     def _answer(self, engine: Answering, batch: Sequence[_Waiting]) -> None:
         start = monotonic()
