@@ -158,7 +158,7 @@ class Service:
         futures = self.model.offer(asks)
         try:
             async with asyncio.timeout(self.model.rhythm.deadline_seconds):
-                results = await asyncio.gather(*futures)
+                results = [await future for future in futures]
         except TimeoutError:
             raise RefusedError(504, "too_late", "the model had no time before the deadline.") from None
         answers = []

@@ -5,6 +5,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from starlette.requests import Request
@@ -31,6 +32,15 @@ def read_token(path: str | Path) -> bytes:
             " Make one with `openssl rand -hex 32`."
         )
     return token
+
+
+@lru_cache(64)
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:
@@ -114,13 +124,7 @@ class Guard:
             name, _, port = name.partition(":")
         if port and not (port.isascii() and port.isdigit()):
             return False
-        if name == "localhost" or name in self.names:
-            return True
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
+        return name == "localhost" or name in self.names or _is_address(name)
 
     async def body(self, request: Request) -> bytes:
         """Read the JSON body of a request; raises RefusedError for one that is too large, slow or no JSON."""
