@@ -124,6 +124,14 @@ def test_a_wrong_path_gets_one_clear_answer(method, path, status, served):
     assert reply.json["error"]["message"]
 
 
+@pytest.mark.parametrize(("path", "methods"), [("/v1/score", "POST"), ("/v1/model", "GET, HEAD")])
+def test_another_method_is_told_those_of_a_route_and_a_head_has_no_body(path, methods, served):
+    reply = served.ask("PUT", path)
+    assert (reply.status, reply.headers["allow"]) == (405, methods)
+    head = served.ask("HEAD", "/v1/model")
+    assert (head.status, head.body) == (200, b"")
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

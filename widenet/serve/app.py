@@ -9,10 +9,10 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from widenet.serve.batches import ModelThread
 from widenet.serve.engine import Engine
@@ -27,7 +27,6 @@ from widenet.serve.messages import (
     Explain,
     Finding,
     Load,
-    Mistake,
     RecommendMany,
     Refusal,
     RefusedError,
@@ -45,6 +44,7 @@ _MOST_FOUND, _MOST_SEARCHES = 50, 16
 _RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
 _EXPLAIN = msgspec.json.Decoder(Explain)
 _SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
+_READ = ("GET", "HEAD")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -70,35 +70,40 @@ class Service:
     searches: WorkThread = field(default_factory=lambda: WorkThread("searches", _MOST_SEARCHES))
     loads: WorkThread = field(default_factory=lambda: WorkThread("loads", 1))
 
-    def app(self) -> Starlette:
+    def app(self) -> ASGIApp:
         """Return the application."""
-        routes = [
-            self._route("/v1/recommend", self.recommend, "POST"),
-            self._route("/v1/score", self.score, "POST"),
-            self._route("/v1/similar", self.similar, "POST"),
-            self._route("/v1/explain", self.explain, "POST"),
-            self._route("/v1/items", self.items, "GET"),
-            self._route("/v1/model", self.about, "GET"),
-            self._route("/health/live", self.live, "GET", is_open=True),
-            self._route("/health/ready", self.ready, "GET", is_open=True),
-            self._route("/metrics", self.metrics, "GET"),
-            self._route("/openapi.json", self.openapi, "GET"),
-        ]
-        page = Page()
-        routes += [self._route(place, page.answer, "GET", is_open=True) for place in PLACES]
+        posts = {
+            "/v1/recommend": self.recommend,
+            "/v1/score": self.score,
+            "/v1/similar": self.similar,
+            "/v1/explain": self.explain,
+        }
         if self.guard.token is not None and self.runs is not None:
-            routes.append(self._route("/v1/admin/load", self.load, "POST"))
-        return Starlette(
-            routes=routes,
-            lifespan=self._life,
-            exception_handlers={
-                404: _plain(404, "not_found", "there is no such route."),
-                405: _plain(405, "wrong_method", "the route takes another method."),
-            },
-        )
+            posts["/v1/admin/load"] = self.load
+        gets = {
+            "/v1/items": self.items,
+            "/v1/model": self.about,
+            "/metrics": self.metrics,
+            "/openapi.json": self.openapi,
+        }
+        routes = {path: self._route(path, handler, ("POST",)) for path, handler in posts.items()}
+        routes |= {path: self._route(path, handler, _READ) for path, handler in gets.items()}
+        opened = {"/health/live": self.live, "/health/ready": self.ready}
+        opened |= dict.fromkeys(PLACES, Page().answer)
+        routes |= {path: self._route(path, handler, _READ, is_open=True) for path, handler in opened.items()}
+        life = Router(lifespan=self._life)
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "lifespan":
+                await life(scope, receive, send)
+            else:
+                response = await routes.get(scope["path"], _no_route)(Request(scope, receive))
+                await response(scope, receive, send)
+
+        return app
 
     @asynccontextmanager
-    async def _life(self, app: Starlette) -> AsyncIterator[None]:
+    async def _life(self, app: Any) -> AsyncIterator[None]:
         del app
         self.model.start()
         self.follower.start()
@@ -109,11 +114,17 @@ class Service:
         self.follower.close()
         await asyncio.to_thread(self.model.close)
 
-    def _route(self, path: str, handler: _Handler, method: str, is_open: bool = False) -> Route:
+    def _route(
+        self, path: str, handler: _Handler, methods: tuple[str, ...], is_open: bool = False
+    ) -> _Handler:
+        """Return what answers requests for a path: the handler's answer, or why there is none."""
         measured = self.model.measured
         seconds = measured.seconds.labels(path)
 
         async def answer(request: Request) -> Response:
+            if request.method not in methods:
+                allowed = {"Allow": ", ".join(methods)}
+                return _refused(RefusedError(405, "wrong_method", "the route takes another method.", allowed))
             start = monotonic()
             try:
                 self.guard.check(request, is_open)
@@ -126,7 +137,7 @@ class Service:
             seconds.observe(monotonic() - start)
             return response
 
-        return Route(path, answer, methods=[method])
+        return answer
 
     async def recommend(self, request: Request) -> Response:
         """One request, or several under `requests`."""
@@ -254,9 +265,6 @@ def _refused(refused: RefusedError) -> Response:
     return _json(Refusal(refused.mistake), refused.status, refused.headers)
 
 
-def _plain(status: int, code: str, message: str) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def answer(request: Request, error: Exception) -> Response:
-        del request
-        return _json(Refusal(Mistake(code, message)), status, getattr(error, "headers", None))
-
-    return answer
+async def _no_route(request: Request) -> Response:
+    del request
+    return _refused(RefusedError(404, "not_found", "there is no such route."))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Literal
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from widenet.errors import OptionError
 from widenet.serve.connections import PatientConnection
@@ -55,7 +55,7 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def configuration(app: Starlette, lifespan: Literal["on", "off"], seconds_to_end: int) -> uvicorn.Config:
+def configuration(app: ASGIApp, lifespan: Literal["on", "off"], seconds_to_end: int) -> uvicorn.Config:
     """Return uvicorn's settings for an application.
 
     Args:
