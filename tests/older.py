@@ -103,6 +103,30 @@ def run_without_digests(run):
     return run
 
 
+def checkpoint_of_whole_state(path):
+    """Make a checkpoint as earlier versions wrote it of one of today's: no pieces, the trunk's file has all
+    state.
+    """
+    trunk, pieces = load_file(path / "trunk.safetensors"), {}
+    for file in sorted(path.glob("pieces.*")):
+        for name, numbers in load_file(file).items():
+            pieces.setdefault(name, []).append(numbers)
+        file.unlink()
+    for name, parts in pieces.items():
+        weight, _, _ = name.removeprefix("state.").rpartition(".")
+        trunk[name] = torch.cat(parts).view(trunk[f"weight.{weight}"].shape)
+    save_file(trunk, path / "trunk.safetensors")
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["files"] = {
+        name: {"bytes": (path / name).stat().st_size, "sha256": sha256_of(path / name)}
+        for name in manifest["files"]
+        if not name.startswith("pieces.")
+    }
+    manifest["sha256"] = sha256_of_contents(*(manifest[key] for key in ("format_version", "files", "facts")))
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
 def checkpoint_of_ranges(path):
     """Make a checkpoint as earlier versions wrote it of one of today's, in format 1: shards of consecutive
     units.

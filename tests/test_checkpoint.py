@@ -6,13 +6,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.older import checkpoint_of_ranges
+from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state
+from tests.parallel.split import DIVIDED
 from widenet.checkpoint import Checkpoint, fingerprint, recover
 from widenet.data.manifest import Field
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
+from widenet.plan.layout import Width
+from widenet.plan.shards import held
 from widenet.publication import publish
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -190,6 +193,112 @@ def test_a_whole_layer_of_other_sizes_is_refused(tmp_path):
     path = publish(tmp_path / "saved", deep({"split": False}), {}, with_state=True).path
     told = refusal(path, deep({"split": True, "units": 10}))
     assert "does not hold weight.deep/mid with all 4 rows of a shard: it is of another network" in told
+
+
+FILTERS = ("edges/picture", "edges bias", "parts/best", "parts bias")
+
+
+class Own(LocalExchange):
+    """An exchange that holds the shards of one process of several, for building and filling only."""
+
+    def __init__(self, process, num_processes):
+        super().__init__(8)
+        self.shards = held(8, process, num_processes)
+
+
+def divided(exchange=None, trained=True, filters=12):
+    """A network with layers divided by examples, with an optimizer's state if it is to be trained."""
+    layers, training = DIVIDED
+    layers = [
+        layer | ({"filters": filters} if layer["name"] in ("edges", "parts") else {}) for layer in layers
+    ]
+    spec, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
+    fields = {"items": Width(31), "picture": Width(3 * 12 * 12, kind="dense")}
+    built = build(bind(spec, training, fields), exchange or LocalExchange(8), counts={})
+    if trained:
+        built.prepare_training(Optimizer(training.optimizer))
+    return built
+
+
+def state_of(built):
+    """The whole state of the filters, by weight and name, as far as a network holds it."""
+    found = {}
+    for part in (part for of_shard in built.pieces.by_shard.values() for part in of_shard):
+        for key, tensor in part.state.items():
+            nothing = torch.full([part.weight.tensor.numel()], -1.0)
+            whole = found.setdefault((part.stretch.weight, key), nothing)
+            whole[part.stretch.start : part.stretch.stop] = tensor
+    return found
+
+
+@pytest.fixture
+def of_pieces(tmp_path):
+    """A published network with layers divided by examples, and its state."""
+    built = divided()
+    parts = [part for of_shard in built.pieces.by_shard.values() for part in of_shard]
+    for number, tensor in enumerate(tensor for part in parts for tensor in part.state.values()):
+        tensor.copy_(torch.rand(tensor.shape, generator=torch.Generator().manual_seed(number)))
+    return publish(tmp_path / "saved", built, {}, with_state=True).path, state_of(built)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_each_process_reads_the_state_of_its_pieces_that_a_checkpoint_holds_in_pieces_or_whole(
+    size, is_whole, of_pieces
+):
+    path, expected = of_pieces
+    if is_whole:
+        checkpoint_of_whole_state(path)
+        trunk = load_file(path / "trunk.safetensors")
+        for (name, key), numbers in expected.items():
+            assert torch.equal(trunk[f"state.{name}.{key}"].flatten(), numbers)
+    assert {name for name, _ in expected} == {*FILTERS}
+    assert len([*path.glob("pieces.*")]) == (0 if is_whole else 7)
+    taken = {key: torch.full_like(numbers, -1.0) for key, numbers in expected.items()}
+    for process in range(size):
+        built = divided(Own(process, size))
+        assert not any(built.trunk[name].state for name in FILTERS)
+        saved = Checkpoint.open(path)
+        saved.check_files(built)
+        saved.load_into(built, with_state=True)
+        for key, numbers in state_of(built).items():
+            own = numbers >= 0
+            assert (taken[key][own] == -1).all()
+            taken[key][own] = numbers[own]
+    assert all(torch.equal(taken[key], numbers) for key, numbers in expected.items())
+
+
+def test_weights_alone_are_read_without_state_in_pieces(of_pieces, tmp_path):
+    path, _ = of_pieces
+    served = divided(trained=False)
+    for weight in served.trunk.values():
+        weight.tensor.zero_()
+    Checkpoint.open(path).load_into(served, with_state=False)
+    assert state_of(served) == {}
+    assert fingerprint(served) == fingerprint(divided())
+    model = publish(tmp_path / "model", divided(), {}, with_state=False).path
+    assert [*model.glob("pieces.*")] == []
+    trained = divided()
+    Checkpoint.open(model).check_files(trained)
+    Checkpoint.open(model).load_into(trained, with_state=False)
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_state_of_other_pieces_is_refused(is_whole, of_pieces):
+    path, _ = of_pieces
+    if is_whole:
+        checkpoint_of_whole_state(path)
+    assert "it is of another network" in refusal(path, divided(filters=13))
+
+
+def test_a_flipped_bit_in_a_piece_is_seen(of_pieces):
+    path, _ = of_pieces
+    file = path / "pieces.shard-0002-of-0008.safetensors"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert f"{file.name} is damaged" in refusal(path, divided())
+    file.unlink()
+    assert f"{file.name} is missing" in refusal(path, divided())
 
 
 def test_a_file_of_ranges_of_another_network_is_refused(saved):

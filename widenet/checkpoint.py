@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,17 @@ from torch import Tensor
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.network import Network
+from widenet.model.pieces import Part
 from widenet.parallel.group import by_all
 from widenet.plan.shards import Shards
-from widenet.tensor_file import blocks, read_into
+from widenet.tensor_file import blocks, names_in, read_into
 
 FORMAT_VERSION = 2
 """In format 1, the shards of a wide weight were ranges of consecutive units."""
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
+_PIECES = "pieces"
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,9 @@ class Checkpoint:
 
     def _names_for(self, network: Network) -> list[str]:
         """Return the files that this process loads."""
-        whole = self._whole_in_trunk(network)
-        return (
-            [name for name, _ in _files_of(network) if name not in whole]
-            if self.version > 1
-            else [*self.files]
-        )
+        whole = {*self._whole_in_trunk(network), *(piece_files(network).keys() - self.files.keys())}
+        needed = [*(name for name, _ in _files_of(network)), *piece_files(network)]
+        return [name for name in needed if name not in whole] if self.version > 1 else [*self.files]
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
@@ -123,6 +122,8 @@ class Checkpoint:
                 self._fill_from_whole(*whole[name], wanted)
             elif self.version > 1 or name == TRUNK:
                 self.fill(name, wanted)
+        if with_state:
+            self._fill_pieces(network)
 
     def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
         """Return weight and units of the shard files that are missing because the trunk holds the weight."""
@@ -182,6 +183,34 @@ class Checkpoint:
             raise CheckpointError(
                 f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network."
             )
+
+    def _fill_pieces(self, network: Network) -> None:
+        """Fill the state of this process's pieces; an earlier version's checkpoint holds it whole."""
+        for name, parts in piece_files(network).items():
+            if name in self.files:
+                self.fill(name, state_of(parts))
+            else:
+                self.fill_state(parts)
+
+    def fill_state(self, parts: Iterable[Part]) -> None:
+        """Fill the state of parts of weights, which this may hold whole or in any pieces."""
+        for part in parts:
+            for stored, state in state_of([part]).items():
+                self.fill_numbers(stored, part.stretch.start, state)
+
+    def fill_numbers(self, stored: str, start: int, target: Tensor) -> None:
+        """Fill a tensor [N] with the numbers from `start` on of a tensor in the trunk's file or in pieces."""
+        first, stop = 0, start + len(target)
+        for name in [TRUNK, *sorted(file for file in self.files if file.startswith(_PIECES))]:
+            path = self._checked(name)
+            with _reading(path):
+                for _, rows in blocks(path, stored) if stored in names_in(path) else ():
+                    low, high = max(start, first), min(stop, first + rows.numel())
+                    if low < high:
+                        target[low - start : high - start] = rows.flatten()[low - first : high - first]
+                    first += rows.numel()
+        if first < stop:
+            raise CheckpointError(f"{self.path} does not hold all of {stored}: it is of another network.")
 
     def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
         """Yield tensors of a file in blocks of rows: name, first row, rows."""
@@ -289,6 +318,25 @@ def in_trunk(weight: str, key: str) -> str:
     return f"{kind}.{weight}.{state}" if state else f"{kind}.{weight}"
 
 
+def piece_files(network: Network) -> dict[str, Sequence[Part]]:
+    """Return the parts of weights whose state this process steps, by file: one per shard that has such."""
+    count = len(network.pieces.of_all)
+    return {
+        f"{_PIECES}.shard-{shard:04d}-of-{count:04d}.safetensors": parts
+        for shard, parts in network.pieces.by_shard.items()
+        if any(part.state for part in parts)
+    }
+
+
+def state_of(parts: Iterable[Part]) -> dict[str, Tensor]:
+    """Return the optimizer's state of parts of weights, by its names in a checkpoint."""
+    return {
+        in_trunk(part.stretch.weight, f"state.{key}"): tensor
+        for part in parts
+        for key, tensor in part.state.items()
+    }
+
+
 def _files_of(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield the files of a checkpoint with their tensors: one per shard of a wide weight, and the trunk."""
     for number, weight in enumerate(network.wide.values()):
@@ -330,11 +378,13 @@ def digest_of(tensor: Tensor) -> str:
     return hashlib.sha256(_bytes(tensor)).hexdigest()
 
 
-def own_files(network: Network) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Return the files that this process writes: those of its shards, and the trunk in the leader."""
-    return (
-        (name, tensors) for name, tensors in _files_of(network) if network.exchange.leads or name != TRUNK
-    )
+def own_files(network: Network, with_state: bool) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield the files that this process writes: those of its shards, and the trunk in the leader."""
+    if with_state:
+        yield from ((name, state_of(parts)) for name, parts in piece_files(network).items())
+    for name, tensors in _files_of(network):
+        if network.exchange.leads or name != TRUNK:
+            yield name, tensors if with_state else weights_among(tensors)
 
 
 def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

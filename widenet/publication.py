@@ -16,7 +16,6 @@ from widenet.checkpoint import (
     Checkpoint,
     own_files,
     sha256_of_contents,
-    weights_among,
     writing,
 )
 from widenet.durable import force_to_disk, put_in_place
@@ -119,10 +118,7 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     """
     publication = Publication(path, network.exchange, facts)
     try:
-        files = own_files(network)
-        if not with_state:
-            files = ((name, weights_among(tensors)) for name, tensors in files)
-        publication.gather(publication.write(files))
+        publication.gather(publication.write(own_files(network, with_state)))
         by_leader(network.exchange, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()

@@ -85,6 +85,12 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
     return None
 
 
+def names_in(path: Path) -> set[str]:
+    """Return the names of the tensors of a file; raises as `blocks`."""
+    with safe_open(path, framework="pt") as file:
+        return {*file.keys()}
+
+
 def blocks(path: Path, name: str) -> Iterator[tuple[int, Tensor]]:
     """Yield the rows of a stored tensor in blocks, each with the number of its first row.
 

@@ -9,7 +9,10 @@ from tests.model.twin import Real, assert_step_matches_twin, dense_field, random
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED, SIZES, outcomes_alone, outcomes_here
 from tests.parallel.traffic import sent_and_planned
+from widenet.model.rule import StepNumbers
 from widenet.spec.network import NetworkSpec
+from widenet.training.histograms import of_gradients
+from widenet.training.step import Step, train_step
 
 LAYERS, TRAINING = DIVIDED
 FACTS = {"items": sparse(23), "picture": dense_field(3 * 12 * 12)}
@@ -43,6 +46,25 @@ def test_a_step_is_that_of_the_dense_twin(num_examples, training):
     layers = [{key: value for key, value in layer.items() if key != "weight_norm"} for layer in LAYERS]
     real, _ = assert_step_matches_twin({"layers": layers}, FACTS, batch(num_examples), training)
     assert real.network.layout.by_examples == ("edges", "even", "best", "parts")
+
+
+def test_the_gradients_that_a_run_records_are_those_of_the_dense_twin():
+    layers = [{key: value for key, value in layer.items() if key != "weight_norm"} for layer in LAYERS]
+    _, gradients = assert_step_matches_twin({"layers": layers}, FACTS, batch(9), {})
+    real, observed = Real({"layers": layers}, {}, FACTS), {}
+    prepared = real.network.prepare(batch(9), real.random, None)
+    step = Step(
+        prepared,
+        real.random,
+        StepNumbers(1, real.rates),
+        observe=lambda _, update: observed.update(of_gradients(real.network, update)),
+    )
+    train_step(real.network, real.rule, step)
+    for name in ("edges/picture", "edges bias", "parts/best", "parts bias"):
+        layer, _, end = name.replace(" ", "/").partition("/")
+        expected = gradients[layer, end]
+        assert observed[name].numbers == expected.numel()
+        assert observed[name].norm == pytest.approx(float(expected.norm()), rel=1e-5)
 
 
 def test_a_pooled_input_beside_a_divided_convolution_needs_no_gradient():
@@ -83,9 +105,10 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, ap
         assert [changes for changes, one, many in pairs if one != many] == []
 
 
+@pytest.mark.parametrize("limit", [None, 0.05])
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_step_sends_what_the_plan_says(size, data, groups):
-    plan = {**TRAINING, "optimizer": "sgd"}
+def test_a_step_sends_what_the_plan_says(size, limit, data, groups):
+    plan = {**TRAINING, "optimizer": "sgd", "gradient_norm_limit": limit}
     for measured, planned in groups(size)(sent_and_planned, {"layers": LAYERS}, plan, data / "pictures"):
         assert planned == round(measured)
 

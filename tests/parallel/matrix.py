@@ -364,9 +364,9 @@ def outcome_of(name, folder, exchange, precision):
     return outcome_in(NetworkSpec.of({"layers": layers}), spec, Dataset.open(folder / name), exchange)
 
 
-def outcome_in(spec, training, data, exchange):
+def outcome_in(spec, training, data, exchange, elsewhere=None):
     counts = {field: data.counts(field) for field in spec.counted_fields}
-    network = build(bind(spec, training, data.fields), exchange, counts=counts)
+    network = build(bind(spec, training, data.fields), exchange, counts=counts, elsewhere=elsewhere)
     rule = Optimizer(training.optimizer, training.l1, training.l2)
     network.prepare_training(rule)
     stream = Stream(

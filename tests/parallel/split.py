@@ -1,5 +1,7 @@
 """Networks of split layers, and what they give."""
 
+import os
+
 import pytest
 from torch import distributed
 
@@ -9,6 +11,7 @@ from tests.sequences import EMBEDDED, NEXT, gru
 from widenet.data.dataset import Dataset
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
+from widenet.scratch import Scratch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -60,7 +63,7 @@ DIVIDED = (
         {
             "name": "edges",
             "kind": "convolution",
-            "filters": 5,
+            "filters": 12,
             "kernel": 3,
             "stride": 2,
             "activation": "relu",
@@ -72,7 +75,7 @@ DIVIDED = (
         {
             "name": "parts",
             "kind": "convolution",
-            "filters": 5,
+            "filters": 12,
             "kernel": 3,
             "activation": "tanh",
             "skip": "best",
@@ -99,16 +102,21 @@ def outcomes_alone(case, folder, changes):
         return _outcomes(case, folder, changes, lambda _: LocalExchange(SHARDS))
 
 
-def outcomes_here(case, folder, changes):
-    """As `outcomes_alone`, in each process of a group, with one thread or two."""
+def outcomes_here(case, folder, changes, scratch=None):
+    """As `outcomes_alone`, in each process of a group, with one thread or two; with a folder for scratch
+    files, wide weights lie in such a file.
+    """
     rank = distributed.get_rank()
-    return _outcomes(case, folder, changes, lambda number: exchange(SHARDS, 1 + (rank + number) % 2))
+    file = None if scratch is None else Scratch(scratch)
+    found = _outcomes(case, folder, changes, lambda number: exchange(SHARDS, 1 + (rank + number) % 2), file)
+    assert file is None or os.fstat(file.descriptor).st_size > 0
+    return found
 
 
-def _outcomes(case, folder, changes, exchange_of):
+def _outcomes(case, folder, changes, exchange_of, elsewhere=None):
     layers, training = case
     spec, data = NetworkSpec.of({"layers": layers}), Dataset.open(folder)
     return [
-        outcome_in(spec, TrainingSpec.of(training | change), data, exchange_of(number))
+        outcome_in(spec, TrainingSpec.of(training | change), data, exchange_of(number), elsewhere)
         for number, change in enumerate(changes)
     ]

@@ -9,6 +9,7 @@ import signal
 import socket
 from datetime import timedelta
 
+import numpy as np
 import pytest
 import torch
 from torch import distributed
@@ -42,12 +43,26 @@ DRIFTING = {
         {**NETWORK["layers"][2], "units": 997, "activation": "linear", "loss": "l2"},
     ]
 }
+DIVIDED = {
+    "layers": [
+        *NETWORK["layers"][:1],
+        {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 6, 6]},
+        {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 3, "split": True},
+        {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3, "weight_norm": 0.9},
+        {"name": "taste", "units": 5, "source": ["history", "parts"], "activation": "tanh", "split": True},
+        {"name": "next", "kind": "output", "field": "items"},
+    ]
+}
 TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "evaluation": {"metric": "ndcg@5"}, "keep": "best"}
 SETTINGS = {
     "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
     "adam, tied, gradient limit": (
         TIED,
         {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5, "keep": "last"},
+    ),
+    "adam, divided by examples, gradient limit": (
+        DIVIDED,
+        {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5},
     ),
     "sgd, drifting": (
         DRIFTING,
@@ -68,6 +83,7 @@ def data(tmp_path_factory):
         [sorted(set(row)) for row in rows],
         validation=[[example % WIDTH] for example in range(EXAMPLES)],
         width=WIDTH,
+        dense={"picture": np.random.default_rng(0).random((EXAMPLES, 3 * 6 * 6)).tolist()},
     )
     return path
 

@@ -6,7 +6,15 @@ import pytest
 
 from widenet.errors import FitError
 from widenet.plan.binding import bind
-from widenet.plan.by_examples import ends_of, fields_by_examples, long_rows, most_examples
+from widenet.plan.by_examples import (
+    ends_of,
+    fields_by_examples,
+    long_rows,
+    most_examples,
+    piece_numbers,
+    stretches,
+    weights_by_examples,
+)
 from widenet.plan.layout import Width
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -82,3 +90,31 @@ def test_the_process_with_the_most_shards_has_the_most_examples():
 
 def test_every_shard_adds_up_as_many_rows():
     assert [long_rows(numbers, 8) for numbers in (0, 1, 2048, 2049)] == [8, 8, 8, 16]
+
+
+@pytest.mark.parametrize("num_shards", [1, 2, 3, 8, 16])
+def test_each_number_of_the_weights_lies_in_the_piece_of_one_shard(num_shards):
+    layout = bound(2, first={"split": True}).with_shards(num_shards)
+    everything = [
+        (name, number)
+        for name in weights_by_examples(layout)
+        for number in range(layout.weights[name].numbers)
+    ]
+    by_shard = [
+        [(own.weight, number) for own in stretches(layout, [shard]) for number in range(own.start, own.stop)]
+        for shard in range(num_shards)
+    ]
+    length = piece_numbers(layout)
+    assert by_shard == [everything[length * shard : length * (shard + 1)] for shard in range(num_shards)]
+    assert [number for piece in by_shard for number in piece] == everything
+    of_some = [
+        (own.weight, number)
+        for own in stretches(layout, range(num_shards))
+        for number in range(own.start, own.stop)
+    ]
+    assert of_some == everything
+
+
+def test_without_such_layers_there_are_no_pieces():
+    layout = bound(2)
+    assert (piece_numbers(layout), stretches(layout, [0])) == (0, [])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, SHARDS, WIDTHS, documents
-from tests.parallel.split import GATES, SPLIT
+from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.simulated.device import simulated
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
@@ -79,17 +79,23 @@ def test_weights_and_state_are_what_a_process_allocates(case, device, num_proces
 
 
 @pytest.mark.parametrize("process", [0, 2])
-@pytest.mark.parametrize(("case", "kind", "num_split"), [(SPLIT, "sparse", 4), (GATES, "sequence", 7)])
-def test_a_process_allocates_its_shards_of_split_layers(case, kind, num_split, process):
+@pytest.mark.parametrize(
+    ("case", "kind", "num_split"), [(SPLIT, "sparse", 4), (GATES, "sequence", 7), (DIVIDED, "sparse", 2)]
+)
+def test_a_process_allocates_its_shards_of_split_layers_and_the_state_of_its_pieces(
+    case, kind, num_split, process
+):
     layers, training = case
     network, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of({**training, "optimizer": "adam"})
-    layout = bind(network, training, {"items": Width(31, kind), "age": Width(3, kind="dense")})
+    dense = {"age": Width(3, kind="dense"), "picture": Width(3 * 12 * 12, kind="dense")}
+    layout = bind(network, training, {"items": Width(31, kind), **dense})
     job = Job.of(layout, num_processes=3)
     built = build(layout, Part(process, 3))
     built.prepare_training(Optimizer(training.optimizer))
     parts = [part for weight in built.wide.values() for part in weight.parts.values()]
     weights = [part.weight for part in parts] + [weight.tensor for weight in built.trunk.values()]
-    states = [tensor for part in [*parts, *built.trunk.values()] for tensor in part.state.values()]
+    pieces = [part for of_shard in built.pieces.by_shard.values() for part in of_shard]
+    states = [tensor for part in [*parts, *built.trunk.values(), *pieces] for tensor in part.state.values()]
     moved = [part.moved for part in parts if part.moved is not None]
     needed = memory(job, process)
     assert (needed.weights, needed.state) == (size(weights), size(states) + size(moved))

@@ -12,6 +12,9 @@ from concurrent.futures import wait
 import pytest
 from torch import distributed
 
+from tests.older import checkpoint_of_whole_state
+from tests.parallel.matrix import write_data
+from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, STEPS, books
 from widenet import publication
@@ -119,6 +122,28 @@ def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(
     assert saved(out)[-1] == newest
     train(*documents, data, out, resume=True)
     assert outcome(out) == undisturbed(name)
+
+
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("as_before", [False, True])
+def test_state_in_pieces_goes_on_to_the_same_bits_and_so_does_the_whole_state_of_earlier_versions(
+    as_before, tmp_path
+):
+    (tmp_path / "data").mkdir()
+    layers, training = DIVIDED
+    pictures = write_data(tmp_path / "data") / "pictures"
+    documents = {"layers": layers}, {**training, "epochs": 2, "optimizer": "adam", "gradient_norm_limit": 0.3}
+    train(*documents, pictures, tmp_path / "whole")
+    often, out = {**documents[1], "checkpoints": {"every_steps": 1}}, tmp_path / "run"
+    with pytest.raises(RuntimeError, match="a crash"):
+        train(documents[0], often, pictures, out, report=Watch(crash_at=8))
+    latest = out / "checkpoints" / (out / "checkpoints" / "latest").read_text().strip()
+    assert at(1, 0) < latest.name
+    assert len([*latest.glob("pieces.*")]) == 7
+    if as_before:
+        checkpoint_of_whole_state(latest)
+    train(documents[0], often, pictures, out, resume=True)
+    assert outcome(out) == outcome(tmp_path / "whole")
 
 
 @pytest.mark.usefixtures("in_time")

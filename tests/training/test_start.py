@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.older import checkpoint_of_ranges, dataset_of_format_1, run_without_digests
+from tests.older import (
+    checkpoint_of_ranges,
+    checkpoint_of_whole_state,
+    dataset_of_format_1,
+    run_without_digests,
+)
+from tests.parallel.matrix import write_data
+from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
@@ -171,6 +178,46 @@ def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_rou
             assert torch.equal(rows(in_shards)[name, f"state.{key}"], state)
             assert bool(state.any())
         assert model.network.layout.weights[name].split == was
+
+
+@pytest.mark.parametrize(
+    ("was", "is_split", "shards", "as_before"),
+    [(True, False, 8, False), (True, True, 3, False), (False, True, 8, False), (True, True, 3, True)],
+)
+def test_filters_in_pieces_begin_with_the_state_of_whole_ones_and_the_other_way_round(
+    was, is_split, shards, as_before, tmp_path
+):
+    (tmp_path / "data").mkdir()
+    data = Dataset.open(write_data(tmp_path / "data") / "pictures")
+    layers, training = DIVIDED
+    training = {**training, "optimizer": "adam", "keep": "last"}
+    train(with_split(layers, was), training, data, tmp_path / "before")
+    latest = RunDirectory.open(tmp_path / "before").latest()
+    old = made(with_split(layers, was), training, data)
+    latest.load_into(old, with_state=True)
+    if as_before:
+        checkpoint_of_whole_state(latest.path)
+    net, _ = begun(
+        tmp_path, with_split(layers, is_split), {**training, "shards": shards}, data, tmp_path / "before"
+    )
+    assert (len(old.pieces.weights), len(net.pieces.weights)) == (4 * was, 4 * is_split)
+    found, expected = state_of_filters(net), state_of_filters(old)
+    assert len(expected) == 8
+    assert found.keys() == expected.keys()
+    for key, numbers in expected.items():
+        assert torch.equal(found[key], numbers), key
+        assert bool(numbers.any()), key
+
+
+def state_of_filters(net):
+    """The whole state of the filters that may be in pieces, flat, by weight and name."""
+    found = {}
+    pieces = [(part.stretch.weight, part) for parts in net.pieces.by_shard.values() for part in parts]
+    for name, part in [*net.trunk.items(), *pieces]:
+        for key, tensor in part.state.items():
+            if name.startswith(("edges", "parts")):
+                found.setdefault((name, key), []).append(tensor.flatten())
+    return {key: torch.cat(tensors) for key, tensors in found.items()}
 
 
 def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):

@@ -19,6 +19,7 @@ from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
+from widenet.model.pieces import Pieces
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
@@ -77,6 +78,7 @@ def build(
         device=device,
         wide=wide,
         trunk=trunk,
+        pieces=Pieces.of(layout, trunk, exchange),
         outputs=outputs,
         damping=factors,
     )

@@ -1,7 +1,7 @@
-"""Layers that each shard computes for its own examples; only their ends and gradients travel."""
+"""Layers that each shard computes for its own examples; their ends travel, and sums of gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,6 +38,8 @@ class Stack:
         ends: Layers whose units others read.
         edges: First example of each shard, then the number of examples.
         where: Name of the last layer for messages.
+        gradients: By shard of this process, the piece of the gradient to the weights; the backward pass
+            fills it in.
     """
 
     exchange: Exchange
@@ -45,6 +47,7 @@ class Stack:
     ends: Sequence[str]
     edges: Sequence[int]
     where: str
+    gradients: dict[int, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -56,7 +59,7 @@ class Stack:
     def values(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the units of the ends, float32 [E, units]; differentiable by the weights.
 
-        The gradient to the weights is an exact sum over the shards.
+        The gradient to the weights is an exact sum over the shards, and goes to `gradients`.
         """
         found = _Divided.apply(self, [*weights], *weights.values())  # type: ignore[no-untyped-call]
         return dict(zip(self.ends, found, strict=True))
@@ -89,7 +92,7 @@ class _Divided(torch.autograd.Function):
                 return shard, leaves, [values[end] for end in stack.ends]
 
         ctx.stack, ctx.graphs = stack, stack.exchange.each(of_shard)
-        ctx.shapes = [weight.shape for weight in weights]
+        ctx.num_weights = len(weights)
         ends = zip(*(ends for _, _, ends in ctx.graphs), strict=True)
         return tuple(stack.gathered([part.detach() for part in parts]) for parts in ends)
 
@@ -109,6 +112,6 @@ class _Divided(torch.autograd.Function):
                 [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
             )
 
-        total = stack.exchange.sum_long(stack.exchange.each(of_shard), stack.where)
-        parts = torch.split(total, [shape.numel() for shape in ctx.shapes])
-        return None, None, *(part.view(shape) for part, shape in zip(parts, ctx.shapes, strict=True))
+        pieces = stack.exchange.sum_by_pieces(stack.exchange.each(of_shard), stack.where)
+        stack.gradients.update(zip(stack.exchange.each(lambda shard: shard), pieces, strict=True))
+        return None, None, *(None,) * ctx.num_weights

@@ -44,10 +44,11 @@ class Exchange(Protocol):
     def sum(self, terms: Terms, where: str) -> Tensor:
         """Return the sum over all shards of one tensor per shard, exact in 64-bit fixed point."""
 
-    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """Return the exact sum over all shards of one long vector per shard, [N].
+    def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
+        """Return the pieces, for each shard of this process, of the exact sum of one long vector per shard.
 
-        Each process adds up a piece of it and hands that to the others, which takes half the bytes of `sum`.
+        The sum is cut into a piece for each shard, in order, each of as many numbers: see
+        `plan.by_examples.long_rows`. Zeros fill up the last ones.
         """
 
     @property

@@ -16,6 +16,7 @@ from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, running
+from widenet.model.pieces import Pieces
 from widenet.model.preparation import Ends, Prepared, Values
 from widenet.model.product import Blocks, Factor, Whole, product
 from widenet.model.rule import Rule
@@ -25,7 +26,7 @@ from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import fetch_rows, gathered, joined_touched, let_go_of_rows, rows_of
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
-from widenet.plan.by_examples import ends_of, weights_by_examples
+from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -47,6 +48,7 @@ class Activity:
         values: Values of the layers, [E, units]; along a sequence [N, units], a vector per position.
         gathered: Sums gathered from sparse inputs, by layer and source.
         split: Weights of split layers, by name and shard; the backward pass gives them gradients.
+        pieces: Gradients to pieces of weights, by shard; see `by_examples.Stack`.
         penalties: Penalties on sparseness.
         statistics: Statistics of the batch, by layer with a batch normalization.
         taken, features: See `Prepared`.
@@ -56,6 +58,7 @@ class Activity:
     values: dict[str, Tensor]
     gathered: dict[Key, Tensor] = field(default_factory=dict)
     split: dict[str, dict[int, Tensor]] = field(default_factory=dict)
+    pieces: dict[int, Tensor] = field(default_factory=dict)
     penalties: list[Tensor] = field(default_factory=list)
     statistics: dict[str, Statistics] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
@@ -75,6 +78,7 @@ class Network:
         device: Where its tensors are.
         wide: Sharded weights of sparse inputs, outputs and split layers; biases of outputs as "LAYER bias".
         trunk: All other weights.
+        pieces: Those of the trunk of which each process steps pieces.
         outputs: Its outputs, by name.
         damping: Factors of an input's features, by layer.
     """
@@ -84,6 +88,7 @@ class Network:
     device: torch.device
     wide: dict[str, WideWeight]
     trunk: dict[str, TrunkWeight]
+    pieces: Pieces
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
 
@@ -190,7 +195,7 @@ class Network:
             let_go_of_rows(self.wide, prepared.rows)
         divided = set() if random is None else {*self.layout.by_examples}
         if divided:
-            activity.values |= self._divided_ends(prepared, random)
+            self._compute_divided(prepared, activity, random)
         self._compute(
             {layer.name for layer in self.spec.hidden} - divided, prepared, pending, activity, random
         )
@@ -246,7 +251,8 @@ class Network:
         for output in self.outputs.values():
             if output.deferred_rows is not None:
                 output.deferred_rows.prepare()
-        for trunk in self.trunk.values():
+        self.pieces.prepare(rule)
+        for trunk in (own for name, own in self.trunk.items() if name not in self.pieces.weights):
             trunk.prepare(rule)
 
     def rows(self, name: str, columns: slice = slice(None)) -> Iterator[tuple[int, Tensor]]:
@@ -324,20 +330,21 @@ class Network:
                 flow = self._flow(layer, prepared, pending, activity, random)
                 activity.values[layer.name] = kind_of(layer).forward(layer, flow)
 
-    def _divided_ends(self, prepared: Prepared, random: StepRandom | None) -> dict[str, Tensor]:
-        """Return the units of the layers whose examples are divided among shards, where others read them."""
+    def _compute_divided(self, prepared: Prepared, activity: Activity, random: StepRandom | None) -> None:
+        """Compute the layers whose examples are divided among shards, and keep what others read of them."""
         names, layout = {*self.layout.by_examples}, self.layout
         alone = replace(self, layout=layout.with_shards(1), exchange=self.exchange.alone)
 
         def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            activity = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
+            own = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
             trunk = {name: TrunkWeight(weight) for name, weight in weights.items()}
-            replace(alone, trunk=trunk)._compute(names, prepared, {}, activity, random)
-            return activity.values
+            replace(alone, trunk=trunk)._compute(names, prepared, {}, own, random)
+            return own.values
 
         num_examples = len(next(iter(prepared.dense.values())))
         stack = Stack.of(self.exchange, compute, ends_of(layout, names), num_examples, layout.num_shards)
-        return stack.values({name: self.trunk[name].tensor for name in weights_by_examples(layout)})
+        activity.pieces = stack.gradients
+        activity.values |= stack.values({name: own.tensor for name, own in self.pieces.weights.items()})
 
     def _flow(
         self,

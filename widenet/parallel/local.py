@@ -62,13 +62,12 @@ class LocalExchange:
         del where
         return exact_sum(terms)
 
-    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """See `model.exchange.Exchange.sum_long`."""
+    def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
+        """See `model.exchange.Exchange.sum_by_pieces`."""
         del where
         count = len(self.shards)
         rows = [in_rows(term, count) for term in terms]
-        pieces = self.each(lambda shard: exact_sum([of_term.chunk(count)[shard] for of_term in rows]))
-        return torch.cat(pieces).flatten()[: len(terms[0])]
+        return self.each(lambda shard: exact_sum([of_term.chunk(count)[shard] for of_term in rows]).flatten())
 
     @property
     def alone(self) -> "LocalExchange":

@@ -108,10 +108,10 @@ class ProcessExchange:
         """See `model.exchange.Exchange.sum`."""
         return self.start_sum(terms, where=where).result()[0]
 
-    def sum_long(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """See `model.exchange.Exchange.sum_long`."""
+    def sum_by_pieces(self, terms: Sequence[Tensor], where: str) -> list[Tensor]:
+        """See `model.exchange.Exchange.sum_by_pieces`."""
 
-        def summed() -> Tensor:
+        def summed() -> list[Tensor]:
             rows = [in_rows(term, self.num_shards) for term in terms]
             rank, size = distributed.get_rank(), distributed.get_world_size()
             of_ranks = [held(self.num_shards, other, size) for other in range(size)]
@@ -127,9 +127,8 @@ class ProcessExchange:
                 into,
                 [len(rows) * (stop - start) for start, stop in pairwise(cuts)],
             )
-            result = torch.empty_like(rows[0])
-            result[cuts[rank] : cuts[rank + 1]] = exact_sum(arrived.view(self.num_shards, own, -1))
-            return _gather_rows(result, cuts).flatten()[: len(terms[0])]
+            total = exact_sum(arrived.view(self.num_shards, own, -1))
+            return [piece.flatten() for piece in total.chunk(len(self.shards))]
 
         return self.begin(summed, where).result()
 

@@ -1,6 +1,7 @@
 """Decides which layers over pictures each process computes for its own examples alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from widenet.errors import FitError
 from widenet.plan.layers import plan_of
@@ -15,6 +16,15 @@ LEAST_BYTES = 2**26
 
 ROW_NUMBERS = 256
 """Neighbours in a long vector that share a scale in its exact sum."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The numbers of a weight, row after row, from start to stop - 1."""
+
+    weight: str
+    start: int
+    stop: int
 
 
 def layers_by_examples(layout: Layout) -> tuple[str, ...]:
@@ -79,6 +89,28 @@ def most_examples(num_examples: int, num_shards: int, num_processes: int) -> int
 def long_rows(numbers: int, num_shards: int) -> int:
     """Return the rows of `ROW_NUMBERS` of a long vector in its sum; every shard has as many."""
     return num_shards * max(1, -(-numbers // (num_shards * ROW_NUMBERS)))
+
+
+def piece_numbers(layout: Layout) -> int:
+    """Return the length of a shard's piece of the weights of layers divided by examples; 0 without any."""
+    numbers = sum(layout.weights[name].numbers for name in weights_by_examples(layout))
+    return ROW_NUMBERS * long_rows(numbers, layout.num_shards) // layout.num_shards if numbers else 0
+
+
+def stretches(layout: Layout, shards: Sequence[int]) -> list[Stretch]:
+    """Return what consecutive shards' pieces hold of the weights of layers divided by examples, in order.
+
+    These weights, one after another, are a long vector. It is cut into a piece for each shard; the last
+    pieces may be shorter than `piece_numbers`, or empty.
+    """
+    length, first, found = piece_numbers(layout), 0, []
+    for name in weights_by_examples(layout):
+        numbers = layout.weights[name].numbers
+        start, stop = max(shards[0] * length - first, 0), min((shards[-1] + 1) * length - first, numbers)
+        if start < stop:
+            found.append(Stretch(name, start, stop))
+        first += numbers
+    return found
 
 
 def _divisible(layout: Layout) -> tuple[str, ...]:

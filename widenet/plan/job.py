@@ -8,7 +8,7 @@ from widenet.errors import OptionError
 from widenet.plan.deferred_rows import defers_rows
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.shards import Shards, held, most_held
-from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -130,11 +130,6 @@ class Job:
         if along is None or (isinstance(spec, OutputLayer) and spec.predict != "next"):
             return self.num_examples
         return max(1, round(self.num_examples * self.entries_of(along)))
-
-    def is_over_sparse(self, layer: Layer) -> bool:
-        """Whether a layer stands on a sparse input."""
-        sources = (self.network.layer(source) for source in self.network.sources(layer))
-        return any(isinstance(source, InputLayer) and source.field in self.entries for source in sources)
 
     def targets_of(self, layer: OutputLayer) -> float:
         """Return the mean number of targets of one of an output's vectors; its field is sparse."""

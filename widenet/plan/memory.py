@@ -3,11 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from widenet.plan.by_examples import ends_of, fields_by_examples, most_examples, weights_by_examples
+from widenet.plan.by_examples import (
+    ends_of,
+    fields_by_examples,
+    most_examples,
+    stretches,
+    weights_by_examples,
+)
 from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
+from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, streams, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, COUNTED_PAIRS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
@@ -36,7 +43,8 @@ class Memory:
 
     Attributes:
         weights: Weights of its shards and of the trunk, and the popularity of features if needed.
-        state: The optimizer's state, and the last step of each row.
+        state: The optimizer's state, and the last step of each row; of layers divided by examples, the state
+            of the process's pieces.
         activations: Values and gradients of the layers for one batch.
         workspace: Further memory of a step.
         program: Python and torch.
@@ -70,7 +78,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
         return max(
             (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
         )
-    held = {
+    stored = {
         name: 0 if is_elsewhere(job, weight) else job.stored_rows(weight, process) * weight.row_bytes
         for name, weight in job.layout.weights.items()
     }
@@ -80,14 +88,15 @@ def memory(job: Job, process: int | None = None) -> Memory:
     if job.device == "cpu":  # a sample is drawn by the host
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     counted += sum(_neighbours(job, layer, process) for layer in job.network.outputs)
-    trained = sum(size for name, size in held.items() if job.layout.weights[name].trained)
+    whole = {*stored} - {*weights_by_examples(job.layout)}
+    trained = sum(stored[name] for name in whole if job.layout.weights[name].trained) + _pieces(job, process)
     optimizer = job.training.optimizer
     moved = sum(
         4 * _touchable(job, weight, process)
         for weight in job.layout.weights.values()
         if remembers_moves(job, weight) and not (job.weights_in == "host" and streams(weight))
     )
-    weights = sum(held.values()) + counted
+    weights = sum(stored.values()) + counted
     state = (
         trained * len(optimizer.state)
         + moved
@@ -174,8 +183,9 @@ def _activations(job: Job, process: int) -> int:
         for weight in job.layout.weights.values()
         if weight.split or not weight.wide
     )
+    gradients = trunk - _bytes_by_examples(job) + _pieces(job, process)
     operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
-    return entries + dense + hidden + trunk + operands
+    return entries + dense + hidden + gradients + operands
 
 
 def _phases(job: Job, process: int) -> Iterator[int]:
@@ -227,11 +237,21 @@ def _of_a_shard(job: Job) -> int:
 def _gradients_by_shard(job: Job, process: int) -> int:
     """Return the bytes of the sum of gradients of layers divided by examples.
 
-    These are each shard's, twice; what arrives from other processes; and 64-bit integers of a piece.
+    These are each shard's, twice; what arrives from other processes; and 64-bit integers of the pieces. To
+    gather the stepped weights takes less.
     """
-    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
-    own, shards = job.num_held(process), job.training.shards
-    return 4 * numbers * (3 * own + 2) + 8 * numbers * own // shards
+    return 3 * job.num_held(process) * _bytes_by_examples(job) + 2 * _pieces(job, process)
+
+
+def _bytes_by_examples(job: Job) -> int:
+    """Return the bytes of the weights of layers divided by examples."""
+    return 4 * sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
+
+
+def _pieces(job: Job, process: int) -> int:
+    """Return the bytes of a process's pieces of these weights: of their gradient, and of a state tensor."""
+    own = held(job.training.shards, process, job.num_processes)
+    return 4 * sum(stretch.stop - stretch.start for stretch in stretches(job.layout, own))
 
 
 def _split(job: Job, layer: str, source: str, weight: Weight, process: int) -> int:

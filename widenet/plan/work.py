@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from widenet.plan.by_examples import ROW_NUMBERS, ends_of, long_rows, weights_by_examples
+from widenet.plan.by_examples import ends_of, piece_numbers
 from widenet.plan.deferred_rows import deferred_columns, deferred_operations
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
@@ -140,6 +140,7 @@ def _summed_bytes(job: Job) -> Iterator[int]:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (
             samples
+            + bool(job.layout.by_examples)
             + sum(weight.wide and weight.columns is not None for weight in job.layout.weights.values())
         )
     for weight in job.layout.weights.values():
@@ -150,18 +151,12 @@ def _summed_bytes(job: Job) -> Iterator[int]:
 def _handed_out(job: Job, process: int) -> int:
     """Return the bytes of gradients of layers divided by examples that a process sends to add them up."""
     shards, own = job.training.shards, job.num_held(process)
-    return own * (shards - own) * _piece_bytes(job)
-
-
-def _piece_bytes(job: Job) -> int:
-    """Return the bytes of a shard's piece of the gradients of layers divided by examples."""
-    numbers = sum(job.layout.weights[name].numbers for name in weights_by_examples(job.layout))
-    return 4 * ROW_NUMBERS * long_rows(numbers, job.training.shards) // job.training.shards if numbers else 0
+    return own * (shards - own) * 4 * piece_numbers(job.layout)
 
 
 def _gathered(job: Job) -> Iterator[int]:
-    """Yield the bytes that a process gives to every other: statistics, and parts of narrow layers."""
-    yield _piece_bytes(job) * job.most_held
+    """Yield the bytes that a process gives to every other: stepped pieces, statistics, parts of layers."""
+    yield 4 * piece_numbers(job.layout) * job.most_held
     examples = -(-job.num_examples // job.training.shards) * job.most_held
     for end in ends_of(job.layout, job.layout.by_examples):
         yield 4 * examples * job.layout.units[end]

@@ -63,12 +63,20 @@ def of_gradients(network: Network, update: Update) -> dict[str, Histogram]:
             _touched_blocks(network.wide[name], update.rows[name], shard), network.share_of_gradient(name)
         )
 
+    def of_piece(name: str, shard: int) -> Iterable[Tensor]:
+        return [
+            gradient
+            for part, gradient in network.pieces.cut(shard, update.pieces[shard])
+            if part.stretch.weight == name
+        ]
+
     trunk = {
         name: _scaled([weight.tensor.grad], network.share_of_gradient(name))
         for name, weight in network.trunk.items()
         if weight.tensor.grad is not None
     }
-    return _of_shards(network, names, of_shard) | _of_copies(network, trunk)
+    divided = _of_shards(network, [*network.pieces.weights], of_piece) if update.pieces else {}
+    return _of_shards(network, names, of_shard) | divided | _of_copies(network, trunk)
 
 
 def of_activations(network: Network, values: Mapping[str, Tensor]) -> dict[str, Histogram]:

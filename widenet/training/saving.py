@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.checkpoint import TRUNK, neighbourhood_files, replicas_of, wide_file
+from widenet.checkpoint import TRUNK, neighbourhood_files, piece_files, replicas_of, state_of, wide_file
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.publication import Publication
@@ -161,6 +161,8 @@ class Snapshot:
                 self._copy(wide_file(number, shard, weight.shards.count), weight.parts[shard].tensors())
 
         network.exchange.each(copy)
+        for name, parts in piece_files(network).items():
+            self._copy(name, state_of(parts))
         self.files.update(neighbourhood_files(network))
         if network.exchange.leads:
             self._copy(TRUNK, replicas_of(network))

@@ -11,6 +11,7 @@ from widenet.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
+from widenet.plan.by_examples import weights_by_examples
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.shards import as_slice
 from widenet.spec.layers import InputLayer, OutputLayer
@@ -279,7 +280,7 @@ class _Start:
         return origin
 
     def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        trunk = self.network.trunk
+        trunk, in_pieces = self.network.trunk, weights_by_examples(self.before.layout)
         for checkpoint, has_states in [(model, False), *([] if last is None else [(last, True)])]:
             whole: dict[str, Tensor] = {}
             for name, weight in trunk.items():
@@ -290,9 +291,15 @@ class _Start:
                     rows = np.arange(len(weight.tensor))
                     copies = {key: [_Copy(tensor, rows)] for key, tensor in tensors.items()}
                     self._copy_weight(name, checkpoint, copies)
+                elif has_states and name in in_pieces:
+                    for key, tensor in tensors.items():
+                        checkpoint.fill_numbers(in_trunk(name, key), 0, tensor.view(-1))
                 else:
                     whole |= {in_trunk(name, key): tensor for key, tensor in tensors.items()}
             checkpoint.fill(TRUNK, whole)
+            if has_states:
+                pieces = self.network.pieces.by_shard.values()
+                checkpoint.fill_state(part for parts in pieces for part in parts)
 
 
 def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], units: range) -> None:

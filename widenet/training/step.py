@@ -111,6 +111,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)
         update.add_split(activity.split)
+        update.pieces = activity.pieces
         if step.observe is not None:
             step.observe(launched, update)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))

@@ -52,6 +52,7 @@ class Update:
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
         self.split: dict[str, dict[int, Tensor]] = {}
+        self.pieces: dict[int, Tensor] = {}
         self.stepped: dict[str, list[OutputStep]] = {}
         for name, step in deferred.items():
             self.stepped.setdefault(network.layout.links[name, ""].weight, []).append(step)
@@ -72,8 +73,10 @@ class Update:
         """Return the Euclidean length of the whole gradient."""
         exchange = self.network.exchange
         names = dict.fromkeys([*self.rows, *self.stepped, *self.split])
-        wide = [exchange.each(self._squares(name)) for name in names]
-        squares = exchange.start_sum(*wide, where="gradient norm").result()
+        terms = [exchange.each(self._squares(name)) for name in names]
+        if self.pieces:
+            terms.append(exchange.each(lambda shard: self.pieces[shard].double().square().sum()))
+        squares = exchange.start_sum(*terms, where="gradient norm").result()
         squares += [
             trunk.tensor.grad.double().square().sum() * self.network.share_of_gradient(name) ** 2
             for name, trunk in self.network.trunk.items()
@@ -87,6 +90,8 @@ class Update:
             self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
+        if self.pieces:
+            self.network.pieces.step(self.pieces, rule, numbers, self.network.exchange)
         by_share: dict[float, list[TrunkWeight]] = {}
         for name, trunk in self.network.trunk.items():
             by_share.setdefault(self.network.share_of_gradient(name), []).append(trunk)
