@@ -37,6 +37,12 @@ def filled(values_RK: Tensor, rows: int) -> Tensor:
     return pad(values_RK, (0, 0, 0, missing)) if missing else values_RK
 
 
+def filled_columns(values_RC: Tensor, columns: int) -> Tensor:
+    """Return a matrix with zeros after its columns, up to a multiple of `columns`."""
+    missing = -values_RC.shape[1] % columns
+    return pad(values_RC, (0, missing)) if missing else values_RC
+
+
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:
     """Write left @ right into a float32 result; operands as for `matrix_product`."""
     if left_RK.dtype == torch.bfloat16:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from widenet.kernels import exact_sum
 from widenet.model.exchange import Exchange
+from widenet.model.operands import filled_columns
 
 
 @dataclass
@@ -36,13 +37,18 @@ class RowSum:
         peaks, totals = [own.peak_E for own in sums], [own.sum_E for own in sums]
         return cls(sums[0].kind, torch.cat(peaks), torch.cat(totals))
 
-    def add(self, logits_ET: Tensor) -> None:
-        """Add a tile's logits."""
+    def add(self, logits_ET: Tensor, columns: int = 1) -> None:
+        """Add a tile's logits, with columns after them that add nothing, up to a multiple of `columns`."""
+        num_examples, units = logits_ET.shape
         if self.kind == "softmax":
             self._raise_peak(logits_ET.amax(dim=1))
-            self.sum_E += torch.sub(logits_ET, self.peak_E[:, None]).exp_().sum(dim=1)
+            share_EC = logits_ET.new_empty(num_examples, units + -units % columns)
+            torch.sub(logits_ET, self.peak_E[:, None], out=share_EC[:, :units])
+            share_EC[:, units:] = -torch.inf
+            self.sum_E += share_EC.exp_().sum(dim=1)
         else:
-            self.sum_E += (torch.relu(logits_ET) if self.kind == "relu_max" else logits_ET.abs()).sum(dim=1)
+            part_EC = filled_columns(logits_ET, columns)
+            self.sum_E += (torch.relu(part_EC) if self.kind == "relu_max" else part_EC.abs()).sum(dim=1)
 
     def add_shares(self, share_ET: Tensor, peak_E: Tensor) -> None:
         """Add a tile of a softmax, as exp(z - its largest logit) [E, T] and this logit [E]."""

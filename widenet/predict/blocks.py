@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import torch
-from torch.nn.functional import pad
 
 from widenet.model.network import Network
 from widenet.model.operands import filled
@@ -36,9 +35,3 @@ def num_examples(fields: Mapping[str, Values]) -> int:
     """Return the number of examples of a batch, E."""
     values = next(iter(fields.values()))
     return values.num_examples if isinstance(values, SparseBatch) else len(values)
-
-
-def filled_columns(values_EK: torch.Tensor, columns: int, value: float = 0.0) -> torch.Tensor:
-    """Return a matrix with a value after its columns, up to a multiple of `columns`."""
-    missing = -values_EK.shape[1] % columns
-    return pad(values_EK, (0, missing), value=value) if missing else values_EK

@@ -11,13 +11,13 @@ from widenet.kernels.running_top_k import running_top_k
 from widenet.model.activations import activate, definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
-from widenet.model.operands import filled
+from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sharding import ByUnit, split
 from widenet.plan.shards import as_slice
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
-from widenet.predict.blocks import filled_columns, in_blocks, num_examples
+from widenet.predict.blocks import in_blocks, num_examples
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
 from widenet.transfer import sent_together
@@ -226,9 +226,8 @@ class Tiles:
         return RowSum.empty(self.activation.kind, block.stop - block.start, self.direct_EH.device)
 
     def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
-        """Add the logits of a tile to a sum, with columns that add nothing up to a whole block."""
-        nothing = -torch.inf if self.activation.kind == "softmax" else 0.0
-        summed.add(filled_columns(logits_ET, self.rows, nothing))
+        """Add the logits of a tile to a sum, in whole blocks of columns."""
+        summed.add(logits_ET, self.rows)
 
     def total(self) -> Tensor | None:
         """Divisor of the activations, float32 [E, 1]; None if the activation is elementwise.
