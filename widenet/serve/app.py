@@ -88,7 +88,7 @@ class Service:
         }
         routes = {path: self._route(path, handler, ("POST",)) for path, handler in posts.items()}
         routes |= {path: self._route(path, handler, _READ) for path, handler in gets.items()}
-        opened = {"/health/live": self.live, "/health/ready": self.ready}
+        opened: dict[str, _Handler] = {"/health/live": self.live, "/health/ready": self.ready}
         opened |= dict.fromkeys(PLACES, Page().answer)
         routes |= {path: self._route(path, handler, _READ, is_open=True) for path, handler in opened.items()}
         life = Router(lifespan=self._life)
@@ -103,8 +103,7 @@ class Service:
         return app
 
     @asynccontextmanager
-    async def _life(self, app: Any) -> AsyncIterator[None]:
-        del app
+    async def _life(self, _: Any) -> AsyncIterator[None]:
         self.model.start()
         self.follower.start()
         self.searches.start()
@@ -196,9 +195,8 @@ class Service:
         found = await self.searches.do(lambda: engine.search(text, _MOST_FOUND, names), seconds)
         return _json(Finding(engine.fingerprint, found))
 
-    async def about(self, request: Request) -> Response:
+    async def about(self, _: Request) -> Response:
         """Which model answers."""
-        del request
         return _json(self._engine().about)
 
     def _engine(self) -> Engine:
@@ -213,26 +211,22 @@ class Service:
         assert runs is not None
         return _json({"fingerprint": await self.loads.do(lambda: self.follower.load(run_below(runs, name)))})
 
-    async def live(self, request: Request) -> Response:
+    async def live(self, _: Request) -> Response:
         """Whether the process answers."""
-        del request
         return _json({"status": "live"})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, _: Request) -> Response:
         """Whether the model answers."""
-        del request
         if not self.model.is_open:
             raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
         return _json({"status": "ready", "fingerprint": self.model.engine.fingerprint})
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, _: Request) -> Response:
         """Prometheus' text."""
-        del request
         return Response(self.model.measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""
-        del request
         return _json(document(self.bounds, self.runs is not None, self.guard.token is not None))
 
 
@@ -265,6 +259,5 @@ def _refused(refused: RefusedError) -> Response:
     return _json(Refusal(refused.mistake), refused.status, refused.headers)
 
 
-async def _no_route(request: Request) -> Response:
-    del request
+async def _no_route(_: Request) -> Response:
     return _refused(RefusedError(404, "not_found", "there is no such route."))
