@@ -1,34 +1,20 @@
-"""Tensors in files hold what is written to them, in memory or not, and a file ends with them; trainings whose
-weights are in files have the bits of those in memory, killed or not.
-"""
+"""Tensors in files hold what is written to them, in memory or not, and a file ends with them."""
 
+import ctypes
+import errno
 import gc
-import json
+import mmap
 import os
 import re
-import shutil
-import signal
-import subprocess
-import sys
-from concurrent.futures import wait
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.cgroups import capped, peak, within
-from tests.parallel.workers import Group
-from tests.scripts import Script
-from tests.test_runs import After, outcome
-from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
-from widenet import scratch, tensor_file
-from widenet.errors import CapacityError, OptionError
-from widenet.model import sweep
+from widenet import scratch
+from widenet.errors import CapacityError
 from widenet.model.sweep import Sweep
-from widenet.plan import tiles
-from widenet.runs import train
-from widenet.scratch import Scratch, fetch, fetch_rows, release, scratch_of, unmap
+from widenet.scratch import PAGE_BYTES, Scratch, fetch_rows, load, release, scratch_of, store, unmap
 
 ROWS, COLUMNS = 10_000, 33
 
@@ -44,11 +30,11 @@ def numbers():
 
 
 def resident(tensor):
-    """The bytes of a tensor's mapping that memory holds, as the kernel counts them."""
+    """The bytes of a tensor's memory, mapped in several parts, that are there as the kernel counts them."""
     first = tensor.data_ptr()
-    maps = Path("/proc/self/smaps").read_text()
-    (size,) = re.findall(rf"^{first:x}-.*?^Rss: +(\d+) kB", maps, re.MULTILINE | re.DOTALL)
-    return 1024 * int(size)
+    stop = first + tensor.numel() * tensor.element_size()
+    maps = re.findall(r"^(\w+)-\w+ .*?^Rss: +(\d+) kB", Path("/proc/self/smaps").read_text(), re.M | re.S)
+    return sum(1024 * int(size) for start, size in maps if first <= int(start, 16) < stop)
 
 
 def stored(file, tensor, offset=0):
@@ -75,9 +61,8 @@ def test_rows_that_are_let_go_of_leave_memory_and_come_back_as_they_were(file, n
     release(tensor[: ROWS // 2])
     assert whole // 2 - 2 * 4096 <= resident(tensor) <= whole // 2 + 2 * 4096
     assert torch.equal(stored(file, tensor[: ROWS // 4]), numbers[: ROWS // 4])
-    fetch(tensor[: ROWS // 2])
-    assert resident(tensor) == whole
     assert torch.equal(tensor, numbers)
+    assert resident(tensor) == whole
     unmap(tensor)
     assert resident(tensor) == 0
     assert torch.equal(tensor, numbers)
@@ -90,8 +75,89 @@ def test_every_row_is_let_go_of_once_by_parts_whose_borders_lie_within_pages(fil
         release(tensor[start : start + 777])
         assert resident(tensor) <= 4096
     assert resident(tensor) == 0
-    fetch(tensor, writes=True)
     assert torch.equal(tensor, numbers)
+
+
+def cached(file, tensor, offset=0):
+    """The bytes of the system's cache for a part of the file, as mincore(2) counts them."""
+    size = tensor.numel() * tensor.element_size()
+    with mmap.mmap(file.descriptor, offset + size) as whole:
+        beginning = (ctypes.c_char * 1).from_buffer(whole)
+        pages = (ctypes.c_ubyte * -(-(offset + size) // 4096))()
+        assert ctypes.CDLL(None).mincore(ctypes.byref(beginning), ctypes.c_size_t(offset + size), pages) == 0
+        del beginning
+    return 4096 * sum(page & 1 for page in pages[offset // 4096 :])
+
+
+CHUNK_ROWS = 1024
+"""The fewest rows that are whole pages."""
+
+
+@pytest.mark.parametrize("has_cache", [False, True], ids=["past the cache", "through the cache"])
+def test_rows_in_memory_of_their_own_are_read_and_written_past_the_cache(
+    has_cache, tmp_path, numbers, monkeypatch
+):
+    if has_cache:
+        refuse_direct(monkeypatch)
+    file = Scratch(tmp_path)
+    assert file.is_cached == has_cache
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    for start in range(0, ROWS, CHUNK_ROWS):
+        rows = tensor[start : start + CHUNK_ROWS]
+        load(rows)
+        assert torch.equal(rows, numbers[start : start + CHUNK_ROWS])
+        assert 0 <= resident(tensor) - rows.numel() * 4 < PAGE_BYTES
+        rows += 1
+        store(rows, writes=True)
+        assert resident(tensor) == 0
+        assert has_cache or cached(file, tensor) == 0
+    assert torch.equal(stored(file, tensor), numbers + 1)
+    assert torch.equal(tensor, numbers + 1)
+
+
+def refuse_direct(monkeypatch):
+    """Make every file system one that has no way past the system's cache."""
+    opened = os.open
+
+    def refusing(path, flags, *more):
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+def test_rows_that_were_only_read_are_not_written(file, numbers):
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    load(tensor)
+    tensor += 1
+    store(tensor, writes=False)
+    assert torch.equal(tensor, numbers)
+
+
+def test_other_rows_are_read_and_written_as_ever_while_some_are_loaded(file, numbers):
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    load(tensor[CHUNK_ROWS : 2 * CHUNK_ROWS])
+    tensor *= 2
+    store(tensor[CHUNK_ROWS : 2 * CHUNK_ROWS], writes=True)
+    assert torch.equal(tensor, 2 * numbers)
+    assert torch.equal(stored(file, tensor), 2 * numbers)
+
+
+def test_a_file_of_many_tensors_takes_few_descriptors(file):
+    """As of 500 shards with `adam`, in and out."""
+    gc.collect()
+    before = len([*Path("/proc/self/fd").iterdir()])
+    tensors = [file.zeros((2, 2)) for _ in range(2 * 3 * 500)]
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    tensors[-1].fill_(7)
+    assert not any(bool(tensor.any()) for tensor in tensors[:-1])
 
 
 def test_rows_are_read_without_those_around_them(file, numbers):
@@ -127,7 +193,7 @@ def test_what_ends_with_a_tensor_does_not_touch_memory_that_is_made_later(file, 
         again = numbers.clone()
         release(again)
         assert torch.equal(again, numbers)
-    assert scratch._regions == []
+    assert scratch._regions == {}
     assert len(opened) == 1
 
 
@@ -137,28 +203,31 @@ def test_a_disk_without_room_is_refused(file, monkeypatch):
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(
-        CapacityError, match=r"has no room for 40,000 bytes of weights and optimizer state\. Free some"
+        CapacityError, match=r"has no room for 40,960 bytes of weights and optimizer state\. Free some"
     ):
         file.zeros((100, 100))
 
 
-def test_a_disk_that_does_not_take_what_is_written_behind_ends_the_training(file, monkeypatch):
+@pytest.mark.parametrize(("name", "writes"), [("preadv", False), ("pwritev", True)])
+def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
+    tensor = file.zeros((ROWS, COLUMNS))
+
+    def failing(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, name, failing)
+    with (
+        pytest.raises(CapacityError, match="does not keep the weights that are to lie there: Input/output"),
+        Sweep([tensor], writes) as rows,
+    ):
+        rows.at(0, ROWS)
+
+
+def test_a_disk_that_does_not_take_what_the_cache_has_ends_the_training(file, monkeypatch):
     tensor = file.zeros((ROWS, COLUMNS))
     monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
-    with pytest.raises(CapacityError, match="does not take the weights that are to lie there: "):
+    with pytest.raises(CapacityError, match="does not keep the weights that are to lie there: "):
         release(tensor)
-
-
-def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(file, monkeypatch, tmp_path):
-    tensor = file.zeros((ROWS, COLUMNS))
-    with monkeypatch.context() as patch:
-        patch.setattr(scratch, "_libc", Failing(scratch._libc))
-        with Sweep([tensor], writes=True) as rows:
-            rows.at(0, ROWS)
-        wait([*file.releasing])
-    with pytest.raises(CapacityError, match="does not take the weights"):
-        tensor_file.write(tmp_path / "weights", {"weight": tensor})
-    assert not (tmp_path / "weights").exists()
 
 
 class Failing:
@@ -169,232 +238,3 @@ class Failing:
 
     def sync_file_range(self, *_):
         return -1
-
-
-WIDTH = 4_500
-"""Features: rows of several tiles, and of more pages than a chunk has."""
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return books(tmp_path_factory.mktemp("books") / "data", width=WIDTH, titles=None)
-
-
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Chunks of six pages, whose sweeps are counted, and six tiles in a shard."""
-    monkeypatch.setattr(sweep, "CHUNK_BYTES", 6 * 4096)
-    monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
-    released, release = [], sweep.release
-
-    def counted(tensor):
-        released.append(tensor)
-        release(tensor)
-
-    monkeypatch.setattr(sweep, "release", counted)
-    return released
-
-
-NEXT = UNTIED["layers"][-1]
-
-
-def ending(*outputs):
-    return {"layers": [*UNTIED["layers"][:-1], *outputs]}
-
-
-DRIFTING = {
-    "layers": [*SETTINGS["sgd, drifting"][0]["layers"][:-1], {**NEXT, "activation": "linear", "loss": "l2"}]
-}
-TAKEN = (
-    "sgd, l2",
-    "nesterov",
-    "adadelta",
-    "adam, tied",
-    "rmsprop, sampled",
-    "sgd, l2, tied, sampled",
-    "momentum, on the input",
-)
-MORE = {
-    "momentum": SETTINGS["momentum"],
-    "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02)),
-    "adam, one by one": (DEEP, document("adam", batch_size=1, evaluation=None)),
-    "adamw, halves": (UNTIED, document("adamw", precision="bfloat16")),
-    "adam, cosine": (ending({**NEXT, "cosine": {}}), document("adam")),
-    "adam, linear_max": (
-        ending({**NEXT, "activation": "linear_max", "loss": "l2", "delta_norm": 0.05}),
-        document("adam"),
-    ),
-    "rmsprop, two outputs": (
-        ending(
-            NEXT,
-            {
-                **NEXT,
-                "name": "again",
-                "source": "taste",
-                "activation": "sigmoid",
-                "weights": {"layer": "next"},
-            },
-        ),
-        document("rmsprop", evaluation={"metric": "ndcg@5", "output": "next"}),
-    ),
-}
-ALL = {name: SETTINGS[name] for name in TAKEN} | MORE
-
-
-def settings(name):
-    network, training = ALL[name]
-    return network, {**training, "epochs": 2}
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data, tmp_path, small_chunks):
-    train(*settings(name), data, tmp_path / "memory")
-    model = train(*settings(name), data, tmp_path / "disk", weights_in="disk")
-    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
-    for wide in model.network.wide.values():
-        part = wide.parts[0]
-        tensors = [part.weight, *(state for name, state in part.state.items() if name != "moved")]
-        in_file = {scratch.scratch_of(tensor) is not None for tensor in tensors}
-        assert in_file == {part.weight.dim() == 2 and not part.by_columns}
-    assert small_chunks or name == "momentum, on the input"
-
-
-@pytest.mark.parametrize("name", ["momentum", "sgd, drifting"])
-def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, small_chunks):
-    train(*settings(name), data, tmp_path / "memory")
-    out = tmp_path / "run"
-    for resumes, place in enumerate(["disk", "device"]):
-        with pytest.raises(KeyboardInterrupt):
-            train(*settings(name), data, out, resume=resumes > 0, weights_in=place, interrupted=After(3))
-    train(*settings(name), data, out, resume=True, weights_in="disk")
-    assert outcome(out) == outcome(tmp_path / "memory")
-    assert small_chunks
-
-
-def _trained(out, data, name):
-    model = train(*settings(name), data, out, weights_in="disk")
-    in_file = all(
-        scratch.scratch_of(part.weight) is not None for part in model.network.wide["next"].parts.values()
-    )
-    return model.fingerprint(), len(model.network.wide["next"].parts), in_file
-
-
-def test_two_processes_train_to_the_bits_of_one(data, tmp_path):
-    alone = train(*settings("adamw, halves"), data, tmp_path / "memory").fingerprint()
-    with Group(2, tmp_path) as group:
-        assert group(_trained, tmp_path / "run", data.path, "adamw, halves") == [
-            (alone, 2, True),
-            (alone, 1, True),
-        ]
-
-
-KILLED = """
-import os, signal, sys
-from widenet.training import step
-from widenet.runs import train
-made = step.launched_step
-count = 0
-def counted(*arguments):
-    global count
-    count += 1
-    if count == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return made(*arguments)
-step.launched_step = counted
-train(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4], weights_in="disk", scratch=sys.argv[5])
-"""
-
-
-def test_a_killed_training_leaves_no_file_and_resumes_to_the_same_bits(data, tmp_path):
-    documents = settings("adam, tied")
-    train(*documents, data, tmp_path / "memory")
-    for name, document_ in zip(("network.json", "training.json"), documents, strict=True):
-        (tmp_path / name).write_text(json.dumps(document_))
-    (tmp_path / "files").mkdir()
-    words = [
-        tmp_path / "network.json",
-        tmp_path / "training.json",
-        data.path,
-        tmp_path / "run",
-        tmp_path / "files",
-    ]
-    script = Script(KILLED, tmp_path / "said", words=map(str, words))
-    said = script.communicate(60)
-    assert script.returncode == -signal.SIGKILL, said
-    assert [*(tmp_path / "files").iterdir()] == []
-    train(*documents, data, tmp_path / "run", resume=True, weights_in="disk", scratch=tmp_path / "files")
-    assert outcome(tmp_path / "run") == outcome(tmp_path / "memory")
-
-
-def test_checkpoints_within_an_epoch_are_written_before_training_goes_on(data, tmp_path):
-    network, training = settings("momentum")
-    often, heard = {**training, "checkpoints": {"every_steps": 2}}, Heard()
-    train(network, often, data, tmp_path / "disk", weights_in="disk", report=heard)
-    assert heard.said == [
-        "These weights would also fit into memory, where training is faster.",
-        "Weights on a disk have no second copy: training waits while a checkpoint is written.",
-    ]
-    train(network, training, data, tmp_path / "memory")
-    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
-
-
-@pytest.mark.parametrize("make", [lambda _: None, lambda path: path.write_text("")], ids=["none", "a file"])
-def test_a_folder_that_takes_no_file_is_refused_before_anything_is_written(make, data, tmp_path):
-    make(tmp_path / "files")
-    with pytest.raises(
-        OptionError,
-        match=r"files must be a folder that takes files, for weights on a disk: .*\. Name another",
-    ):
-        train(*SETTINGS["momentum"], data, tmp_path / "run", weights_in="disk", scratch=tmp_path / "files")
-    assert not (tmp_path / "run").exists()
-
-
-CAP, COLUMNS_OF_LARGE = 400 * 2**20, 256
-TRAINED = """
-import sys
-from widenet import train
-print(train(*sys.argv[1:5], weights_in=sys.argv[5], device="cpu").fingerprint())
-"""
-
-
-@pytest.mark.parametrize("times", [2, pytest.param(4, marks=pytest.mark.long)])
-def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_cap(times, tmp_path):
-    """Weights and state in a file; resident, the plan refuses them and names the option."""
-    width = times * CAP // (2 * 3 * 4 * COLUMNS_OF_LARGE) + 1
-    gaussian = {"initializer": "gaussian"}
-    network = {
-        "layers": [
-            {"name": "history", "kind": "input", "field": "items"},
-            {"name": "taste", "units": COLUMNS_OF_LARGE, "activation": "tanh", **gaussian},
-            {"name": "next", "kind": "output", "field": "items", **gaussian},
-        ]
-    }
-    for name, words in (
-        ("network", network),
-        ("training", {"epochs": 1, "batch_size": 64, "optimizer": "adam"}),
-    ):
-        (tmp_path / f"{name}.json").write_text(json.dumps(words))
-    books(tmp_path / "data", num_examples=128, width=width, titles=None)
-
-    def trained(out, place, group=None):
-        command = [sys.executable, "-c", TRAINED, "network.json", "training.json", "data", out, place]
-        return subprocess.run(
-            command if group is None else within(group, command),
-            cwd=tmp_path,
-            env=os.environ | {"WIDENET_THREADS": "2"},
-            capture_output=True,
-            text=True,
-        )
-
-    with ExitStack() as stack:
-        try:
-            group = stack.enter_context(capped(CAP))
-        except OSError as error:
-            pytest.skip(f"no control group can be made: {error}")
-        large = trained("disk", "disk", group)
-        assert large.returncode == 0, large.stderr
-        assert peak(group) <= CAP
-        refused = trained("refused", "device", group)
-    assert "keep the weights on a disk (`weights_in='disk'`)" in refused.stderr
-    assert large.stdout == trained("memory", "device").stdout
-    shutil.rmtree(tmp_path)

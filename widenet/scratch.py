@@ -1,7 +1,9 @@
-"""Tensors in a file on a disk, mapped into memory: fetched before their use, and let go of afterwards.
+"""Tensors in a file on a disk, whose rows are in memory while they are used.
 
-The kernel moves the pages between memory and the file. `fetch`, `release` and their kin tell it when; they
-change which rows are in memory, never a number, and do nothing for other tensors.
+A tensor is a part of the file, mapped into memory, so that everything may read and write it at any time.
+Passes over all rows bring some at a time into memory of their own, past the system's cache (`load`, `store`).
+Rows that a batch touches are left to that cache (`fetch_rows`, `release`, `unmap`).
+All of these change which rows are in memory, never a number; the latter do nothing for other tensors.
 """
 
 import ctypes
@@ -10,14 +12,11 @@ import math
 import mmap
 import os
 import tempfile
-from bisect import bisect_right, insort
-from collections import deque
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,23 +24,31 @@ from torch import Tensor
 
 from widenet.errors import CapacityError, OptionError
 
-MOST_RELEASING = 4
-"""Parts of tensors that are written behind at the same time; a fifth waits."""
+PAGE_BYTES = 4096
+"""Rows are loaded and stored in multiples of this, as disks ask for past the system's cache."""
 
-_READERS = 16
-_PAGE = mmap.PAGESIZE
+_THREADS = 16
 _BEGINNING = 2**21
 """A tensor begins at a multiple of this in its file, so that the kernel can use large pages."""
-_WILL_NEED, _DO_NOT_NEED, _POPULATE_FOR_READING, _POPULATE_FOR_WRITING = 3, 4, 22, 23
-_WRITE_AND_WAIT = 7
-"""Linux's numbers of advice to `madvise`, and the flags of `sync_file_range`."""
+_READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
+_FIXED, _UNRESERVED, _MOVE_TO_FIXED, _LARGE_PAGES, _DO_NOT_NEED, _WRITE_AND_WAIT = 0x10, 0x4000, 3, 14, 4, 7
+"""Linux's numbers for `mmap` (two), `mremap`, `madvise` (two) and `sync_file_range`."""
+_NOWHERE = 2 ** (8 * ctypes.sizeof(ctypes.c_void_p)) - 1
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
 
 
 class Scratch:
-    """A file without a name in a folder: it is gone when the process ends, however it ends."""
+    """A file without a name in a folder: it is gone when the process ends, however it ends.
 
-    descriptor = -1
+    Attributes:
+        folder: The folder.
+        pool: Threads that read ahead and write behind.
+        is_cached: Whether rows pass through the system's cache, because the folder's file system allows
+            no other way.
+    """
+
+    descriptor = direct = -1
 
     def __init__(self, folder: Path) -> None:
         """Make the file; raises OptionError if the folder does not take one."""
@@ -55,15 +62,16 @@ class Scratch:
                 f"{folder} must be a folder that takes files, for weights on a disk:"
                 f" {error.strerror or error}. Name another folder with `scratch`."
             ) from None
+        self.direct = _direct(self.descriptor)
+        self.is_cached = self.direct < 0
         self.folder, self.num_bytes, self.lock = folder, 0, Lock()
-        self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="read-ahead")
-        self.writers = ThreadPoolExecutor(MOST_RELEASING, thread_name_prefix="write-behind")
-        self.releasing: deque[Future[None]] = deque()
+        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
 
     def __del__(self) -> None:
-        """Close the file; its tensors keep it open."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
+        """Close the file; the mapped memory of its tensors keeps it."""
+        for descriptor in (self.descriptor, self.direct):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def zeros(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
         """Return a tensor of zeros in the file; its place on the disk is reserved at once.
@@ -71,9 +79,10 @@ class Scratch:
         Raises:
             CapacityError: The disk has no room for it.
         """
-        size = math.prod(shape) * dtype.itemsize
-        if not size:
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if not num_bytes:
             return torch.zeros(*shape, dtype=dtype)
+        size = -(-num_bytes // PAGE_BYTES) * PAGE_BYTES
         with self.lock:
             offset = self.num_bytes
             self.num_bytes += -(-size // _BEGINNING) * _BEGINNING
@@ -86,161 +95,203 @@ class Scratch:
                 f"{self.folder} has no room for {offset + size:,} bytes of weights and optimizer state. Free"
                 " some space, or name a folder on another disk with `scratch`."
             ) from None
-        mapping = _Mapping(self.descriptor, size, offset=offset)
-        tensor = torch.frombuffer(mapping, dtype=dtype)
-        mapping.region = _Region(tensor.data_ptr(), size, offset, self)
-        with _lock:
-            insort(_regions, mapping.region)
+        memory = _Memory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
+        tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape))
+        memory.start = _map(tensor.data_ptr(), size, mmap.MAP_SHARED | _FIXED, self.descriptor, offset)
+        _regions[memory.start] = _Region(memory.start, size, offset, self)
         return tensor.view(*shape)
 
-    def wait(self, most: int = 0) -> None:
-        """Wait until at most so many parts are still being written; raises CapacityError if one cannot be."""
-        while len(self.releasing) > most:
+    def write_out(self, offset: int, size: int) -> None:
+        """Write what the system's cache has of a part of the file, and drop it from there."""
+        place = ctypes.c_int64(offset), ctypes.c_int64(size)
+        if _libc.sync_file_range(self.descriptor, *place, ctypes.c_uint(_WRITE_AND_WAIT)):
+            raise self.failure(ctypes.get_errno())
+        os.posix_fadvise(self.descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
+    def move(self, call: Callable[..., int], address: int, offset: int, size: int) -> None:
+        """Read or write a part of the file past the system's cache, from or into memory.
+
+        Args:
+            call: `os.preadv` or `os.pwritev`.
+            address: Beginning of the memory, and the others, in whole pages.
+            offset: Beginning of the part.
+            size: Its bytes.
+        """
+        descriptor, done = self.descriptor if self.is_cached else self.direct, 0
+        while done < size:
+            memory = (ctypes.c_char * (size - done)).from_address(address + done)
             try:
-                future = self.releasing.popleft()
-            except IndexError:  # another thread waits for the last one
-                return
-            future.result()
+                moved = call(descriptor, [memory], offset + done)
+            except OSError as error:
+                raise self.failure(error.errno or 0) from None
+            if not moved:
+                raise self.failure(errno.EIO)
+            done += moved
+        if self.is_cached:
+            self.write_out(offset, size)
+
+    def failure(self, number: int) -> CapacityError:
+        """Return the error of a disk that fails, from the system's number of it."""
+        return CapacityError(
+            f"{self.folder} does not keep the weights that are to lie there: {os.strerror(number)}."
+            " Resume with another folder in `scratch`."
+        )
 
 
-@dataclass(order=True)
+@dataclass(frozen=True)
 class _Region:
-    """The memory of a tensor, and its place in the file."""
+    """The memory of a tensor, and its place in the file, in whole pages."""
 
     start: int
     size: int
     offset: int
-    file: Scratch | None = field(compare=False)
-    """None after the tensor's end: the region stays in the list of regions, and must not keep the file."""
+    file: Scratch
 
-    @property
-    def scratch(self) -> Scratch:
-        """The file of a tensor that lives."""
-        assert self.file is not None
-        return self.file
-
-    def pages(self, tensor: Tensor, outward: bool) -> tuple[int, int]:
+    def pages(self, tensor: Tensor) -> tuple[int, int]:
         """Return the first byte of a contiguous view's pages in the region, and their bytes.
 
-        Args:
-            tensor: The view.
-            outward: Whether its last page counts if the view covers only its beginning.
+        A page that also holds the row after the last one does not count, unless this is the last row of all.
         """
         first = tensor.data_ptr() - self.start
         last = first + tensor.numel() * tensor.element_size()
-        outward = outward or last == self.size
-        start = first // _PAGE * _PAGE
-        return start, (-(-last // _PAGE) if outward else last // _PAGE) * _PAGE - start
+        start = first // PAGE_BYTES * PAGE_BYTES
+        stop = self.size if last > self.size - PAGE_BYTES else last // PAGE_BYTES * PAGE_BYTES
+        return start, stop - start
 
 
-class _Mapping(mmap.mmap):
-    """A part of a file in memory, which ends with its last tensor."""
+_regions: dict[int, _Region] = {}
+"""The memory of tensors in files, by address."""
 
-    region: _Region | None = None
+
+class _Memory(mmap.mmap):
+    """Addresses of a tensor, which end with it."""
+
+    start = 0
 
     def __del__(self) -> None:
-        """Note the end; this may come in the midst of anything, so that only a lookup removes the region."""
-        if self.region is not None:
-            self.region.file = None
-            _ended.append(self.region)
-
-
-_regions: list[_Region] = []
-"""The memory of tensors in files, by address."""
-_ended: deque[_Region] = deque()
-"""Those of them that have ended since the last lookup."""
-_lock = Lock()
+        """Forget the tensor."""
+        _regions.pop(self.start, None)
 
 
 def scratch_of(tensor: Tensor) -> Scratch | None:
     """Return the file of a tensor; None if it is in memory."""
     region = _region_of(tensor)
-    return None if region is None else region.scratch
+    return None if region is None else region.file
 
 
-def fetch(tensor: Tensor, writes: bool = False) -> None:
-    """Wait until a contiguous tensor is in memory.
+def load(tensor: Tensor) -> None:
+    """Read rows from their file into memory of their own; they stay at their address.
 
     Args:
-        tensor: The tensor, or a view of some of its rows.
-        writes: Whether all of it is written next.
+        tensor: Some rows of a tensor in a file, contiguous. They begin and end with pages, or end the tensor.
+
+    Raises:
+        CapacityError: The disk fails.
     """
     region = _region_of(tensor)
-    if region is None:
-        return
-    start, size = region.pages(tensor, outward=True)
-    if not _advise(region.start + start, size, _POPULATE_FOR_WRITING if writes else _POPULATE_FOR_READING):
-        _advise(region.start + start, size, _WILL_NEED)
+    assert region is not None
+    start, size = region.pages(tensor)
+    memory = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _advise(memory, size, _LARGE_PAGES)
+    region.file.move(os.preadv, memory, region.offset + start, size)
+    old, new = ctypes.c_void_p(memory), ctypes.c_void_p(region.start + start)
+    _mapped(_libc.mremap(old, ctypes.c_size_t(size), ctypes.c_size_t(size), _MOVE_TO_FIXED, new))
+
+
+def store(tensor: Tensor, writes: bool) -> None:
+    """Give back the memory of rows that `load` has read.
+
+    Args:
+        tensor: The rows.
+        writes: Whether to write them to the file before.
+
+    Raises:
+        CapacityError: The disk fails.
+    """
+    region = _region_of(tensor)
+    assert region is not None
+    start, size = region.pages(tensor)
+    address, offset = region.start + start, region.offset + start
+    if writes:
+        region.file.move(os.pwritev, address, offset, size)
+    _map(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
 
 
 def fetch_rows(tensor_RH: Tensor, rows_U: Tensor) -> None:
-    """Begin to read some rows of a contiguous tensor, int64 [U], ascending."""
+    """Begin to read some rows of a contiguous tensor, int64 [U], ascending, into the system's cache."""
     region = _region_of(tensor_RH)
     if region is None or not len(rows_U):
         return
     row_bytes = tensor_RH[0].numel() * tensor_RH.element_size()
-    first = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start) // _PAGE
-    last = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start + row_bytes - 1) // _PAGE
+    first = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start) // PAGE_BYTES
+    last = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start + row_bytes - 1) // PAGE_BYTES
     begins = np.flatnonzero(np.concatenate([[True], first[1:] > last[:-1] + 1]))
     stops = last[np.concatenate([begins[1:], [len(first)]]) - 1] + 1
-    descriptor = region.scratch.descriptor
     for start, stop in zip(first[begins].tolist(), stops.tolist(), strict=True):
-        os.posix_fadvise(
-            descriptor, region.offset + start * _PAGE, (stop - start) * _PAGE, os.POSIX_FADV_WILLNEED
-        )
+        place = region.offset + start * PAGE_BYTES, (stop - start) * PAGE_BYTES
+        os.posix_fadvise(region.file.descriptor, *place, os.POSIX_FADV_WILLNEED)
 
 
 def release(tensor: Tensor) -> None:
-    """Write a contiguous tensor, or a view of some of its rows, to its file and free its memory.
+    """Write a contiguous tensor, or a view of some of its rows, to its file, and drop it from the cache.
 
     A page that also holds the row after the last one stays, unless this is the last row of all.
 
     Raises:
-        CapacityError: The disk does not take it.
+        CapacityError: The disk fails.
     """
     region = _region_of(tensor)
-    if region is None:
-        return
-    (start, size), descriptor = region.pages(tensor, outward=False), region.scratch.descriptor
-    if size <= 0:
-        return
-    _advise(region.start + start, size, _DO_NOT_NEED)
-    place = ctypes.c_int64(region.offset + start), ctypes.c_int64(size)
-    if _libc.sync_file_range(descriptor, *place, ctypes.c_uint(_WRITE_AND_WAIT)):
-        raise CapacityError(
-            f"{region.scratch.folder} does not take the weights that are to lie there:"
-            f" {os.strerror(ctypes.get_errno())}. Resume with another folder in `scratch`."
-        )
-    os.posix_fadvise(descriptor, region.offset + start, size, os.POSIX_FADV_DONTNEED)
-
-
-def finish_releasing(tensor: Tensor) -> None:
-    """Wait until all that was released of a tensor's file is written; raises CapacityError if it is not."""
-    scratch = scratch_of(tensor)
-    if scratch is not None:
-        scratch.wait()
+    if region is not None:
+        unmap(tensor)
+        start, size = region.pages(tensor)
+        if size > 0:
+            region.file.write_out(region.offset + start, size)
 
 
 def unmap(tensor: Tensor) -> None:
     """Let the kernel write a contiguous tensor to its file and free its memory when it likes."""
     region = _region_of(tensor)
     if region is not None:
-        start, size = region.pages(tensor, outward=False)
-        _advise(region.start + start, size, _DO_NOT_NEED)
+        start, size = region.pages(tensor)
+        if size > 0:
+            _advise(region.start + start, size, _DO_NOT_NEED)
 
 
 def _region_of(tensor: Tensor) -> _Region | None:
-    if not _regions or tensor.device.type != "cpu" or not tensor.numel():
+    if not _regions or tensor.device.type != "cpu":
         return None
-    address = tensor.data_ptr()
-    with _lock:
-        while _ended:
-            _regions.remove(_ended.popleft())
-        place = bisect_right(_regions, address, key=lambda region: region.start) - 1
-        region = _regions[place] if place >= 0 else None
-    return region if region is not None and address < region.start + region.size else None
+    return _regions.get(tensor.untyped_storage().data_ptr())
 
 
-def _advise(address: int, size: int, advice: int) -> bool:
-    arguments: tuple[Any, ...] = ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(advice)
-    return bool(_libc.madvise(*arguments) == 0)
+def _direct(descriptor: int) -> int:
+    """Open a new file again, to read and write it past the system's cache; -1 if that is not possible."""
+    try:
+        direct = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR | os.O_DIRECT)
+    except OSError:
+        return -1
+    try:
+        os.pwritev(direct, [mmap.mmap(-1, PAGE_BYTES)], 0)
+    except OSError:
+        os.close(direct)
+        return -1
+    return direct
+
+
+def _map(address: int | None, size: int, flags: int, descriptor: int = -1, offset: int = 0) -> int:
+    """Map memory, or a part of a file, and return its address."""
+    arguments = ctypes.c_void_p(address), ctypes.c_size_t(size), _READ_AND_WRITE, flags, descriptor
+    return _mapped(_libc.mmap(*arguments, ctypes.c_int64(offset)))
+
+
+def _mapped(address: int | None) -> int:
+    """Return the address that the kernel gives; raises CapacityError if it gives none."""
+    if address is None or address == _NOWHERE:
+        raise CapacityError(
+            f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}."
+            " Raise the limit on a process's memory (ulimit -v)."
+        )
+    return address
+
+
+def _advise(address: int, size: int, advice: int) -> None:
+    _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(advice))

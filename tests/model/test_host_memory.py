@@ -10,11 +10,11 @@ import torch
 
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
+from tests.runs.test_place_of_weights import ALL, MORE
 from tests.simulated import pinned, streams
 from tests.simulated.cases import CASES, trained, with_loss
 from tests.simulated.device import OnDevice, simulated
 from tests.test_runs import After
-from tests.test_scratch import ALL, MORE
 from tests.trainings import DEEP, SETTINGS, WIDTH, Heard, books, document
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError

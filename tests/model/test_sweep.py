@@ -3,35 +3,31 @@
 import pytest
 import torch
 
-from tests.test_scratch import resident
+from tests.test_scratch import cached, resident
 from widenet.model import sweep
 from widenet.model.sweep import Sweep, groups
-from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND
-from widenet.scratch import MOST_RELEASING, Scratch, release, scratch_of
+from widenet.plan import streaming
+from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND, chunk_rows
+from widenet.scratch import Scratch, load, release, scratch_of
 
 ROWS, COLUMNS, CHUNK = 20_000, 64, 64 * 1024
 
 
 @pytest.fixture
 def tensors(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(streaming, "CHUNK_BYTES", CHUNK)
     file = Scratch(tmp_path)
     made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
     for number, tensor in enumerate(made):
         tensor.copy_(torch.arange(ROWS)[:, None] + number)
         release(tensor)
-    yield made
-    file.wait()
-
-
-def test_the_plan_counts_the_chunks_that_are_written_behind():
-    assert CHUNKS_BEHIND == MOST_RELEASING
+    return made
 
 
 @pytest.mark.parametrize("tile", [30, 100, 1_000])
 @pytest.mark.parametrize("writes", [False, True])
 def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
-    window = (-(-tile * COLUMNS * 8 // CHUNK) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND + 1) * CHUNK
+    window = (-(-tile * COLUMNS * 8 // CHUNK) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND) * CHUNK
     held = 0
     with Sweep(tensors, writes) as rows:
         for start in range(0, ROWS, tile):
@@ -41,7 +37,7 @@ def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
                 tensor[start:stop] *= 2
             if start % 3_000 < tile:
                 held = max(held, sum(map(resident, tensors)))
-    assert 0 < held <= window + 4 * 4096
+    assert 0 < held <= window
     expected = torch.arange(ROWS)[:, None] * (2 if writes else 1)
     assert bool((tensors[0] == expected).all())
     assert bool((tensors[1] == expected + (2 if writes else 1)).all())
@@ -50,22 +46,46 @@ def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
 def test_nothing_of_a_pass_stays_in_memory(tensors):
     with Sweep(tensors, writes=True) as rows:
         rows.at(0, 10)
-    scratch_of(tensors[0]).wait()
     assert sum(map(resident, tensors)) == 0
 
 
 def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch):
-    read, fetch = [], sweep.fetch
+    read = []
 
-    def noted(tensor, writes):
-        fetch(tensor, writes)
+    def noted(tensor):
+        load(tensor)
         read.append(tensor.data_ptr())
 
-    monkeypatch.setattr(sweep, "fetch", noted)
+    monkeypatch.setattr(sweep, "load", noted)
     with Sweep(tensors[:1]) as rows:
         chunk = rows.chunk_rows
         rows.at(0, 1)
     assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + CHUNKS_AHEAD)]
+
+
+def test_a_pass_reads_what_the_cache_has_not_written_yet(tensors):
+    tensors[0][7] = -1
+    with Sweep(tensors, writes=True) as rows:
+        assert cached(scratch_of(tensors[0]), tensors[0]) == 0
+        rows.at(0, ROWS)
+        assert bool((tensors[0][7] == -1).all())
+        tensors[0][8] = -2
+    assert bool((tensors[0][8] == -2).all())
+
+
+def test_an_error_in_the_midst_of_a_pass_leaves_nothing_in_memory(tensors):
+    with pytest.raises(IndexError), Sweep(tensors, writes=True) as rows:
+        rows.at(ROWS + 1, tensors[0][ROWS + 1])
+    assert sum(map(resident, tensors)) == 0
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "rows"), [([1024] * 3, 20), ([4 * 33], 1024), ([4096, 4096], 8), ([100_000] * 3, 128)]
+)
+def test_chunks_are_whole_pages_of_every_tensor(row_bytes, rows, monkeypatch):
+    monkeypatch.setattr(streaming, "CHUNK_BYTES", CHUNK)
+    assert chunk_rows(row_bytes) == rows
+    assert all(rows * size % 4096 == 0 for size in row_bytes)
 
 
 def test_tensors_in_memory_take_part_without_effect():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.test_scratch import MORE
+from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
 from widenet.model import sweep
@@ -11,6 +11,7 @@ from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.runs import train
+from widenet.scratch import load, store
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import loop
@@ -27,16 +28,14 @@ def data(tmp_path_factory):
 def moved(monkeypatch):
     """The bytes that the steps of trainings read and write by sweeps, and the number of steps."""
     counts, step, inside = {"read": 0, "written": 0, "steps": 0}, loop.train_step, []
-    fetch, release_ = sweep.fetch, sweep.Sweep._release
 
-    def fetched(tensor, writes):
+    def loaded(tensor):
         counts["read"] += tensor.numel() * 4 * len(inside)
-        fetch(tensor, writes)
+        load(tensor)
 
-    def released(self, chunk):
-        rows = [tensor[chunk * self._rows : (chunk + 1) * self._rows] for tensor in self._tensors]
-        counts["written"] += self._writes * sum(tensor.numel() * 4 for tensor in rows)
-        release_(self, chunk)
+    def stored(tensor, writes):
+        counts["written"] += tensor.numel() * 4 * writes
+        store(tensor, writes)
 
     def stepped(*arguments):
         inside.append(True)
@@ -46,8 +45,8 @@ def moved(monkeypatch):
         finally:
             inside.clear()
 
-    monkeypatch.setattr(sweep, "fetch", fetched)
-    monkeypatch.setattr(sweep.Sweep, "_release", released)
+    monkeypatch.setattr(sweep, "load", loaded)
+    monkeypatch.setattr(sweep, "store", stored)
     monkeypatch.setattr(loop, "train_step", stepped)
     return counts
 

@@ -13,7 +13,7 @@ from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.streamed_bytes import streamed_bytes
-from widenet.plan.streaming import CHUNK_BYTES, elsewhere_bytes, window_bytes
+from widenet.plan.streaming import CHUNK_BYTES, CHUNKS_BEHIND, elsewhere_bytes, window_bytes
 from widenet.scratch import Scratch, scratch_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -70,11 +70,11 @@ def test_the_window_depends_on_a_tile_and_the_threads_but_not_on_the_width():
     window = window_bytes(job_of(), 0)
     assert window == window_bytes(job_of(width=10**8), 0)
     a_thread = window_bytes(job_of(num_threads=3), 0) - window
-    assert a_thread == 4 * CHUNK_BYTES
-    tile, chunk_of_one = 2**17 * 4 * 128 * 3, 2**17 // 64 * 4 * 128 * 3
-    assert chunk_of_one < CHUNK_BYTES
-    per_thread = (window_bytes(job_of(1, num_threads=3), 0) - window_bytes(job_of(1), 0)) / CHUNK_BYTES
-    assert per_thread == -(-tile // CHUNK_BYTES) + 3
+    row, page_rows = 4 * 128 * 3, 4096 // (4 * 128)
+    chunk = CHUNK_BYTES // row // page_rows * page_rows
+    assert a_thread == (4 + CHUNKS_BEHIND) * chunk * row
+    per_thread = window_bytes(job_of(1, num_threads=3), 0) - window_bytes(job_of(1), 0)
+    assert per_thread == (-(-(2**17) // chunk) + 3 + CHUNKS_BEHIND) * chunk * row
 
 
 def test_rows_that_a_batch_touches_count_as_pages():

@@ -8,14 +8,15 @@ from types import TracebackType
 from torch import Tensor
 
 from widenet.model.host_memory import Crossing, HostMemory
-from widenet.plan.streaming import CHUNK_BYTES, CHUNKS_AHEAD, NUM_WINDOWS
-from widenet.scratch import MOST_RELEASING, fetch, release, scratch_of
+from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND, NUM_WINDOWS, chunk_rows
+from widenet.scratch import load, release, scratch_of, store
 
 
 class Sweep:
     """A pass over the rows of tensors in order, of which the memory that computes holds only some.
 
-    Rows in files come into memory in chunks of equal bytes, by threads. Rows in the host's memory come to a
+    Rows in files come into memory in chunks of equal bytes, by threads, which also write them back: all rows
+    are in their file again when the pass ends. Rows in the host's memory come to a
     CUDA device tile by tile, by a stream: one tile is at work, while the next one takes the place of the one
     before. Tensors where they are computed take part without effect. The numbers are the same without any
     of this.
@@ -34,16 +35,16 @@ class Sweep:
             writes: Whether every row is written.
             host: The host's memory, if they lie there.
         """
-        files = [scratch_of(tensor) for tensor in tensors] if host is None else []
-        self._scratch = next((file for file in files if file is not None), None)
         self._tensors = [
             tensor.detach() for tensor in tensors if host is not None or scratch_of(tensor) is not None
         ]
+        self._scratch = scratch_of(self._tensors[0]) if self._tensors and host is None else None
         self._writes, self._host = writes, host
-        row_bytes = sum(tensor[:1].numel() * tensor.element_size() for tensor in self._tensors)
-        self._rows = max(1, CHUNK_BYTES // max(row_bytes, 1)) if host is None else 0
+        row_bytes = [tensor[:1].numel() * tensor.element_size() for tensor in self._tensors]
+        self._rows = 0 if self._scratch is None else chunk_rows(row_bytes)
         self._ahead = CHUNKS_AHEAD if host is None else NUM_WINDOWS - 1
         self._reading: deque[Future[None] | Crossing] = deque()
+        self._storing: deque[Future[None]] = deque()
         self._windows: dict[int, list[Tensor]] = {}
         self._first = self._next = 0
 
@@ -60,7 +61,7 @@ class Sweep:
         if self._scratch is None and self._host is None:
             return
         self._rows = self._rows or stop - start
-        self._release_before(start // self._rows)
+        self._release_before(start // self._rows, most=CHUNKS_BEHIND)
         last = -(-len(self._tensors[0]) // self._rows)
         needed = -(-stop // self._rows)
         for chunk in range(self._next, min(needed + self._ahead, last)):
@@ -68,8 +69,6 @@ class Sweep:
             self._next = chunk + 1
         while len(self._reading) > max(self._next - needed, 0):
             self._reading.popleft().result()
-        if self._scratch is not None:
-            self._scratch.wait(MOST_RELEASING)
 
     def rows(self, start: int, stop: int) -> list[Tensor]:
         """Return rows of the host's memory that `at` has brought to the device, as views of their windows."""
@@ -77,17 +76,20 @@ class Sweep:
         place = slice(start - first * self._rows, stop - first * self._rows)
         return [own[place] for own in self._windows[first]]
 
-    def _release_before(self, chunk: int) -> None:
+    def _release_before(self, chunk: int, most: int = 0) -> None:
+        """Let go of all chunks before one; wait until at most so many of them are still being written."""
         for done in range(self._first, min(chunk, self._next)):
             if self._scratch is not None:
-                self._scratch.releasing.append(self._scratch.writers.submit(self._release, done))
+                self._storing.append(self._scratch.pool.submit(self._store, done))
             else:
                 self._send_back(done)
             self._first = done + 1
+        while len(self._storing) > most:
+            self._storing.popleft().result()
 
     def _fetching(self, chunk: int) -> Future[None] | Crossing:
         if self._scratch is not None:
-            return self._scratch.readers.submit(self._fetch, chunk)
+            return self._scratch.pool.submit(self._load, chunk)
         assert self._host is not None
         sources = [self._rows_of(chunk, tensor) for tensor in self._tensors]
         self._windows[chunk] = self._host.window(chunk, sources)
@@ -105,15 +107,18 @@ class Sweep:
     def _rows_of(self, chunk: int, tensor: Tensor) -> Tensor:
         return tensor[chunk * self._rows : (chunk + 1) * self._rows]
 
-    def _fetch(self, chunk: int) -> None:
+    def _load(self, chunk: int) -> None:
         for tensor in self._tensors:
-            fetch(self._rows_of(chunk, tensor), self._writes)
+            load(self._rows_of(chunk, tensor))
 
-    def _release(self, chunk: int) -> None:
+    def _store(self, chunk: int) -> None:
         for tensor in self._tensors:
-            release(self._rows_of(chunk, tensor))
+            store(self._rows_of(chunk, tensor), self._writes)
 
     def __enter__(self) -> "Sweep":
+        if self._host is None:
+            for tensor in self._tensors:  # nothing of them may be in the system's cache
+                release(tensor)
         return self
 
     def __exit__(

@@ -1,5 +1,8 @@
 """Weights that lie on a disk or in the host's memory: which ones, and how much of them a device holds."""
 
+import math
+from collections.abc import Sequence
+
 from widenet.plan.job import Job
 from widenet.plan.layout import Weight
 from widenet.plan.tiles import predicted_units, tile_units
@@ -11,8 +14,8 @@ CHUNK_BYTES = 2**23
 CHUNKS_AHEAD = 2
 """Chunks that are read ahead of the tile at work."""
 
-CHUNKS_BEHIND = 4
-"""Chunks of a process that are written at the same time, behind the tiles."""
+CHUNKS_BEHIND = 2
+"""Chunks that are written behind it."""
 
 NUM_WINDOWS = 2
 """Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""
@@ -71,8 +74,7 @@ def window_bytes(job: Job, process: int) -> int:
         return NUM_WINDOWS * _window_on_device(job) + rows
     threads = min(job.num_threads, job.num_held(process))
     by_tiles = max((_window_of_tiles(job, layer) for layer in job.network.outputs), default=0)
-    behind = CHUNKS_BEHIND * CHUNK_BYTES if by_tiles else 0
-    return min(held, threads * by_tiles + behind + rows)
+    return min(held, threads * by_tiles + rows)
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
@@ -87,13 +89,20 @@ def with_state(job: Job, weight: Weight) -> int:
     return weight.row_bytes * (1 + len(job.training.optimizer.state))
 
 
+def chunk_rows(row_bytes: Sequence[int]) -> int:
+    """Return the rows of a chunk of tensors whose rows have some bytes; it begins with a page of each."""
+    whole_pages = max(_PAGE // math.gcd(size, _PAGE) for size in row_bytes)
+    return max(CHUNK_BYTES // sum(row_bytes) // whole_pages, 1) * whole_pages
+
+
 def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
-    """Return the bytes of the chunks that a thread has in memory: those of a tile, and those ahead."""
+    """Return the bytes of the chunks that a thread has in memory: those of a tile, ahead of it and behind."""
     weight = job.layout.of_output(layer.name)
     if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
-    tile = tile_units(job.vectors(layer.name), job.device) * with_state(job, weight)
-    return (-(-tile // CHUNK_BYTES) + 1 + CHUNKS_AHEAD) * CHUNK_BYTES
+    rows = chunk_rows([weight.row_bytes] * (1 + len(job.training.optimizer.state)))
+    chunks = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND
+    return chunks * rows * with_state(job, weight)
 
 
 def _window_on_device(job: Job) -> int:

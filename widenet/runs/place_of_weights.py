@@ -31,8 +31,19 @@ def check_place(arguments: TrainArguments, device: torch.device) -> None:
         )
 
 
-def chosen(job: Job, asked: WeightsIn | None) -> Iterator[str]:
-    """Yield a sentence if the plan has chosen where wide weights lie, because the device has no room."""
+def chosen(job: Job, asked: WeightsIn | None, store: Scratch | HostMemory | None) -> Iterator[str]:
+    """Yield what a user should know of the place of wide weights.
+
+    Args:
+        job: The training.
+        asked: The place that the user has named; None: the plan has chosen one.
+        store: The file or the host's memory where they lie.
+    """
+    if isinstance(store, Scratch) and store.is_cached:
+        yield (
+            f"The file system of {store.folder} reads and writes only through the system's cache, so that"
+            " steps may take longer. Name a folder on another disk with `scratch`."
+        )
     if asked is not None or job.weights_in == "device":
         return
     held = amount(elsewhere_bytes(job, 0))

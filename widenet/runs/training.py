@@ -124,7 +124,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         store = elsewhere(job, arguments, out, device, exchange)
         network = built(job, rule, dataset, exchange, device, store)
         report = _report(arguments, run, dataset, exchange, stack)
-        slow = [*chosen(job, place), *_slow(training_spec, device, job)]
+        slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
         for sentence in [*unread(network_spec, dataset), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
