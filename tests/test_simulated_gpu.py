@@ -127,9 +127,22 @@ def pictures(path):
 
 
 @pytest.mark.usefixtures("torch_alone")
-def test_so_have_convolutions(tmp_path):
+@pytest.mark.parametrize("is_divided", [False, True])
+def test_so_have_convolutions(is_divided, tmp_path):
     written = pictures(tmp_path / "data")
-    documents = PICTURES, {"batch_size": 4, "shards": 2, "optimizer": "momentum", "l2": 0.01}
+    divided = {"batch_normalization": False, "filters": 40, "weight_norm": 0.5, "split": True}
+    layers = [
+        layer | (divided if is_divided and layer["name"] == "edges" else {}) for layer in PICTURES["layers"]
+    ]
+    limit = 0.5 if is_divided else None
+    training = {
+        "batch_size": 4,
+        "shards": 2,
+        "optimizer": "momentum",
+        "l2": 0.01,
+        "gradient_norm_limit": limit,
+    }
+    documents = {"layers": layers}, training
     expected = trained(documents, written, tmp_path / "cpu", "cpu").fingerprint()
     with simulated():
         assert trained(documents, written, tmp_path / "cuda", "cuda").fingerprint() == expected

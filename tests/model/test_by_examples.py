@@ -48,6 +48,19 @@ def test_a_step_is_that_of_the_dense_twin(num_examples, training):
     assert real.network.layout.by_examples == ("edges", "even", "best", "parts")
 
 
+def test_a_step_shortens_filters_to_their_weight_norm():
+    free = [{key: value for key, value in layer.items() if key != "weight_norm"} for layer in LAYERS]
+    limit, found = LAYERS[2]["weight_norm"], []
+    for layers in (free, LAYERS):
+        real = Real({"layers": layers}, {}, FACTS)
+        real.step(batch(9))
+        found.append(real.network.trunk["edges/picture"].tensor.detach().double())
+    norms = found[0].norm(dim=1, keepdim=True)
+    assert bool((norms > limit).any())
+    assert bool((norms < limit).any())
+    torch.testing.assert_close(found[1], found[0] * (limit / norms).clamp_max(1), rtol=1e-6, atol=0)
+
+
 def test_the_gradients_that_a_run_records_are_those_of_the_dense_twin():
     layers = [{key: value for key, value in layer.items() if key != "weight_norm"} for layer in LAYERS]
     _, gradients = assert_step_matches_twin({"layers": layers}, FACTS, batch(9), {})

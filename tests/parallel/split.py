@@ -67,7 +67,7 @@ DIVIDED = (
             "kernel": 3,
             "stride": 2,
             "activation": "relu",
-            "weight_norm": 0.9,
+            "weight_norm": 0.62,
             "split": True,
         },
         {"name": "even", "kind": "pooling", "function": "lrn"},

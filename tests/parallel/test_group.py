@@ -48,7 +48,7 @@ DIVIDED = {
         *NETWORK["layers"][:1],
         {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 6, 6]},
         {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 3, "split": True},
-        {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3, "weight_norm": 0.9},
+        {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3, "weight_norm": 0.5},
         {"name": "taste", "units": 5, "source": ["history", "parts"], "activation": "tanh", "split": True},
         {"name": "next", "kind": "output", "field": "items"},
     ]

@@ -94,7 +94,7 @@ def test_a_process_allocates_its_shards_of_split_layers_and_the_state_of_its_pie
     built.prepare_training(Optimizer(training.optimizer))
     parts = [part for weight in built.wide.values() for part in weight.parts.values()]
     weights = [part.weight for part in parts] + [weight.tensor for weight in built.trunk.values()]
-    pieces = [part for of_shard in built.pieces.by_shard.values() for part in of_shard]
+    pieces = [part for of_shard in built.pieces.of_all for part in of_shard]
     states = [tensor for part in [*parts, *built.trunk.values(), *pieces] for tensor in part.state.values()]
     moved = [part.moved for part in parts if part.moved is not None]
     needed = memory(job, process)
