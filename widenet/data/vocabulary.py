@@ -89,9 +89,12 @@ class Vocabulary:
 
     def titles(self, indices: Sequence[int] | np.ndarray) -> list[str]:
         """The titles of some features; the id of a feature without a title."""
-        titles = self._take("title", indices)
-        names = self.ids(indices) if None in titles else [""] * len(titles)
-        return [name if title is None else str(title) for name, title in zip(names, titles, strict=True)]
+        return [title for _, title in self.named(indices)]
+
+    def named(self, indices: Sequence[int] | np.ndarray) -> list[tuple[str, str]]:
+        """The ids and `titles` of some features."""
+        pairs = zip(self.ids(indices), self._take("title", indices), strict=True)
+        return [(name, name if title is None else str(title)) for name, title in pairs]
 
     def index_of(self, ids: Sequence[str]) -> np.ndarray:
         """The indices of some ids, int64 [len(ids)]; raises DataError that names the first unknown id."""

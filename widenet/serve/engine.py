@@ -281,7 +281,7 @@ class Engine:
     ) -> list[Answer | RefusedError]:
         """Return answers with ids and titles, which are read for the whole batch at once."""
         units = [unit for pairs in found for unit, _ in pairs or []]
-        named = iter(zip(self.vocabulary.ids(units), self.vocabulary.titles(units), strict=True))
+        named = iter(self.vocabulary.named(units))
         return [
             RefusedError(422, "overflow", "the scores are not finite. Send smaller numbers.")
             if pairs is None
@@ -298,8 +298,7 @@ class Engine:
         if row.part is None or row.known.row is None:
             return msgspec.UNSET
         units = self.people.held_out(row.known.row, row.part)
-        names = zip(self.vocabulary.ids(units), self.vocabulary.titles(units), strict=True)
-        return [Found(*each) for each in names]
+        return [Found(*each) for each in self.vocabulary.named(units)]
 
     def _explained(self, ask: Explain) -> Answer:
         """Return what each item of a history adds to a logit, the largest first; raises as `people.known`."""
@@ -311,7 +310,7 @@ class Engine:
         share_Z = shares(self.model.network, example, self.output, unit).numpy()
         order, vocabulary = np.argsort(-share_Z, kind="stable"), run.vocabulary(field)
         features = example.indices.numpy().astype(np.int64)[order]
-        names = zip(vocabulary.ids(features), vocabulary.titles(features), strict=True)
+        names = vocabulary.named(features)
         items = [Item(*each, score=score) for each, score in zip(names, share_Z[order].tolist(), strict=True)]
         return Answer(self.fingerprint, items, known.skipped)
 
@@ -329,8 +328,8 @@ class Engine:
         found = []
         for (_, _, k), (scores, near, is_kept) in zip(asked, rows, strict=True):
             kept = is_kept.nonzero()[0][:k]
-            ids, titles = self.vocabulary.ids(near[kept]), self.vocabulary.titles(near[kept])
-            items = [Item(*row) for row in zip(ids, titles, scores[kept].tolist(), strict=True)]
+            names = zip(self.vocabulary.named(near[kept]), scores[kept].tolist(), strict=True)
+            items = [Item(*each, score=score) for each, score in names]
             found.append(Answer(self.fingerprint, items))
         return found
 
@@ -346,15 +345,15 @@ class Engine:
             RefusedError: There is no such attribute.
         """
         units = self.vocabulary.search(text, most)
-        ids, titles = self.vocabulary.ids(units), self.vocabulary.titles(units)
+        named = self.vocabulary.named(units)
         if not names:
-            return [Found(*row) for row in zip(ids, titles, strict=True)]
+            return [Found(*each) for each in named]
         try:
             field = self.model.network.outputs[self.output].spec.field
             own = existing(self.model.run.attributes(field), "attributes").of(units, names)
         except WidenetError as error:
             raise as_refusal(error) from None
-        return [Found(*row) for row in zip(ids, titles, own, strict=True)]
+        return [Found(*each, found) for each, found in zip(named, own, strict=True)]
 
 
 def _about(model: Model, people: People, fingerprint: str, run_name: str, num_items: int) -> About:
