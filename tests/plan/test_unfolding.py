@@ -16,6 +16,7 @@ from widenet.plan.unfolding import (
     inner_of_filters,
     inner_of_inputs,
     pieces,
+    predicted_examples,
     shares,
     workspace,
 )
@@ -80,3 +81,18 @@ def test_the_workspace_follows_the_threads_and_not_the_batch():
     assert (two - gradients) == 2 * (one - gradients)
     assert one - gradients == 4 * 2 * (784 * (576 + 2 * 64) + 2 * 64 * 900)
     assert workspace(3200, LARGE, 64, 8, 2, "cpu") == two
+
+
+@pytest.mark.parametrize("side", [2, 3, 5, 9, 33, 129])
+@pytest.mark.parametrize("filters", [1, 2, 3, 12])
+def test_predicted_pieces_round_every_example_alike(side, filters):
+    """A piece of equal examples, multiplied as `model.convolution` does, gives them equal bits."""
+    for kernel in (1, 3, 200, 400):
+        shape = windows(1, (kernel + side - 1, kernel), kernel=kernel, padding="valid")
+        examples = predicted_examples(shape, "cpu")
+        assert 64 % examples == 0
+        generator = torch.Generator().manual_seed(side)
+        windows_KP = torch.rand(shape.inputs, prod(shape.positions), generator=generator)
+        weight_FK = torch.rand(filters, shape.inputs, generator=generator)
+        sums_FEP = (weight_FK @ windows_KP.repeat(1, examples)).view(filters, examples, -1)
+        assert torch.equal(sums_FEP, sums_FEP[:, :1].expand_as(sums_FEP))

@@ -62,10 +62,11 @@ LAYERS = {
 }
 
 
-def network(name, shards=3):
+def network(name, shards=3, width=WIDTH):
     kind = "sequence" if name in ("gru", "lstm") else "sparse"
-    facts = {"items": Facts(WIDTH, kind), "side": Facts(6, "dense"), "picture": Facts(PLACES, "dense")}
-    layout = bind(NetworkSpec.of({"layers": LAYERS[name]}), TrainingSpec.of({"shards": shards}), facts)
+    facts = {"items": Facts(width, kind), "side": Facts(6, "dense"), "picture": Facts(PLACES, "dense")}
+    layers = LAYERS[name] if isinstance(name, str) else name
+    layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts)
     built = build(layout, LocalExchange(shards, 2), counts={})
     generator = torch.Generator().manual_seed(1)
     for wide in built.wide.values():
@@ -115,6 +116,25 @@ def test_every_batching_of_the_rows_gives_each_row_the_same_bits(name):
             size = int(random.integers(1, 100))
             chosen, rows = rows[:size], rows[size:]
             assert answers(built, name, chosen, 20) == [together[row] for row in chosen]
+
+
+@pytest.mark.parametrize("units", range(1, 18))
+@pytest.mark.parametrize("inner", [8, 33])
+@pytest.mark.parametrize("split", [True, False])
+def test_narrow_layers_and_outputs_give_a_row_the_same_bits_at_every_place(units, inner, split):
+    low, mid = {"name": "low", "units": inner}, {"name": "mid", "units": 2 * units, "split": split}
+    for layers, width in (([ITEMS, low, mid, out()], WIDTH), ([ITEMS, low, out()], 2 * units)):
+        built = network(layers, 2 if split else 1, width)
+        random = np.random.default_rng(units)
+        row = {
+            "items": SparseBatch.from_lists(
+                [random.choice(width, min(width, 9), replace=False).tolist()] * 64
+            )
+        }
+        with one_thread_an_operation():
+            scores, found = top_k(built, row, "out", 5)
+        assert (scores == scores[0]).all()
+        assert (found == found[0]).all()
 
 
 @pytest.mark.parametrize("name", ["deep", "units", "largest"])

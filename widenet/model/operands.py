@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.plan.tiles import PREDICTED_COLUMNS
+
 
 def rounded(values: Tensor) -> Tensor:
     """Round float32 values to bfloat16, for a product.
@@ -24,11 +26,11 @@ def matrix_product(left_RK: Tensor, right_KC: Tensor) -> Tensor:
 
 def product_by_rows(left_RK: Tensor, right_KC: Tensor, rows: int) -> Tensor:
     """Return left @ right, float32 [R, C], from products of exactly `rows` rows, filled up with zeros."""
-    filled_RK = filled(left_RK, rows)
-    result_RC = filled_RK.new_empty(len(filled_RK), right_KC.shape[1], dtype=torch.float32)
+    filled_RK, wide_KC = filled(left_RK, rows), wide_enough(right_KC)
+    result_RC = filled_RK.new_empty(len(filled_RK), wide_KC.shape[1], dtype=torch.float32)
     for start in range(0, len(filled_RK), rows):
-        fill_product(result_RC[start : start + rows], filled_RK[start : start + rows], right_KC)
-    return result_RC[: len(left_RK)]
+        fill_product(result_RC[start : start + rows], filled_RK[start : start + rows], wide_KC)
+    return result_RC[: len(left_RK), : right_KC.shape[1]]
 
 
 def filled(values_RK: Tensor, rows: int) -> Tensor:
@@ -41,6 +43,12 @@ def filled_columns(values_RC: Tensor, columns: int) -> Tensor:
     """Return a matrix with zeros after its columns, up to a multiple of `columns`."""
     missing = -values_RC.shape[1] % columns
     return pad(values_RC, (0, missing)) if missing else values_RC
+
+
+def wide_enough(right_KC: Tensor) -> Tensor:
+    """Return a matrix with zeros after its columns, if there are fewer than `PREDICTED_COLUMNS`."""
+    missing = PREDICTED_COLUMNS - right_KC.shape[1]
+    return pad(right_KC, (0, missing)) if missing > 0 else right_KC
 
 
 def fill_product(result_RC: Tensor, left_RK: Tensor, right_KC: Tensor) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.model.exchange import Exchange, Pending
-from widenet.model.operands import fill_product, filled, rounded
+from widenet.model.operands import fill_product, filled, rounded, wide_enough
 from widenet.plan.narrow import edges, num_blocks
 
 
@@ -40,10 +40,10 @@ class Blocks:
     def start(self, left_RK: Tensor, right_KC: Tensor) -> Pending[Tensor]:
         """Start left @ right, float32 [R, C]; both come from `operand`.
 
-        With `rows`, more rows follow that filled up the last block.
+        With `rows`, more rows and columns may follow, of zeros that fill up the last block or narrow ones.
         """
         if self.rows is not None:
-            left_RK = filled(left_RK, self.rows)
+            left_RK, right_KC = filled(left_RK, self.rows), wide_enough(right_KC)
         (rows, inner), columns = left_RK.shape, right_KC.shape[1]
         result_RC = left_RK.new_empty(rows, columns, dtype=torch.promote_types(left_RK.dtype, torch.float32))
 
@@ -107,7 +107,8 @@ class Whole:
 
     def times(self, values_EN: Tensor, operands: Sequence[Tensor]) -> Tensor:
         """See `Factor.times`."""
-        return self.blocks.start(values_EN, operands[0].T).result()[: len(values_EN)]
+        product_EH = self.blocks.start(values_EN, operands[0].T).result()
+        return product_EH[: len(values_EN), : len(operands[0])].contiguous()
 
     def start_back(self, gradient_EH: Tensor, operands: Sequence[Tensor]) -> Pending[Tensor]:
         """See `Factor.start_back`."""

@@ -30,6 +30,13 @@ it, if shapes were not fixed. On a CPU, products of 64 rows take up to 1.5 times
 those of fewer rows hardly less time than 64.
 """
 
+PREDICTED_COLUMNS = 16
+"""Fewest columns of every product outside training; narrower ones are filled up with zeros.
+
+A row's bits must not depend on its place in the block either. MKL computes the rows of narrow products in
+several ways: seen on a CPU with 2 to 11 columns.
+"""
+
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 

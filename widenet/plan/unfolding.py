@@ -23,9 +23,13 @@ def examples_at_once(windows: Windows, device: str) -> int:
 
 
 def predicted_examples(windows: Windows, device: str) -> int:
-    """Return the examples of a block and a piece outside training, a divisor of `PREDICTED_ROWS`."""
+    """Return the examples of a block and a piece outside training, a divisor of `PREDICTED_ROWS`.
+
+    Never 2: MKL then rounds the second one in another way (seen with an odd number of positions).
+    """
     room = examples_at_once(windows, device)
-    return min(PREDICTED_ROWS[device], 1 << room.bit_length() - 1)
+    examples = min(PREDICTED_ROWS[device], 1 << room.bit_length() - 1)
+    return 1 if examples == 2 else examples
 
 
 def pieces(start: int, stop: int, windows: Windows, device: str) -> Iterator[tuple[int, int]]:

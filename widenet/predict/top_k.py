@@ -162,8 +162,8 @@ class Tiles:
         self.output, self.direct_EH, self.num, self.history = output, direct_EH, num, history
         self.activation, self.shards = output.spec.activation, output.weight.shards
         self.rows = PREDICTED_ROWS[direct_EH.device.type]
-        multiplies = output.features is None and not output.spec.weightless
-        step = self.rows if multiplies else max(num, 1)
+        self.multiplies = output.features is None and not output.spec.weightless
+        step = self.rows if self.multiplies else max(num, 1)
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
         self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
@@ -202,9 +202,12 @@ class Tiles:
     def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
         """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
         tile = self.output.tile(shard, start, stop)
+        if self.multiplies:
+            tile = tile.wide_enough()
         for number, block in enumerate(self.blocks):
             end = len(self.direct_EH) if block.stop == self.num else block.stop
-            logits_BT = tile.logits(self.direct_EH[block.start : end])[: block.stop - block.start]
+            logits_BT = tile.logits(self.direct_EH[block.start : end])
+            logits_BT = logits_BT[: block.stop - block.start, : stop - start].contiguous()
             if self.output.neighbourhood is not None:
                 self.output.neighbourhood.add(logits_BT, self.histories[number], shard, start)
             yield logits_BT

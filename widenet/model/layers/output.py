@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.kernels import RowGradient, Touched, gather_sum
 from widenet.model.deferred_rows import DeferredRows
@@ -15,6 +16,7 @@ from widenet.model.operands import add_product, matrix_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import as_slice
+from widenet.plan.tiles import PREDICTED_COLUMNS
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 
@@ -126,6 +128,14 @@ class Tile:
 
     def __post_init__(self) -> None:
         self.operand = rounded(self.vector_TH) if self.half else self.vector_TH
+
+    def wide_enough(self) -> "Tile":
+        """The tile with units of zeros after its own, if they are too few for a product outside training."""
+        missing = PREDICTED_COLUMNS - len(self.vector_TH)
+        if missing <= 0:
+            return self
+        bias_T = None if self.bias_T is None else pad(self.bias_T, (0, missing))
+        return Tile(pad(self.vector_TH, (0, 0, 0, missing)), bias_T, None, self.half)
 
     def products(self, direct_EH: Tensor) -> Tensor:
         """The logits without the biases, float32 [E, T]."""
