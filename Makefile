@@ -39,7 +39,7 @@ test-spark: .venv/.stamp-spark
 # The pages in a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
 # Installs Playwright's driver, axe-core and Schemathesis.
 test-page: .venv/.stamp-page
-	$(BIN)/python -m pytest tests/serve/test_page.py tests/serve/test_openapi.py tests/ui/test_page.py
+	$(BIN)/python -m pytest tests/serve/test_page.py tests/serve/test_about.py tests/serve/test_openapi.py tests/ui/test_page.py
 
 # Real MLflow stores on this machine. Installs mlflow-skinny.
 test-mlflow: .venv/.stamp-mlflow

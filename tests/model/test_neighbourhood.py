@@ -154,7 +154,7 @@ def test_what_cannot_hold_it_refuses_in_a_sentence(model, data, tmp_path):
     assert not [*tmp_path.iterdir()]
     linear = network(**TERM)
     linear["layers"][1]["activation"] = "linear"
-    with pytest.raises(FitError, match=r'logits of "out" have a neighbourhood term'):
+    with pytest.raises(FitError, match=r'"out" has a neighbourhood term, which is no sum over features'):
         train(linear, TRAINING, data, tmp_path / "run").explain("1", ["2"])
 
 

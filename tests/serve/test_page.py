@@ -283,7 +283,7 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
         held = Dataset.open(folder / "data")
         aside = held.sparse("items", held.rows_of(["u3"]), "heldout").num_entries
         expect(page.locator("#none")).to_have_text(
-            f"{aside} of the {aside} items that were set aside " + ("is here." if aside == 1 else "are here.")
+            f"Items that were set aside: {aside}; of these here: {aside}."
         )
         assert page.locator("#items mark").count() == aside
         assert page.evaluate("document.documentElement.scrollWidth") <= width

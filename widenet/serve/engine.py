@@ -18,15 +18,15 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
-from widenet.predict.shares import shares, why_no_shares
+from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.runs.person import field_to_explain, item_field
+from widenet.runs.person import field_to_explain
+from widenet.serve.about import about_model
 from widenet.serve.messages import (
     About,
     Answer,
     Ask,
-    Category,
     Explain,
     Found,
     HeldPart,
@@ -42,7 +42,6 @@ from widenet.serve.people import History, Inputs, People, as_refusal
 from widenet.sparse import from_rows
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
-_MOST_VALUES = 100
 _NO_RULES = (Filter(), ListRules())
 
 
@@ -135,7 +134,7 @@ class Engine:
         people = People(model.run, model.network, name, names, dataset, users)
         run_name = Path(run).resolve().name
         known, fingerprint = vocabularies[target], model.fingerprint()
-        about = _about(model, people, fingerprint, run_name, len(known))
+        about = about_model(model, people, fingerprint, run_name, len(known))
         engine = cls(model, name, fingerprint, run_name, people, names[target], known, about)
         with fixed_arithmetic():
             engine._check()
@@ -354,19 +353,6 @@ class Engine:
         except WidenetError as error:
             raise as_refusal(error) from None
         return [Found(*each, found) for each, found in zip(named, own, strict=True)]
-
-
-def _about(model: Model, people: People, fingerprint: str, run_name: str, num_items: int) -> About:
-    """Return what a model says of itself."""
-    run = model.run
-    field = item_field(run, people.output)
-    reason = why_no_shares(run.network, people.output)
-    can_explain = field is not None and run.fields[field].kind == "sparse" and reason is None
-    attributes = run.attributes(model.network.outputs[people.output].spec.field)
-    categories = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
-    named = {name: Category(kind, values) for name, (kind, values) in categories.items()}
-    has_users = people.users is not None
-    return About(fingerprint, run_name, num_items, has_users, [*people.parts()], can_explain, named)
 
 
 def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:

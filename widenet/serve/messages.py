@@ -158,6 +158,26 @@ class Category(msgspec.Struct):
     values: list[Any]
 
 
+class AskedField(msgspec.Struct):
+    """What the network reads beside items.
+
+    Attributes:
+        name: Name of the field.
+        kind: "sparse" or "sequence", which take ids, or "dense", which takes numbers.
+        width: Number of features, or of numbers.
+        shape: Channels and sizes of the axes, as the network sees the numbers; empty if they have no order.
+        lowest: The smallest number in the data.
+        highest: The largest.
+    """
+
+    name: str
+    kind: str
+    width: int
+    shape: list[int]
+    lowest: float
+    highest: float
+
+
 class About(msgspec.Struct):
     """Which model answers.
 
@@ -169,6 +189,9 @@ class About(msgspec.Struct):
         parts: The parts of the users' items that were set aside.
         can_explain: Whether it says what each item of a history adds to a logit.
         attributes: The attributes that rules may name.
+        reads_items: Whether it reads items by id.
+        reads_values: Whether it was trained with a number for each item.
+        fields: What it reads beside them.
     """
 
     fingerprint: str
@@ -178,6 +201,9 @@ class About(msgspec.Struct):
     parts: list[str]
     can_explain: bool
     attributes: dict[str, Category]
+    reads_items: bool
+    reads_values: bool
+    fields: list[AskedField]
 
 
 class Mistake(msgspec.Struct):

@@ -7,7 +7,7 @@ import pytest
 from tests.serve.conftest import TOKEN, service
 from widenet.serve.page.files import PLACES
 
-MOST_BYTES = 30_000
+MOST_BYTES = 36_000
 
 
 def test_every_file_is_sent_with_its_kind_and_a_strict_policy(served):
@@ -58,6 +58,9 @@ def test_it_says_which_model_answers(served):
         "parts": ["heldout"],
         "can_explain": False,
         "attributes": {},
+        "reads_items": True,
+        "reads_values": False,
+        "fields": [],
     }
 
 

@@ -11,6 +11,8 @@ PLACES = {
     "/page/page.css": "page.css",
     "/page/page.js": "page.js",
     "/page/picker.js": "picker.js",
+    "/page/inputs.js": "inputs.js",
+    "/page/numbers.js": "numbers.js",
     "/page/rules.js": "rules.js",
     "/page/elements.js": "elements.js",
     "/page/service.js": "service.js",

@@ -1,6 +1,7 @@
 // Who is recommended to, what is recommended, and what is similar to an item.
 
 import { button, element, nameOf } from "./elements.js";
+import { drawInputs, valuesOf } from "./inputs.js";
 import { Picker } from "./picker.js";
 import { drawRules, rulesIn } from "./rules.js";
 import { ask, useToken } from "./service.js";
@@ -13,6 +14,7 @@ const never = new Picker(at("never"), "Never recommend", { ...shared, changed: r
 const only = new Picker(at("only"), "Recommend only these", { ...shared, changed: recommend });
 let isUser = false;
 let about = { parts: [] }; // what the model says of itself
+let inputs = []; // what is known beside items
 let heldOut = new Set(); // ids of the shown user's items that were set aside
 let pending; // the request that the shown recommendations wait for
 let opener; // what has the focus when the similar items close
@@ -38,26 +40,41 @@ async function begin() {
   }
   at("error").hidden = at("key").hidden = true;
   at("main").hidden = at("footer").hidden = false;
-  basket.input.focus();
+  (about.reads_items ? basket.input : at("fields").querySelector("input")).focus();
+  recommend();
 }
 
 /** Says in the footer which model answers. */
 async function describe() {
-  const before = JSON.stringify(about.attributes);
+  const before = about;
+  const differs = name => JSON.stringify(about[name]) !== JSON.stringify(before[name]);
   about = await ask("v1/model");
-  if (JSON.stringify(about.attributes) !== before) drawRules(at("rules"), about.attributes, recommend);
+  if (differs("attributes")) drawRules(at("rules"), about.attributes, recommend);
+  if (differs("fields")) inputs = drawInputs(at("fields"), about.fields, { changed: recommend, failed });
+  basket.askValues(about.reads_values);
+  at("items-kind").textContent = about.reads_items ? "Somebody who has these items" : "Somebody described here";
+  showKind();
   at("run").textContent = about.run;
   at("fingerprint").textContent = about.fingerprint.slice(0, 12);
   at("fingerprint").title = about.fingerprint;
   at("count").textContent = about.num_items.toLocaleString("en");
   at("kinds").hidden = !about.has_users;
+}
+
+/** Shows what describes a basket, or a user. */
+function showKind() {
+  at("basket").hidden = isUser || !about.reads_items;
+  at("fields").hidden = isUser;
+  at("user").hidden = !isUser;
   at("before").hidden = !isUser || !about.parts.length;
 }
 
 /** Returns who is recommended to, as fields of a request; nothing if nobody is named. */
 function person() {
   if (isUser) return at("id").value && { user: at("id").value };
-  return basket.items.length && { items: basket.ids };
+  const items = basket.items.length ? { items: basket.ids, ...(about.reads_values && { values: basket.values }) } : {};
+  const known = { ...items, ...valuesOf(inputs) };
+  return Object.keys(known).length && known;
 }
 
 function request() {
@@ -77,7 +94,8 @@ async function recommend() {
   at("filters").firstElementChild.textContent = filters ? `Filters (${filters})` : "Filters";
   const wanted = request();
   if (!wanted) {
-    return show([], isUser ? "Name a user to see recommendations." : "Add an item to see recommendations.");
+    const first = about.reads_items ? "Add an item" : `Say ${about.fields.map(each => each.name).join(", ")}`;
+    return show([], `${isUser ? "Name a user" : first} to see recommendations.`);
   }
   try {
     const answer = await ask("v1/recommend", wanted, pending.signal);
@@ -94,7 +112,7 @@ async function recommend() {
 function noteOn({ items, unknown, held_out: set }) {
   if (set) {
     const hits = items.filter(each => heldOut.has(each.item)).length;
-    return `${hits} of the ${set.length} items that were set aside ${hits === 1 ? "is" : "are"} here.`;
+    return `Items that were set aside: ${set.length}; of these here: ${hits}.`;
   }
   if (unknown.length) return `The model does not know ${unknown.join(", ")}.`;
   return items.length ? "" : "No item is left to recommend.";
@@ -120,7 +138,7 @@ function draw(list, items, furtherButtons) {
     const score = element("span", { class: "score", title: `Score ${each.score}` },
       element("span", { class: "unseen" }, "score "), each.score.toPrecision(3));
     const actions = element("span", { class: "actions" });
-    if (!isUser && !basket.ids.includes(each.item)) actions.append(button("Add", each, () => basket.add(each)));
+    if (!isUser && about.reads_items && !basket.ids.includes(each.item)) actions.append(button("Add", each, () => basket.add(each)));
     actions.append(button("Similar", each, () => showSimilar(each)), ...furtherButtons(each));
     const name = nameOf(each);
     if (list === at("items") && heldOut.has(each.item)) name.append(" ", element("mark", {}, "set aside"));
@@ -171,9 +189,7 @@ function closeSimilar() {
 
 at("kinds").addEventListener("change", event => {
   isUser = event.target.value === "user";
-  at("basket").hidden = isUser;
-  at("user").hidden = !isUser;
-  at("before").hidden = !isUser || !about.parts.length;
+  showKind();
   recommend();
 });
 at("user").addEventListener("submit", event => {

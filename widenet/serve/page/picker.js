@@ -32,6 +32,17 @@ export class Picker {
     return this.items.map(each => each.item);
   }
 
+  get values() {
+    return this.items.map(each => each.value ?? 1);
+  }
+
+  /** Says whether each chosen item has a number. */
+  askValues(asks) {
+    if (asks === this.asksValues) return;
+    this.asksValues = asks;
+    this.draw();
+  }
+
   searchSoon() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.search(), PAUSE);
@@ -121,7 +132,11 @@ export class Picker {
   draw() {
     this.chosen.replaceChildren(...this.items.map(each => {
       const remove = button("Remove", each, () => this.remove(each), "remove");
-      return element("li", {}, nameOf(each), button("Similar", each, () => this.similar(each), "quiet"), remove);
+      const value = element("input", {
+        type: "number", class: "value", step: "any", value: each.value ?? 1, "aria-label": `Value of ${each.title}`,
+        change: event => { each.value = Number(event.target.value); this.changed(); },
+      });
+      return element("li", {}, nameOf(each), ...(this.asksValues ? [value] : []), button("Similar", each, () => this.similar(each), "quiet"), remove);
     }));
   }
 }

@@ -1,0 +1,54 @@
+"""What a service says of its model."""
+
+from widenet.predict.shares import why_no_shares
+from widenet.runs import Model
+from widenet.runs.person import item_field
+from widenet.serve.messages import About, AskedField, Category
+from widenet.serve.people import People
+from widenet.spec.network import NetworkSpec
+from widenet.training.field_records import FieldRecord
+
+_MOST_VALUES = 100
+"""Values of an attribute that are named."""
+
+
+def about_model(model: Model, people: People, fingerprint: str, run_name: str, num_items: int) -> About:
+    """Return what a model says of itself."""
+    run, spec = model.run, model.run.network
+    items = item_field(run, people.output)
+    if items is not None and run.fields[items].kind == "dense":
+        items = None
+    is_sparse = items is not None and run.fields[items].kind == "sparse"
+    return About(
+        fingerprint=fingerprint,
+        run=run_name,
+        num_items=num_items,
+        has_users=people.users is not None,
+        parts=[*people.parts()],
+        can_explain=is_sparse and why_no_shares(spec, people.output) is None,
+        attributes=_categories(model, people.output),
+        reads_items=items is not None,
+        reads_values=items is not None and _reads_values(spec, items, run.fields[items]),
+        fields=[
+            _asked(spec, name, run.fields[name])
+            for name in dict.fromkeys(layer.field for layer in spec.inputs)
+            if name != items
+        ],
+    )
+
+
+def _categories(model: Model, output: str) -> dict[str, Category]:
+    attributes = model.run.attributes(model.network.outputs[output].spec.field)
+    named = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
+    return {name: Category(kind, values) for name, (kind, values) in named.items()}
+
+
+def _reads_values(spec: NetworkSpec, field: str, record: FieldRecord) -> bool:
+    has_values = (record.min_value, record.max_value) != (1.0, 1.0)
+    return has_values and any(layer.field == field and layer.values == "use" for layer in spec.inputs)
+
+
+def _asked(spec: NetworkSpec, name: str, record: FieldRecord) -> AskedField:
+    shapes = (layer.shape for layer in spec.inputs if layer.field == name and layer.shape is not None)
+    shape = [*next(shapes, ())]
+    return AskedField(name, record.kind, record.width, shape, record.min_value, record.max_value)
