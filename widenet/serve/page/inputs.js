@@ -55,16 +55,17 @@ function numbersInput(part, field, place, { changed, failed }) {
   const input = field.width > MOST_TYPED ? null : typed(part, field, place, `Numbers: ${field.width}`, () => {
     numbers = input.value.split(/[\s,;]+/).filter(text => text).map(Number);
     note.textContent = "";
+    chosen.value = "";
     picture.hidden = clear.hidden = true;
     changed();
   });
   const chosen = element("input", {
     id: `file-${place}`, type: "file", accept: `.npy,.csv,.txt,.json${isPicture ? ",image/*" : ""}`,
-    change: () => { take(chosen.files[0]); chosen.value = ""; },
+    change: () => take(chosen.files[0]),
   });
   const clear = element("button", { type: "button", class: "quiet", hidden: "", click: () => {
     numbers = [];
-    note.textContent = "";
+    note.textContent = chosen.value = "";
     picture.hidden = clear.hidden = true;
     chosen.focus();
     changed();
@@ -76,7 +77,8 @@ function numbersInput(part, field, place, { changed, failed }) {
   part.addEventListener("drop", event => {
     event.preventDefault();
     part.classList.remove("over");
-    take(event.dataTransfer.files[0]);
+    chosen.files = event.dataTransfer.files;
+    take(chosen.files[0]);
   });
   return { name: field.name, value: () => numbers };
 }
