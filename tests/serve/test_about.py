@@ -151,6 +151,7 @@ def test_a_file_that_is_dropped_is_enough_for_a_network_on_pictures(
 )
 def test_a_file_of_something_else_is_refused_in_a_sentence(name, content, said, chromium, pictures):
     with visit(chromium, pictures) as page:
+        page.get_by_role("group", name="cover").wait_for()
         kind = "image/png" if name.endswith("png") else ""
         page.evaluate(DROP, [name, kind, base64.b64encode(content).decode()])
         expect(page.locator("#error")).to_contain_text(said)
