@@ -41,6 +41,17 @@ def test_a_larger_number_stands_higher_and_a_later_one_further_right():
     assert second[1] < third[1] < first[1]
 
 
+@pytest.mark.parametrize("most", [9, 900, 90_000, 9_000_000])
+def test_no_number_of_an_axis_is_cut_off(most):
+    page = Page(ranks("entries", [(1, 50), (most, 1)], "rank"))
+    width = float(next(found["viewbox"] for name, found in page.elements if name == "svg").split()[2])
+    numbers = [found for name, found in page.elements if name == "text" and float(found["y"]) > 190]
+    said = [text for text in page.texts["text"] if text.replace(",", "").isdigit()]
+    last = next(found for found in reversed(numbers) if found.get("fill-opacity") is None)
+    half = 7 * len(said[-1]) / 2
+    assert float(last["x"]) + (0 if last["text-anchor"] == "end" else half) <= width
+
+
 def test_what_is_not_finite_is_left_out():
     page = Page(curves("loss", {"loss": [(1, math.nan), (2, 3.0), (3, math.inf)]}))
     assert page.texts["title"] == ["loss, epoch 2: 3"]

@@ -13,6 +13,8 @@ COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2
 
 _WIDTH, _HEIGHT = 360, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 20, 36
+_LETTER = 7
+"""Width of a letter."""
 _MOST_DOTS, _MOST_HINTS = 60, 200
 
 
@@ -172,7 +174,10 @@ def _axes(
     for number in xs:
         x = frame.x(number)
         shapes.append(tag("line", x1=x, x2=x, y1=foot, y2=foot + 4, **faint))
-        shapes.append(tag("text", said(number), x=x, y=foot + 16, **centred))
+        label = said(number)
+        fits = x + len(label) * _LETTER / 2 <= _WIDTH
+        place = {"x": x, "text_anchor": "middle"} if fits else {"x": _WIDTH, "text_anchor": "end"}
+        shapes.append(tag("text", label, y=foot + 16, fill="currentColor", **place))
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     shapes.append(tag("text", across, x=middle, y=_HEIGHT - 4, **centred, fill_opacity="0.7"))
     return shapes
