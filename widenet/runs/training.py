@@ -119,7 +119,6 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             by_leader(exchange, mirror.begin, "run directory")
         run = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
         run = replace(run, mirror=None if mirror is None else mirror.publish)
-        by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, arguments, out, device, exchange)
         network = built(job, rule, dataset, exchange, device, store)
@@ -129,6 +128,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
+            # A refused resume must not change which dataset the run names.
+            by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
             if restarted:
                 _report_restart(state, report)
             training = Training(
