@@ -137,6 +137,14 @@ def test_the_next_training_of_the_path_brings_a_waiting_run_back(tmp_path, data,
     assert (names(tmp_path), inside(run.path)) == (["data", "run"], before)
 
 
+def test_who_reads_the_new_run_too_early_is_told_where_the_earlier_one_is(data, run):
+    killed(run.path, data)
+    with pytest.raises(
+        CheckpointError, match=r"no weights yet\. .* to replace is safe in .*\.run\.replaced\."
+    ):
+        RunDirectory.open(run.path).model()
+
+
 def test_a_second_attempt_keeps_the_run_that_waits(tmp_path, data, run):
     before = inside(run.path)
     for _ in range(2):

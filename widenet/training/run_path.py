@@ -12,6 +12,7 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
+from widenet.training.existing_run import waiting
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
@@ -138,6 +139,8 @@ def without_weights(path: Path) -> CheckpointError:
             f"{path} is being trained and holds no weights yet. Wait for its first checkpoint."
         )
     remedy = 'Finish it with "widenet.train(..., resume=True)".'
+    if waiting(path).exists():
+        remedy += f" The run that it was to replace is safe in {waiting(path)}."
     return CheckpointError(f"{path} holds no weights yet. {remedy}")
 
 
