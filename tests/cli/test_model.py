@@ -224,8 +224,9 @@ def test_filters_leave_out_the_items_of_a_file(widenet, tmp_path):
 
 
 REFUSED_USERS = {
-    ("--user", "u3", "--data", "data", "hobbit"): "--data needs --user, which excludes items.",
-    ("--data", "data", "hobbit"): "--data needs --user, which excludes items.",
+    ("--user", "u3", "--data", "data", "hobbit"): "--user and items exclude each other.",
+    ("--user", "u3", "hobbit"): "--user and items exclude each other.",
+    ("--data", "data", "hobbit"): "--data needs --user. Name a user of the dataset",
     (
         "--user",
         "u99",

@@ -53,8 +53,10 @@ def recommend(
 
     items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
     data = words["data"]
-    if (user is None and data is not None) or (user is not None and items):
-        raise OptionError("--data needs --user, which excludes items. Name a user of a dataset, or items.")
+    if user is not None and items:
+        raise OptionError("--user and items exclude each other. Name a user of a dataset, or items.")
+    if user is None and data is not None:
+        raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
     check_run(run)

@@ -72,7 +72,7 @@ def export_onnx(
         )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
-        raise OptionError(f'out must be a path that ends in .onnx; got "{out}". Rename it.')
+        raise OptionError(f'`out` must be a path that ends in .onnx; got "{out}". Rename it.')
     if not out.parent.is_dir():
         raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
     names = {names_path(out): _vocabularies(model)}

@@ -32,7 +32,8 @@ def html(text: Html, status: int = 200) -> Response:
 def refusal(refused: RefusedError, version: int) -> Response:
     """The page that says why there is no other; for a missing token, it asks for the token."""
     sentence = refused.mistake.message
-    sentence = f"{sentence[:1].upper()}{sentence[1:]}"
+    first, *rest = sentence.split(" ")
+    sentence = " ".join([first.capitalize() if first.isalpha() and first.islower() else first, *rest])
     if refused.status != 401:
         content = [tag("p", sentence, class_="card")]
         return html(page("Not here", "", content, version=version), refused.status)

@@ -111,7 +111,7 @@ class TrainingRoutes:
         """Return the documents of a run, or of a training that never made one."""
         folder = known.runs[name].listed.path if name in known.runs else self.trainings.documents(name)
         if folder is None:
-            raise RefusedError(404, "no_run", f"{known.folder.name} holds no run of this name.")
+            raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name.")
         texts = {}
         for document in KINDS:
             with (folder / f"{document}.json").open(encoding="utf-8", errors="replace") as file:
@@ -196,7 +196,7 @@ class TrainingRoutes:
         name = (await self._values(request)).get("run")
         known = await asyncio.to_thread(self.runs.look)
         if not isinstance(name, str) or name not in known.runs:
-            raise RefusedError(404, "no_run", f"{known.folder.name} holds no run of this name.")
+            raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name.")
         return known.runs[name].listed
 
     async def _checked(self, request: Request) -> tuple[Draft, Checked]:

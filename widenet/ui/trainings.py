@@ -71,7 +71,7 @@ class Trainings:
             self._check_alone(busy)
             if path.exists() or path.is_symlink():
                 raise RefusedError(
-                    409, "taken", f"{self._folder.name} holds {name} already. Choose another name."
+                    409, "taken", f"the folder {self._folder.name} holds {name} already. Choose another name."
                 )
             beside = _beside(path)
             beside.mkdir(exist_ok=True)

@@ -69,7 +69,7 @@ SAID = {
     'knn export bad/nan.txt --out OUT': 'widenet: bad/nan.txt: line 1: numbers must be finite in float32; got nan. Leave the vector out.',
     'knn export run --out OUT --layer x': 'widenet: The network has no sparse input or output called "x". Name one of history, next.',
     'export bad --out OUT.onnx': 'widenet: bad is not a run: it has no network.json. Make one with `widenet train NETWORK TRAINING --data DATA --out RUN`.',
-    'export run --out OUT.txt': 'widenet: out must be a path that ends in .onnx; got "OUT.txt". Rename it.',
+    'export run --out OUT.txt': 'widenet: --out must be a path that ends in .onnx; got "OUT.txt". Rename it.',
     'export run --out OUT.onnx --format caffe': 'widenet: format must be "onnx"; got "caffe".',
     'export run --out likes.csv/x.onnx': 'widenet: likes.csv/x.onnx: the directory likes.csv must exist. Make it, or choose another place.',
     'export run --out OUT.onnx --top-k 0': "widenet export: --top-k must be at least 1; got 0. See `widenet export --help`.",
