@@ -160,7 +160,8 @@ def _subjects(known: Known, names: Sequence[str]) -> list[Subject]:
     for name in names or [""]:
         if name not in known.runs:
             why = known.problems.get(name)
-            gone = f"the folder {known.folder.name} holds no run of this name. It may have been deleted or renamed."
+            where = f"the folder {known.folder.name} holds no run of this name"
+            gone = f"{where}. It may have been deleted or renamed."
             raise RefusedError(404 if why is None else 422, "no_run", why or gone)
     return [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
 
