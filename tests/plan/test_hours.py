@@ -44,6 +44,12 @@ def test_epochs_and_evaluations_add_up():
     )
 
 
+def test_checkpoints_after_epochs_add_up():
+    planned = job(epochs=5, checkpoints={"every_epochs": 2})
+    found = hours(planned, replace(RATES, checkpoint_seconds=0.5), 21)
+    assert (found.checkpoint_seconds, found.training_seconds) == (0.5, 5 * 6.0 + 3 * 0.5)
+
+
 def test_without_an_evaluation_only_steps_count():
     found = hours(job(epochs=2), RATES, 20)
     assert (found.evaluation_seconds, found.training_seconds) == (None, 8.0)

@@ -74,18 +74,18 @@ def hours_lines(found: Hours, training: "TrainingSpec") -> list[str]:
         f"An epoch of {_count(found.steps_per_epoch or 0, 'step')}:"
         f" {at_least}{duration(found.epoch_seconds)}. Training, {_count(epochs, 'epoch')}:"
         f" {at_least}{duration(found.training_seconds)}"
-        f"{', if it does not stop early' if stops_early else ''}{_evaluations(found)}."
+        f"{', if it does not stop early' if stops_early else ''}{_beside_steps(found)}."
     )
     if found.recommendation_seconds is not None:
         lines.append(f"Recommendations for all: {at_least}{duration(found.recommendation_seconds)}.")
     return lines
 
 
-def _evaluations(found: Hours) -> str:
-    """Return the part of a sentence about evaluations."""
-    if found.evaluation_seconds is None:
-        return ""
-    return f", with evaluations of {duration(found.evaluation_seconds)} each"
+def _beside_steps(found: Hours) -> str:
+    """Return the part of a sentence about evaluations and checkpoints."""
+    parts = {"evaluations": found.evaluation_seconds, "checkpoints": found.checkpoint_seconds}
+    said = [f"{name} of {duration(seconds)}" for name, seconds in parts.items() if seconds is not None]
+    return f", with {' and '.join(said)} each" if said else ""
 
 
 def _count(number: int, noun: str) -> str:

@@ -18,6 +18,7 @@ class Rates:
         step_seconds: A training step.
         ranking_seconds: Finding the best units for one example; None for networks that rank none.
         evaluation_seconds: Evaluating one example; None without an evaluation.
+        checkpoint_seconds: Writing a checkpoint; None: not counted.
         source: Where these numbers come from, for a person.
         at_least: Whether they are lower bounds.
     """
@@ -27,6 +28,7 @@ class Rates:
     evaluation_seconds: float | None
     source: str
     at_least: bool = False
+    checkpoint_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,12 @@ class Hours:
         steps_per_epoch: Steps of an epoch.
         epoch_seconds: The steps of an epoch.
         evaluation_seconds: One evaluation; None without.
-        training_seconds: All epochs and evaluations; a training that stops early takes less.
+        training_seconds: All epochs, evaluations and checkpoints after epochs; a training that stops early
+            takes less.
         recommendation_seconds: Ranking for every example; None for networks that rank none.
         source: Where the rates come from.
         at_least: Whether the seconds are lower bounds.
+        checkpoint_seconds: One checkpoint; None: not counted.
     """
 
     step_seconds: float
@@ -52,6 +56,7 @@ class Hours:
     recommendation_seconds: float | None
     source: str
     at_least: bool
+    checkpoint_seconds: float | None = None
 
 
 def hours(job: Job, rates: Rates, num_examples: int | None, num_evaluated: int | None = None) -> Hours:
@@ -71,15 +76,19 @@ def hours(job: Job, rates: Rates, num_examples: int | None, num_evaluated: int |
     if training.evaluation is not None and rates.evaluation_seconds is not None:
         evaluation = rates.evaluation_seconds * (num_examples if num_evaluated is None else num_evaluated)
         evaluations = -(-training.epochs // training.evaluation.every_epochs)
+    checkpoints = -(-training.epochs // training.checkpoints.every_epochs)
     return Hours(
         step_seconds=rates.step_seconds,
         steps_per_epoch=steps,
         epoch_seconds=epoch,
         evaluation_seconds=evaluation,
-        training_seconds=training.epochs * epoch + evaluations * (evaluation or 0.0),
+        training_seconds=training.epochs * epoch
+        + evaluations * (evaluation or 0.0)
+        + checkpoints * (rates.checkpoint_seconds or 0.0),
         recommendation_seconds=None if ranking is None else ranking * num_examples,
         source=rates.source,
         at_least=rates.at_least,
+        checkpoint_seconds=rates.checkpoint_seconds,
     )
 
 

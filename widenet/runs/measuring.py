@@ -3,12 +3,16 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
 
+from widenet.checkpoint import own_files
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
+from widenet.durable import force_to_disk
 from widenet.evaluate import output_name
 from widenet.kernels.ahead import compile_ahead
 from widenet.model.by_examples import own_examples
@@ -19,9 +23,11 @@ from widenet.parallel.group import exchange_for, fitted
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.hours import Hours, Rates, hours
 from widenet.plan.layout import Layout
+from widenet.plan.report import checkpoint_bytes
 from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.runs.training import built, device_of, evaluation_of, job_of
+from widenet.tensor_file import write
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
@@ -30,6 +36,8 @@ from widenet.transfer import Ahead
 _WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0
 """Steps that do not count, the fewest that do, and how long steps are measured."""
 _RANKING_SECONDS = 4.0
+_WRITTEN_BYTES = 2**28
+"""Bytes of a checkpoint that are written to measure its time."""
 _RANKED = 100
 """Recommendations of an example."""
 
@@ -42,7 +50,8 @@ def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = N
     """Train a new network for a few steps and rank for some examples; nothing is kept.
 
     This process measures alone. Steps, evaluation and recommendations are those of `train`, `evaluate` and
-    `predict`, and so is the reading of the dataset.
+    `predict`, and so is the reading of the dataset. Files of a checkpoint are written beside the dataset, and
+    removed; if that is refused, checkpoints are not counted.
 
     Args:
         layout: The layout of the two documents, checked against the dataset.
@@ -68,10 +77,12 @@ def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = N
         steps = list(_step_seconds(network, rule, dataset))
         ranking = _ranking_seconds(network, dataset)
         evaluation = _evaluation_seconds(network, dataset)
+        writing = _writing_seconds(network, dataset.path.parent)
     counted = steps[min(_WARM_UP, len(steps) - 1) :]
     threads = f"{job.num_threads} thread{'s' * (job.num_threads != 1)}" if device.type == "cpu" else "1 GPU"
     source = f"{len(counted):,} step{'s' * (len(counted) != 1)} here, {threads}"
-    measured = Rates(sum(counted) / len(counted), ranking, evaluation, source)
+    checkpoint = None if writing is None else writing * checkpoint_bytes(job)
+    measured = Rates(sum(counted) / len(counted), ranking, evaluation, source, checkpoint_seconds=checkpoint)
     return hours(job, measured, dataset.num_examples, _num_evaluated(network, dataset))
 
 
@@ -144,6 +155,23 @@ def _evaluation_seconds(network: Network, dataset: Dataset) -> float | None:
     with suppress(_Enough):
         evaluate(network)
     return clock.seconds_of_one()
+
+
+def _writing_seconds(network: Network, folder: Path) -> float | None:
+    """Return the seconds of a byte of a checkpoint, from its first files; None if the folder takes none."""
+    size, started = 0, time.monotonic()
+    try:
+        with TemporaryDirectory(dir=folder, prefix=".widenet-plan-") as place:
+            for name, tensors in own_files(network, with_state=True):
+                path = Path(place) / name
+                write(path, tensors)
+                force_to_disk(path)
+                size += sum(tensor.nbytes for tensor in tensors.values())
+                if size > _WRITTEN_BYTES:
+                    break
+            return (time.monotonic() - started) / size
+    except OSError:
+        return None
 
 
 def _num_evaluated(network: Network, dataset: Dataset) -> int:

@@ -128,7 +128,6 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
-            # A refused resume must not change which dataset the run names.
             by_leader(exchange, lambda: run.note_machine(machine(dataset, device)), "machine")
             if restarted:
                 _report_restart(state, report)
