@@ -1,7 +1,10 @@
-"""Numbers with decimal commas, in CSV: read where that is said, and refused with the remedy where it is
-not.
+"""CSV: decimal commas are read where that is said, and refused with the remedy where it is not; bad lines are
+skipped, whatever ends lines.
 """
 
+import io
+
+import pandas as pd
 import pytest
 
 from widenet.data.dataset import Dataset
@@ -62,3 +65,44 @@ def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path)
 def test_another_sign_is_refused(option, tmp_path):
     with pytest.raises(OptionError, match=f"^`{option}` must be a point or a comma; got ';'."):
         ingest(tmp_path / "a.csv", tmp_path / "data", users=tmp_path / "users.csv", **{option: ";"})
+
+
+GOOD = ['u1,"two{end}lines",1', "u2,x,2.5", 'u1,"quo,""ted",-3', "u3,x,4"]
+BAD = {
+    "no user": ",x,1",
+    "no item": "u1,,1",
+    "no value": "u1,x,",
+    "no number": "u1,x,five",
+    "a column less": "u1,x",
+    "a column more": "u1,x,1,1",
+    "open quotes": 'u1,"x,1',
+    "a line end in quotes": '"u9{end}{end}u9",,1',
+    "not UTF-8": "u1,\xff,1",
+}
+
+
+@pytest.fixture(scope="module", params=["\n", "\r\n"], ids=["LF", "CRLF"])
+def truth(request, tmp_path_factory):
+    """A line end, and the dataset of the good lines as pandas reads them."""
+    lines = [line.format(end=request.param) for line in GOOD]
+    frame = pd.read_csv(io.StringIO("\n".join(lines)), names=["user", "item", "value"], lineterminator="\n")
+    dataset = ingest(frame, tmp_path_factory.mktemp("truth") / "ds", value="value")
+    assert f"two{request.param}lines" in dataset.vocabulary("items").all_ids().to_pylist()
+    return request.param, dataset
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_file_without_its_bad_lines_is_as_pandas_reads_the_good_ones(tmp_path, truth, bad):
+    end, expected = truth
+    good, bad_line = [line.format(end=end) for line in GOOD], BAD[bad].format(end=end)
+    for header, place, is_ended in ((True, 0, True), (True, 2, False), (True, 4, False), (False, 4, True)):
+        lines = [*["user,item,value"][: int(header)], *good[:place], bad_line, *good[place:]]
+        path = tmp_path / "a.csv"
+        path.write_bytes((end.join(lines) + end * is_ended).encode("latin-1"))
+        columns = {} if header else {"columns": ["user", "item", "value"]}
+        dataset = ingest(
+            path, tmp_path / f"{place}{header}", value="value", skip_bad_lines=3, threads=1, **columns
+        )
+        assert dataset.digest == expected.digest
+        assert dataset.vocabulary("items").all_ids() == expected.vocabulary("items").all_ids()
+        assert dataset.manifest.source["train_lines_skipped"] == 1 + bad_line.count(end)

@@ -124,10 +124,15 @@ class Csv(TextSource):
         return columns.interactions(f"({rows})")
 
     def bad_lines(self, columns: Columns) -> Iterator[tuple[int, str]]:
-        """Yield the lines that are not CSV, lack a column, or have a cell that breaks a rule."""
-        for number, row in _rows(self.file.lines(), self.delimiter):
-            if (number > 1 or not self.has_header) and row and (rule := self._rule_broken(row, columns)):
-                yield number, rule
+        """Yield the lines that are not CSV, lack a column, or have a cell that breaks a rule.
+
+        A row with line ends within quotes has several lines.
+        """
+        for numbers, row in _rows(self.file.lines(), self.delimiter):
+            if numbers.start == 1 and self.has_header:
+                continue
+            if row and (rule := self._rule_broken(row, columns)):
+                yield from ((number, rule) for number in numbers)
 
     def _rule_broken(self, row: _Row, columns: Columns) -> str | None:
         if isinstance(row, str):
@@ -218,19 +223,20 @@ def _cells(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
         yield row if isinstance(row, list) else []
 
 
-def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
-    """Yield the rows of a text, each with the number of its first line.
+def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[range, _Row]]:
+    """Yield the rows of a text, each with the numbers of its lines.
 
     After a row that is not CSV, parsing continues at the next line.
     """
     if delimiter == WHITE_SPACE:
         yield from (
-            (number, re.findall(r"[^ \t\r\n\f]+", line)) for number, line in enumerate(lines, start=1)
+            (range(number, number + 1), re.findall(r"[^ \t\r\n\f]+", line))
+            for number, line in enumerate(lines, start=1)
         )
         return
     if len(delimiter) > 1:
         yield from (
-            (number, line.rstrip("\r\n").split(delimiter))
+            (range(number, number + 1), line.rstrip("\r\n").split(delimiter))
             for number, line in enumerate(lines, start=1)
             if line.strip()
         )
@@ -258,6 +264,6 @@ def _rows(lines: Iterator[str], delimiter: str) -> Iterator[tuple[int, _Row]]:
             waiting.extend(reversed(held[1:]))
             del held[1:]
             reader = csv.reader(fed_lines(), delimiter=delimiter, strict=True)
-        yield number, row
+        yield range(number, number + len(held)), row
         number += len(held)
         held.clear()

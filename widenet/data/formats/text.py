@@ -157,9 +157,10 @@ class TextFile:
         return (lines if is_whole or len(lines) == 1 else lines[:-1])[:_SAMPLE_LINES]
 
     def without(self, numbers: Container[int], copy: Path) -> "TextFile":
-        """Copy the file, with the lines of these numbers, counted from 1, made empty."""
+        """Copy the file, with the lines of these numbers, counted from 1, made empty; each keeps its end."""
         with self.opened() as file, copy.open("wb") as kept:
-            kept.writelines(b"\n" if number in numbers else line for number, line in enumerate(file, start=1))
+            for number, line in enumerate(file, start=1):
+                kept.write(line[len(line.rstrip(b"\r\n")) :] if number in numbers else line)
         return TextFile(copy, self.shown)
 
 
