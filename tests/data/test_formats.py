@@ -79,8 +79,8 @@ def refusal(path, tmp_path, **options):
             HEAD.encode() + b"a,\xff,1\n",
             {},
             (
-                "r.csv: line 2: must be UTF-8 text. Convert the file, for example with"
-                " `iconv -f latin1 -t utf-8`."
+                "r.csv: line 2: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it"
+                " comes from Windows, or else with `iconv -f latin1 -t utf-8`."
             ),
         ),
         (HEAD, {}, "r.csv: at least one interaction must be left; there is none. Check the file."),

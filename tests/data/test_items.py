@@ -259,6 +259,22 @@ def test_lists_are_categories_and_conditions_too(tmp_path, log):
     assert attributes.matching({"tags": ["a", "b"]}).tolist() == [True, False, True]
 
 
+def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
+    items = pa.table(
+        {"item": [1, 2, 3], "genre": ["Lyrik", "Krimi", None], "tags": [["new"], None, ["used"]]}
+    )
+    attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
+    for where, end in (
+        ({"genre": "Krim"}, "got 'Krim'. Did you mean \"Krimi\"?"),
+        ({"genre": ["x", "lyrik"]}, "that an item has; got ['x', 'lyrik']. Did you mean \"Lyrik\"?"),
+        ({"tags": ["usd"]}, "got ['usd']. Did you mean \"used\"?"),
+        ({"genre": "Sachbuch"}, "that an item has, such as 'Lyrik'; got 'Sachbuch'."),
+    ):
+        with pytest.raises(OptionError) as raised:
+            attributes.matching(where)
+        assert str(raised.value).endswith(end)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

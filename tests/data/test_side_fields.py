@@ -73,7 +73,8 @@ def test_lines_that_only_a_side_field_cannot_read_are_bad_lines(tmp_path, source
     )
     log = source("log.csv", b"user,item,desk\n" + good + bad * 2)
     rule = (
-        f"{log}: line 4: must be UTF-8 text. Convert the file, for example with `iconv -f latin1 -t utf-8`."
+        f"{log}: line 4: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes"
+        " from Windows, or else with `iconv -f latin1 -t utf-8`."
     )
     with pytest.raises(DataError) as raised:
         ingest(log, tmp_path / "ds", sparse={"desk": "desk"})

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table
-from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.errors import DataError, OptionError, did_you_mean, nearest
 
 Kind = Literal["text", "list", "boolean", "number", "date"]
 
@@ -32,6 +32,8 @@ _PLURAL: Mapping[Kind, str] = {
 }
 _CATEGORIES: tuple[Kind, ...] = ("text", "list", "boolean")
 """Kinds of attributes that rules may name."""
+_MOST_KNOWN = 10_000
+"""Number of values among which a mistyped one is searched for."""
 
 
 def attributes_file(field: str) -> str:
@@ -223,10 +225,11 @@ class Attributes:
         if kind != "boolean" and not self._having(name, kind, values).any():
             column = self._table.column(name)
             texts = pc.list_flatten(column) if kind == "list" else column
-            some = texts.drop_null().slice(0, 1).to_pylist()
-            such = f", such as {some[0]!r}" if some else ""
+            known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
+            near = next(filter(None, (nearest(value, known) for value in values)), "")
+            such = f", such as {known[0]!r}" if known and not near else ""
             raise OptionError(
-                f'`where` must give a value of "{name}" that an item has{such}; got {wanted!r}.'
+                f'`where` must give a value of "{name}" that an item has{such}; got {wanted!r}.{near}'
             )
         return values
 

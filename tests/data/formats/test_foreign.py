@@ -66,6 +66,13 @@ FOREIGN = {
         written(lambda sink: np.save(sink, np.arange(300))),
         "a NumPy array. Write it as Parquet or CSV.",
     ),
+    "UTF-16": (TEXT.decode().encode("utf-16"), "text in UTF-16. Save it as UTF-8, or convert it with `iconv"),
+    "UTF-16, big end first": (b"\xfe\xff" + TEXT.decode().encode("utf-16-be"), "text in UTF-16. Save"),
+    "UTF-16 in gzip": (gzip.compress("用户".encode("utf-16")), "text in UTF-16. Save"),
+    "UTF-32": (
+        "u,1\n".encode("utf-32"),
+        "text in UTF-32. Save it as UTF-8, or convert it with `iconv -f utf-32",
+    ),
     "binary": (b"\x01\0\xff\xfe" * 9, "a binary file. Write it as Parquet or CSV."),
 }
 

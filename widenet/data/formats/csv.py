@@ -33,6 +33,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     decimal = reading.decimal or "."
     delimiter = reading.delimiter or guessed_delimiter(lines, decimal)
     first = next(_cells(lines, delimiter), [])
+    if len(first) < 2 and reading.named.isdisjoint(first):
+        _check_delimiter(name, lines, reading)
     if any("\0" in cell for cell in first):
         raise DataError(f"{name}: line 1: {NO_NUL}")
     has_header = not reading.columns and (
@@ -54,12 +56,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
         twice = next(each for each in names if lowered.count(each.lower()) > 1)
         how = "" if names.count(twice) > 1 else ", apart from upper and lower case"
         raise DataError(f'{name}: line 1: column names must differ; "{twice}" occurs twice{how}. Rename one.')
-    separator = (
-        "runs of spaces"
-        if delimiter == WHITE_SPACE
-        else DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
-    )
-    kind = f"csv ({separator}, {'line 1 names the columns' if has_header else 'no header'})"
+    kind = f"csv ({_separator(delimiter)}, {'line 1 names the columns' if has_header else 'no header'})"
     roles = {} if has_header or reading.columns or len(names) < 2 else {"user": "1", "item": "2"}
     hint = (
         f", or use {reading.option('header', False)} if line 1 is data"
@@ -179,6 +176,24 @@ class Spaced(Csv):
         if len(row) != len(self.columns):
             return f"must have {len(self.columns)} columns; got {len(row)}. Fix or remove the line."
         return super()._rule_broken(row, columns)
+
+
+def _check_delimiter(name: str, lines: Sequence[str], reading: Reading) -> None:
+    """Raise DataError if the named delimiter leaves line 1 whole, but another one separates it."""
+    likely = guessed_delimiter(lines, reading.decimal or ".")
+    if reading.delimiter and reading.delimiter != likely and len(next(_cells(lines, likely), [])) > 1:
+        word = "tab" if likely == "\t" else likely
+        raise DataError(
+            f"{name}: line 1: must have columns separated by {_separator(reading.delimiter)}; it looks"
+            f" separated by {_separator(likely)}. Use {reading.option('delimiter', word)}."
+        )
+
+
+def _separator(delimiter: str) -> str:
+    """The name of a delimiter in messages."""
+    if delimiter == WHITE_SPACE:
+        return "runs of spaces"
+    return DELIMITERS.get(delimiter, f'delimiter "{delimiter}"')
 
 
 def _suspects(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, str]:

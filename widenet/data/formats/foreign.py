@@ -14,6 +14,7 @@ _PAGE = re.compile(
 _FETCH = "Download the file itself: the server sent a web page instead."
 _UNPACK = "Unpack it, and name the file within."
 _CONVERT = "Write it as Parquet or CSV."
+_ENCODE = "Save it as UTF-8, or convert it with `iconv -f {} -t utf-8`."
 _BY_MAGIC = {
     b"ARROW1": ("an Arrow file", _CONVERT),
     b"\xff\xff\xff\xff": ("an Arrow stream", _CONVERT),
@@ -31,11 +32,14 @@ _BY_MAGIC = {
     b"SQLite format 3": ("an SQLite database", _CONVERT),
     b"\x93NUMPY": ("a NumPy array", _CONVERT),
     b"%PDF-": ("a PDF", _CONVERT),
+    codecs.BOM_UTF32_LE: ("text in UTF-32", _ENCODE.format("utf-32")),  # begins with the mark of UTF-16
+    codecs.BOM_UTF16_LE: ("text in UTF-16", _ENCODE.format("utf-16")),
+    codecs.BOM_UTF16_BE: ("text in UTF-16", _ENCODE.format("utf-16")),
 }
 
 
 def foreign_kind(file: TextFile, prefix: str) -> tuple[str, str] | None:
-    """Return what a file that is not a text looks like, and what to do about it; None for a text.
+    """Return what a file that is not a text in UTF-8 looks like, and what to do about it; None for a text.
 
     Args:
         file: The file; its first bytes are decompressed.
@@ -53,8 +57,7 @@ def foreign_kind(file: TextFile, prefix: str) -> tuple[str, str] | None:
     for magic, (kind, remedy) in _BY_MAGIC.items():
         if head.startswith(magic):
             return kind, remedy.format(prefix)
-    is_binary = has_nul and not is_utf8 and not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return ("a binary file", _CONVERT) if is_binary else None
+    return ("a binary file", _CONVERT) if has_nul and not is_utf8 else None
 
 
 def _is_utf8(head: bytes) -> bool:

@@ -18,9 +18,13 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 
 COMPRESSED = (".gz", ".zst", ".zstd")
 NO_NUL = (
-    "must not hold the character NUL. Remove it, for example with `tr -d '\\0'`, or convert UTF-16 to UTF-8."
+    "must not hold the character NUL. If the file is UTF-16, convert it with `iconv -f utf-16 -t utf-8`;"
+    " otherwise remove the character."
 )
-NO_UTF8 = "must be UTF-8 text. Convert the file, for example with `iconv -f latin1 -t utf-8`."
+NO_UTF8 = (
+    "must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else"
+    " with `iconv -f latin1 -t utf-8`."
+)
 
 WHITE_SPACE = r"\s+"
 """The delimiter for any run of spaces and tabs, as in pandas."""
