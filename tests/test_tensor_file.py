@@ -7,7 +7,10 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from widenet import tensor_file
+from tests.test_scratch import Failing
+from widenet import scratch, tensor_file
+from widenet.errors import CapacityError
+from widenet.scratch import Scratch
 from widenet.tensor_file import blocks, read_into, write
 
 TENSORS = {
@@ -98,3 +101,10 @@ def test_a_file_is_never_overwritten(tmp_path):
     with pytest.raises(FileExistsError):
         write(tmp_path / "file", TENSORS)
     assert (tmp_path / "file").read_bytes() == b"kept"
+
+
+def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(tmp_path, monkeypatch):
+    tensor = Scratch(tmp_path).zeros((5000, 3))
+    monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
+    with pytest.raises(CapacityError, match="does not keep the weights that are to lie there"):
+        write(tmp_path / "file", {"weight": tensor})

@@ -30,6 +30,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
     Raises:
         OSError: The file exists or cannot be written.
+        CapacityError: Tensors lie on a disk that does not take all of their rows.
     """
     header: dict[str, dict[str, Any]] = {}
     offset = 0
