@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.test_scratch import cached, resident
+from widenet.errors import CapacityError
 from widenet.model import sweep
 from widenet.model.sweep import Sweep, groups
 from widenet.plan import streaming
@@ -77,6 +78,28 @@ def test_an_error_in_the_midst_of_a_pass_leaves_nothing_in_memory(tensors):
     with pytest.raises(IndexError), Sweep(tensors, writes=True) as rows:
         rows.at(ROWS + 1, tensors[0][ROWS + 1])
     assert sum(map(resident, tensors)) == 0
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensors, writes, monkeypatch):
+    before = tensors[0].clone()
+    release(tensors[0])
+    read = []
+
+    def failing(rows):
+        chunk = int((rows.data_ptr() - tensors[0].data_ptr()) // CHUNK)
+        if chunk in (1, 2):
+            raise CapacityError(f"chunk {chunk}")
+        load(rows)
+        read.append(chunk)
+
+    monkeypatch.setattr(sweep, "load", failing)
+    with pytest.raises(CapacityError, match="chunk 1"), Sweep(tensors[:1], writes) as rows:
+        rows.at(0, 2 * rows.chunk_rows)
+    assert len(read) == CHUNKS_AHEAD
+    assert resident(tensors[0]) == 0
+    release(tensors[0])
+    assert torch.equal(tensors[0], before)
 
 
 @pytest.mark.parametrize(

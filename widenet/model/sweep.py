@@ -46,7 +46,7 @@ class Sweep:
         self._reading: deque[Future[None] | Crossing] = deque()
         self._storing: deque[Future[None]] = deque()
         self._windows: dict[int, list[Tensor]] = {}
-        self._first = self._next = 0
+        self._first = self._next = self._at_hand = 0
 
     @property
     def chunk_rows(self) -> int | None:
@@ -61,7 +61,9 @@ class Sweep:
         if self._scratch is None and self._host is None:
             return
         self._rows = self._rows or stop - start
-        self._release_before(start // self._rows, most=CHUNKS_BEHIND)
+        self._let_go_before(start // self._rows)
+        while len(self._storing) > CHUNKS_BEHIND:
+            self._storing.popleft().result()
         last = -(-len(self._tensors[0]) // self._rows)
         needed = -(-stop // self._rows)
         for chunk in range(self._next, min(needed + self._ahead, last)):
@@ -69,6 +71,7 @@ class Sweep:
             self._next = chunk + 1
         while len(self._reading) > max(self._next - needed, 0):
             self._reading.popleft().result()
+            self._at_hand += 1
 
     def rows(self, start: int, stop: int) -> list[Tensor]:
         """Return rows of the host's memory that `at` has brought to the device, as views of their windows."""
@@ -76,16 +79,15 @@ class Sweep:
         place = slice(start - first * self._rows, stop - first * self._rows)
         return [own[place] for own in self._windows[first]]
 
-    def _release_before(self, chunk: int, most: int = 0) -> None:
-        """Let go of all chunks before one; wait until at most so many of them are still being written."""
+    def _let_go_before(self, chunk: int) -> None:
+        """Begin to let go of all chunks before one."""
         for done in range(self._first, min(chunk, self._next)):
             if self._scratch is not None:
-                self._storing.append(self._scratch.pool.submit(self._store, done))
+                writes = self._writes and done < self._at_hand  # nobody wrote to what nobody waited for
+                self._storing.append(self._scratch.pool.submit(self._store, done, writes))
             else:
                 self._send_back(done)
             self._first = done + 1
-        while len(self._storing) > most:
-            self._storing.popleft().result()
 
     def _fetching(self, chunk: int) -> Future[None] | Crossing:
         if self._scratch is not None:
@@ -111,9 +113,9 @@ class Sweep:
         for tensor in self._tensors:
             load(self._rows_of(chunk, tensor))
 
-    def _store(self, chunk: int) -> None:
+    def _store(self, chunk: int, writes: bool) -> None:
         for tensor in self._tensors:
-            store(self._rows_of(chunk, tensor), self._writes)
+            store(self._rows_of(chunk, tensor), writes)
 
     def __enter__(self) -> "Sweep":
         if self._host is None:
@@ -124,10 +126,26 @@ class Sweep:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the rest."""
-        while self._reading:
-            self._reading.popleft().result()
-        self._release_before(self._next)
+        """Let go of the rest, whatever failed to be read, and only then raise the first error.
+
+        Rows in memory of their own, which stayed there, would be zeros after a `release`.
+        """
+        failed = _finished(self._reading)
+        self._let_go_before(self._next)
+        failed += _finished(self._storing)
+        if failed and error is None:
+            raise failed[0]
+
+
+def _finished(work: deque[Future[None] | Crossing] | deque[Future[None]]) -> list[Exception]:
+    """Wait for all of some work and return its errors."""
+    failed: list[Exception] = []
+    while work:
+        try:
+            work.popleft().result()
+        except Exception as error:
+            failed.append(error)
+    return failed
 
 
 def groups(starts: Sequence[int], rows: int | None) -> Iterator[tuple[int, int]]:
