@@ -288,3 +288,26 @@ def test_a_wrong_form_of_cells_is_one_sentence(tmp_path, source, log, options, m
         ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), **options)
     with pytest.raises(OptionError, match="`items_separator` needs `items`"):
         ingest(log, tmp_path / "ds", items_separator="|")
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1234567890123456789", "1234567890123456788"], [1234567890123456789, 1234567890123456788]),
+        (["9223372036854775807", "-9223372036854775808"], [2**63 - 1, -(2**63)]),
+        (["9223372036854775808", "1"], ["9223372036854775808", "1"]),
+        (["1" * 60, "1"], ["1" * 60, "1"]),
+        (["9007199254740993", "0.5"], ["9007199254740993", "0.5"]),
+        (["9007199254740992", "0.5"], [9007199254740992.0, 0.5]),
+        (["1e20", "0.5"], [1e20, 0.5]),
+    ],
+)
+def test_whole_numbers_keep_all_their_digits(tmp_path, source, log, kind, cells, values):
+    text = {
+        "csv": "id,isbn\n" + "".join(f"{at},{cell}\n" for at, cell in enumerate(cells, start=1)),
+        "jsonl": "".join(f'{{"id": {at}, "isbn": {cell}}}\n' for at, cell in enumerate(cells, start=1)),
+    }[kind]
+    found = ingest(log, tmp_path / "ds", items=source(f"i.{kind}", text)).attributes("items").of([0, 1])
+    assert [item["isbn"] for item in found] == values
+    assert [type(item["isbn"]) for item in found] == [type(value) for value in values]

@@ -18,10 +18,12 @@ _TEXT = re.compile(r"VARCHAR|UUID|ENUM.*")
 
 _TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
 """Words of booleans, in lower case."""
-_WHOLE_TEXT = "-?(0|[1-9][0-9]{0,17})"
+_WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME_TEXT = f"{_DAY_TEXT}[T ][0-9]{{2}}:[0-9]{{2}}.*"
+_EXACT = 2**53
+"""Up to here a double has every whole number."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def columns_of(
     """Find the attributes of a source and their types.
 
     Columns of CSV and values of JSON are numbers, booleans or dates if all of them are; a text with zeros in
-    front is no number.
+    front is no number. Nor is a whole number that would lose digits: one beyond 64 bits, or one above 2^53 in
+    a column of fractions.
 
     Args:
         source: The source.
@@ -186,8 +189,11 @@ def _tests(name: str, kind: str, decimal: str) -> list[str]:
     present = f"coalesce({text}, '') <> ''"
     truth = f"lower({text}) IN ('true', 'false')"
     pattern = _NUMBER_TEXT.replace(r"\.", f"[{decimal}]")
-    whole, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, pattern))
-    number = f"{number} AND isfinite(TRY_CAST({_pointed(text, decimal)} AS DOUBLE))"
+    digits, number = (f"regexp_full_match({text}, '{each}')" for each in (_WHOLE_TEXT, pattern))
+    integer = f"TRY_CAST({text} AS BIGINT)"
+    whole = f"{digits} AND {integer} IS NOT NULL"
+    exact = f"(NOT {digits} OR {integer} BETWEEN -{_EXACT} AND {_EXACT})"
+    number = f"{number} AND isfinite(TRY_CAST({_pointed(text, decimal)} AS DOUBLE)) AND {exact}"
     day = f"regexp_full_match({text}, '{_DAY_TEXT}') AND TRY_CAST({text} AS DATE) IS NOT NULL"
     time = f"regexp_full_match({text}, '{_TIME_TEXT}') AND TRY_CAST({text} AS TIMESTAMP) IS NOT NULL"
     nested = "false"
