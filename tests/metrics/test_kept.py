@@ -56,6 +56,50 @@ def test_a_damaged_description_is_named(text, tmp_path):
         kept_evaluations(tmp_path)
 
 
+def rewrite(path, metrics):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": metrics}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_examples": float("nan")},
+        {"num_examples": float("inf")},
+        {"num_examples": 1.5},
+        {"num_examples": 0},
+        {"num_examples": -20},
+        {"num_examples": "20"},
+        {"num_examples": 10**400},
+        {"num_examples": None},
+        {"ndcg@3": float("nan")},
+        {"ndcg@3": True},
+    ],
+)
+def test_a_mean_that_is_no_finite_number_is_damage(change, tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (path,) = (tmp_path / "evaluations").glob("*.json")
+    rewrite(path, metrics() | change)
+    with pytest.raises(DataError, match=r"heldout-0123456789ab\.json must describe an evaluation; it is dam"):
+        kept_evaluations(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["ndcg@3", "num_examples"])
+def test_an_absent_mean_is_named(name, tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (path,) = (tmp_path / "evaluations").glob("*.json")
+    rewrite(path, {key: value for key, value in metrics().items() if key != name})
+    with pytest.raises(DataError, match=r"json must (have the mean of ndcg@3; it has none|describe an eval)"):
+        kept_evaluations(tmp_path)[0].read()
+
+
+def test_a_table_with_other_users_than_the_means_is_refused(tmp_path):
+    keep(tmp_path, OF, "f00d", metrics())
+    (path,) = (tmp_path / "evaluations").glob("*.json")
+    rewrite(path, metrics() | {"num_examples": 7})
+    with pytest.raises(DataError, match="the number of rows of its table, 20, as num_examples; got 7"):
+        kept_evaluations(tmp_path)[0].read()
+
+
 def test_a_damaged_table_is_named(tmp_path):
     keep(tmp_path, OF, "f00d", metrics())
     (found,) = kept_evaluations(tmp_path)

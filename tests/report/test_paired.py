@@ -1,5 +1,6 @@
 """Paired differences in reports: those of `widenet.compare`, from what the runs keep."""
 
+import json
 import shutil
 
 import pytest
@@ -75,3 +76,23 @@ def test_damage_is_one_sentence_on_the_page(runs):
     page = shown(folder)
     assert page.count("table") == 0
     assert "is damaged: its SHA-256 is not the recorded one" in page.texts["p"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"num_examples": float("nan")}, "must describe an evaluation; it is damaged"),
+        ({"ndcg@5": None}, "must have the mean of ndcg@5; it has none"),
+    ],
+)
+def test_damaged_means_are_one_sentence_on_the_page(runs, change, sentence):
+    folder, data = runs
+    keep(folder, data, "run")
+    keep(folder, data, "other")
+    (facts,) = (folder / "run" / "evaluations").glob("*.json")
+    found = json.loads(facts.read_text())
+    metrics = {name: value for name, value in (found["metrics"] | change).items() if value is not None}
+    facts.write_text(json.dumps(found | {"metrics": metrics}))
+    page = shown(folder)
+    assert page.count("table") == 0
+    assert sentence in page.texts["p"][0]

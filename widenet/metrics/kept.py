@@ -5,6 +5,7 @@ beside it says of what they are, and has the SHA-256 of the table.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,6 +24,7 @@ FOLDER = "evaluations"
 """The folder in a run directory."""
 
 _ROW = "row"
+_NUM_EXAMPLES = "num_examples"
 _REMEDY = "Remove it, and evaluate again with `keep=True`."
 
 
@@ -52,7 +54,7 @@ class KeptEvaluation:
         sha256: SHA-256 of the table.
         evaluated: Of what it is.
         fingerprint: Fingerprint of the weights that were evaluated.
-        metrics: The means by name.
+        metrics: The means by name, finite, and "num_examples", a whole number.
     """
 
     path: Path
@@ -71,10 +73,23 @@ class KeptEvaluation:
                 f"{self.path}: a table of an evaluation must have the column {_ROW} and float32 columns."
                 f" {_REMEDY}"
             )
+        missing = [name for name in names if name not in self.metrics]
+        if missing:
+            raise DataError(f"{self._facts} must have the mean of {missing[0]}; it has none. {_REMEDY}")
+        if table.num_rows != self.metrics[_NUM_EXAMPLES]:
+            raise DataError(
+                f"{self._facts} must have the number of rows of its table, {table.num_rows}, as"
+                f" {_NUM_EXAMPLES}; got {self.metrics[_NUM_EXAMPLES]:g}. {_REMEDY}"
+            )
         metrics = Metrics(self.metrics)
         values = np.stack([table[name].to_numpy() for name in names], axis=1)
         metrics.users = UserMetrics(names, table[_ROW].to_numpy(), values)
         return metrics
+
+    @property
+    def _facts(self) -> Path:
+        """The file beside the table."""
+        return self.path.with_suffix(".json")
 
 
 def keep(run: Path, evaluated: Evaluated, fingerprint: str, metrics: Metrics) -> None:
@@ -119,9 +134,19 @@ def _read(path: Path) -> KeptEvaluation:
         evaluated = Evaluated(
             **{each.name: _typed(facts, each.name, each.type) for each in fields(Evaluated)}
         )
-        metrics = {str(name): float(value) for name, value in facts["metrics"].items()}
+        metrics = {str(name): _finite(value) for name, value in facts["metrics"].items()}
+        if not (metrics[_NUM_EXAMPLES].is_integer() and metrics[_NUM_EXAMPLES] >= 1):
+            raise ValueError(_NUM_EXAMPLES)
         digests = [_typed(facts, name, str) for name in ("sha256", "fingerprint")]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        OSError,
+    ) as error:
         raise DataError(f"{path} must describe an evaluation; it is damaged. {_REMEDY}") from error
     return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics)
 
@@ -130,3 +155,9 @@ def _typed(facts: Mapping[str, Any], name: str, kind: Any) -> Any:
     if type(facts[name]) is not kind:
         raise TypeError(name)
     return facts[name]
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(value)
+    return float(value)

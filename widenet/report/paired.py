@@ -56,7 +56,7 @@ def _of_weights(subject: Subject) -> dict[Evaluated, KeptEvaluation]:
 
 
 def _tables(each: Evaluated, subjects: Sequence[Subject], kept: Sequence[KeptEvaluation]) -> list[Html]:
-    number = int(kept[0].metrics.get("num_examples", 0))
+    number = int(kept[0].metrics["num_examples"])
     title = f"{each.part}, {number:,} users" + ("" if each.exclude_seen else ", seen items included")
     if number > _MOST_USERS:
         return [tag("h3", title), note("More users than a page resamples: use `widenet compare`.")]
