@@ -191,6 +191,12 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
             '{"id": 1, "g": {"a": 1}}\n',
             'column "g" must hold texts, numbers, .*; it holds objects',
         ),
+        (
+            "i.jsonl",
+            '{"id": 1, "g": ["a"]}\n{"id": 2, "g": [["b"], "c"]}\n',
+            'column "g" must hold texts, numbers, .*; it holds lists or objects within lists',
+        ),
+        ("i.jsonl", '{"id": 1, "g": [{"a": 1}]}\n', "it holds lists or objects within lists"),
         ("absent", None, "the file does not exist"),
     ],
 )
@@ -311,3 +317,24 @@ def test_whole_numbers_keep_all_their_digits(tmp_path, source, log, kind, cells,
     found = ingest(log, tmp_path / "ds", items=source(f"i.{kind}", text)).attributes("items").of([0, 1])
     assert [item["isbn"] for item in found] == values
     assert [type(item["isbn"]) for item in found] == [type(value) for value in values]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "arrow"])
+def test_a_column_without_any_value_has_texts(tmp_path, source, log, kind):
+    rows = {"id": [1, 2], "g": [None, None]}
+    items = tmp_path / f"i.{kind}"
+    if kind == "csv":
+        items = source("i.csv", "id,g\n1,\n2,\n")
+    elif kind == "parquet":
+        pd.DataFrame(rows).to_parquet(items)
+    else:
+        items = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}[kind](rows)
+    attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
+    assert attributes.kinds == {"g": "text"}
+    assert attributes.of([0, 1]) == [{}, {}]
+
+
+def test_lists_of_a_fixed_length_within_lists_are_refused(tmp_path, log):
+    pairs = pa.array([[["a", "b"]]], pa.list_(pa.list_(pa.string(), 2)))
+    with pytest.raises(DataError, match=r"it holds VARCHAR\[2\]\[\]"):
+        ingest(log, tmp_path / "ds", items=pa.table({"id": [1], "g": pairs}))

@@ -14,7 +14,7 @@ from widenet.errors import DataError, OptionError, did_you_mean
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
 _FRACTION = re.compile(r"FLOAT|DOUBLE|UBIGINT|U?HUGEINT|DECIMAL.*")
 _TIME = re.compile(r"TIMESTAMP.*")
-_TEXT = re.compile(r"VARCHAR|UUID|ENUM.*")
+_TEXT = re.compile(r"VARCHAR|UUID|ENUM.*|\"NULL\"")
 
 _TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
 """Words of booleans, in lower case."""
@@ -98,16 +98,25 @@ def columns_of(
             column: ItemColumn | None = _boolean(source, name, kind, connection)
         elif name in counts:
             column = _guessed(name, kind, counts[name], forms.decimal)
+        elif kind == "JSON[]":
+            column = _listed(source, name, connection)
         else:
             column = _typed(name, kind)
         if column is None:
             raise DataError(
                 f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
-                f" it holds {'objects' if kind.startswith(('JSON', 'STRUCT', 'MAP')) else kind}."
+                f" it holds {_refused(kind)}."
                 " Remove the column."
             )
         columns.append(_parted(source, column, forms.separator, connection))
     return columns
+
+
+def _refused(kind: str) -> str:
+    """What a column holds that no attribute can have, in words if there are some."""
+    if kind == "JSON[]":
+        return "lists or objects within lists"
+    return "objects" if kind.startswith(("JSON", "STRUCT", "MAP")) else kind
 
 
 def _boolean(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn:
@@ -161,12 +170,21 @@ def _typed(name: str, kind: str) -> ItemColumn | None:
         return ItemColumn(name, pa.timestamp("us"), f"make_timestamp(epoch_us({cell}))")
     if _TEXT.fullmatch(kind):
         return ItemColumn(name, pa.string(), f"nullif(CAST({cell} AS VARCHAR), '')")
-    if kind == "JSON[]":
-        texts = f"list_transform({cell}, lambda entry: entry ->> '$')"
-        return ItemColumn(name, pa.list_(pa.string()), _without_nulls(texts))
-    if kind.endswith("[]") and not kind.endswith("[][]") and not kind.startswith(("STRUCT", "MAP")):
+    if kind.endswith("[]") and not kind.endswith("][]") and not kind.startswith(("STRUCT", "MAP")):
         return ItemColumn(name, pa.list_(pa.string()), _without_nulls(f"CAST({cell} AS VARCHAR[])"))
     return None
+
+
+def _listed(source: Source, name: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn | None:
+    """The attribute of JSON lists; None if a list holds a list or an object."""
+    cell = sql.name(name)
+    nested = f"list_filter({cell}, lambda entry: json_type(entry) IN ('OBJECT', 'ARRAY'))"
+    query = f"SELECT count_if(len({nested}) > 0) FROM {source.typed_rows(connection)}"
+    [(number,)] = connection.execute(query).fetchall()
+    if number:
+        return None
+    texts = f"list_transform({cell}, lambda entry: entry ->> '$')"
+    return ItemColumn(name, pa.list_(pa.string()), _without_nulls(texts))
 
 
 def _counts(
