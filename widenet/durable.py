@@ -1,10 +1,11 @@
 """Files and folders that survive a crash or a power cut: they appear complete, or not at all."""
 
+import fcntl
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,10 +40,9 @@ def appearing(path: Path) -> Iterator[BinaryIO]:
 def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
     """Give the paths of temporary files that replace `paths`, in order, when the block ends.
 
-    The files are renamed once all of them are on disk. If the block fails, all are removed. If a rename
-    fails, the files before it stay in place, but earlier files come back. Earlier files of several paths have
-    hidden names meanwhile, so that a crash leaves no file beside one that it does not belong to; the next
-    call for the same paths brings them back first.
+    The files are renamed once all of them are on disk. If the block or a rename fails, all are removed, and
+    earlier files come back. Earlier files of several paths have hidden names meanwhile, so that a crash
+    leaves no earlier file beside a new one; the next call for the same paths brings them back first.
 
     Raises:
         OSError: Writing or renaming failed; the error names one of `paths`.
@@ -50,12 +50,13 @@ def appearing_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
     beside = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in paths]
     try:
         if len(paths) > 1:
-            _bring_back(paths)
+            with _alone(paths[0].parent):
+                _bring_back(paths)
         yield beside
         for temporary in beside:
             force_to_disk(temporary)
-        earlier = [path for path in paths if len(paths) > 1 and path.exists()]
-        with _set_aside(earlier):
+        several = paths if len(paths) > 1 else []
+        with _alone(paths[0].parent) if several else nullcontext(), _set_aside(several):
             for temporary, path in zip(beside, paths, strict=True):
                 temporary.replace(path)
         for folder in dict.fromkeys(path.parent for path in paths):
@@ -99,12 +100,16 @@ def put_in_place(beside: Path, path: Path) -> None:
 
 @contextmanager
 def _set_aside(paths: Sequence[Path]) -> Iterator[None]:
-    """Give files hidden names, and remove them when the block ends; they come back if it fails."""
+    """Give files hidden names, and remove them when the block ends; if it fails, all is as before."""
+    new = [path for path in paths if not path.exists()]
+    paths = [path for path in paths if path not in new]
     try:
         for path in paths:
             path.replace(_old(path))
         yield
     except BaseException:
+        for path in new:
+            path.unlink(missing_ok=True)
         for path in _hidden(paths):
             _old(path).replace(path)
         raise
@@ -114,12 +119,28 @@ def _set_aside(paths: Sequence[Path]) -> Iterator[None]:
         _old(path).unlink()
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes from renaming files of a folder together, where its disk knows locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _bring_back(paths: Sequence[Path]) -> None:
     """End what a crash has left: files as they were before, or after if all of them were in place."""
     hidden = _hidden(paths)
-    is_whole = all(path.exists() for path in hidden)
-    for path in hidden:
-        _old(path).unlink() if is_whole else _old(path).replace(path)
+    is_whole = all(path.exists() for path in paths)
+    for number, path in enumerate(paths):
+        if path in hidden:
+            _old(path).unlink() if is_whole else _old(path).replace(path)
+        elif not is_whole and any(later in hidden for later in paths[number:]):
+            # Earlier files are set aside in order, so that this one is new.
+            path.unlink(missing_ok=True)
 
 
 def _hidden(paths: Sequence[Path]) -> list[Path]:

@@ -106,7 +106,9 @@ def fit(
         if is_taken and not has_begun:
             shutil.rmtree(place, ignore_errors=True)
             if made is not None and identity(path / DATA) == made:
-                shutil.rmtree(path / DATA)
+                with suppress(OSError):
+                    (path / DATA).rename(place)
+                shutil.rmtree(place, ignore_errors=True)
             bring_back(path)
         elif not has_begun:
             _remove(path, new)

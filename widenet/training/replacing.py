@@ -1,8 +1,9 @@
 """Replacing a run: the earlier one waits in a hidden folder beside the new one until that has a checkpoint.
 
 Every change is one renaming, so a crash at any moment leaves the earlier run at its path or in the hidden
-folder. The next training of that path brings it back, unless the new run has weights. The earlier run is
-removed only when the new one has weights, and nothing is removed for it but a new run without any.
+folder. The next training of that path brings it back, unless the new run has weights or a dataset lies
+there. The earlier run is removed only when the new one has weights, and nothing is removed for it but a new
+run without any.
 """
 
 import secrets
