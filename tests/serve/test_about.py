@@ -155,3 +155,30 @@ def test_a_file_of_something_else_is_refused_in_a_sentence(name, content, said, 
         kind = "image/png" if name.endswith("png") else ""
         page.evaluate(DROP, [name, kind, base64.b64encode(content).decode()])
         expect(page.locator("#error")).to_contain_text(said)
+
+
+def test_numbers_that_are_none_are_not_sent(chromium, covers):
+    with service(covers / "all") as running, visit(chromium, f"http://127.0.0.1:{running.port}/") as page:
+        page.get_by_role("textbox", name="profile").fill("0.5 x 1")
+        page.keyboard.press("Tab")
+        expect(page.locator("#error")).to_have_text("profile takes numbers.")
+        expect(page.locator("#none")).to_contain_text("to see recommendations")
+
+
+def test_a_field_may_have_more_numbers_than_lists_have_items(tmp_path):
+    width = 90_000
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], dense={"photo": np.eye(2, width)})
+    layers = [
+        {"name": "photo", "kind": "input", "field": "photo"},
+        {"name": "mid", "units": 3},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    model = train({"layers": layers}, {"epochs": 1, "shards": 1}, data, tmp_path / "run")
+    numbers = np.random.default_rng(3).random(width).tolist()
+    with service(tmp_path / "run") as running:
+        reply = running.recommend(fields={"photo": numbers}, k=3)
+        assert [one["item"] for one in reply.json["items"]] == [
+            one.item for one in model.recommend([], fields={"photo": numbers}, k=3)
+        ]
+        assert running.recommend(fields={"photo": numbers * 2}).status == 413
+        assert running.recommend(fields={"photo": ["id"] * 10_001}).json["error"]["code"] == "out_of_bounds"

@@ -58,7 +58,12 @@ class ServeArguments:
             "Milliseconds after which a request that has no answer gets 504.", at_least=1, at_most=3_600_000
         ),
     ] = 2000.0
-    max_bytes: Annotated[int, Argument("Largest size of a request's body.", at_least=1)] = 2**20
+    max_bytes: Annotated[
+        int | None,
+        Argument(
+            "Largest size of a request's body. Default: 1 MiB, or more if dense fields need it.", at_least=1
+        ),
+    ] = None
     max_items: Annotated[int, Argument("Largest number of items in each list of a request.", at_least=1)] = (
         10_000
     )

@@ -265,7 +265,8 @@ class Bounds:
             raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
         lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only")}
         fields = getattr(ask, "fields", None) or {}
-        named = [("a field", value) for value in fields.values()]
+        # Numbers of dense fields are as many as the field is wide, and bounded by the bytes of the body.
+        named = [("a field", _texts(value)) for value in fields.values()]
         named += [("a condition", value) for value in (getattr(ask, "where", None) or {}).values()]
         for name, listed in [*lists.items(), *named]:
             if isinstance(listed, list) and len(listed) > self.max_items:
@@ -274,3 +275,7 @@ class Bounds:
                     "out_of_bounds",
                     f"{name} must hold at most {self.max_items:,} entries; got {len(listed):,}.",
                 )
+
+
+def _texts(value: FieldValue) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

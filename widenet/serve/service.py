@@ -4,6 +4,7 @@ import gc
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,6 +23,8 @@ from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Bounds
 from widenet.training.existing_run import check_run
 
+_BYTES, _BYTES_A_NUMBER = 2**20, 24
+"""Largest body, unless dense fields need more: a number of JSON with a comma has at most so many bytes."""
 _SECONDS_TO_ANSWER = 10
 """Seconds that a request may still take after its deadline, once the service ends."""
 
@@ -38,7 +41,9 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         WidenetError: The run, the dataset, the token or the port cannot be used.
     """
     run = Path(arguments.run)
-    guard = guard_of(arguments.host, arguments.token_file, arguments.allow_host, arguments.max_bytes)
+    guard = guard_of(
+        arguments.host, arguments.token_file, arguments.allow_host, arguments.max_bytes or _BYTES
+    )
     check_run(run)
     if arguments.runs is not None and guard.token is None:
         raise OptionError("`runs` needs `token_file`: only requests with a token may load runs.")
@@ -51,6 +56,9 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         engine = Engine.load(run, dataset, arguments.device, arguments.output)
         for sentence in engine.model.caveats():
             say(sentence)
+        if arguments.max_bytes is None:
+            widest = max((field.width for field in engine.about.fields if field.kind == "dense"), default=0)
+            guard = replace(guard, max_bytes=_BYTES + widest * _BYTES_A_NUMBER)
         rhythm = Rhythm(
             arguments.max_batch,
             arguments.max_delay_ms / 1000,

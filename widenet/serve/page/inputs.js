@@ -37,27 +37,36 @@ function idsInput(part, field, place, { changed }) {
 
 function numbersInput(part, field, place, { changed, failed }) {
   let numbers = [];
+  let latest; // the file that was given last
   const isPicture = field.shape.length === 3 && [1, 3].includes(field.shape[0]);
   const note = element("p", { class: "note" });
   const picture = element("canvas", { class: "picture", role: "img", "aria-label": `The picture of ${field.name}`, hidden: "" });
   const take = async file => {
     if (!file) return;
+    latest = file;
+    numbers = [];
     try {
-      numbers = await numbersIn(file, field, isPicture ? picture : null);
+      const found = await numbersIn(file, field, isPicture ? picture : null);
+      if (file !== latest) return;
+      numbers = found;
       note.textContent = `${numbers.length.toLocaleString("en")} numbers of ${file.name}`;
       if (input) input.value = "";
       clear.hidden = false;
       changed();
     } catch (error) {
+      note.textContent = "";
+      changed();
       failed(error);
     }
   };
   const input = field.width > MOST_TYPED ? null : typed(part, field, place, `Numbers: ${field.width}`, () => {
     numbers = input.value.split(/[\s,;]+/).filter(text => text).map(Number);
-    note.textContent = "";
-    chosen.value = "";
+    const wrong = numbers.some(each => !Number.isFinite(each));
+    if (wrong) numbers = [];
+    note.textContent = chosen.value = "";
     picture.hidden = clear.hidden = true;
     changed();
+    if (wrong) failed(Error(`${field.name} takes numbers.`));
   });
   const chosen = element("input", {
     id: `file-${place}`, type: "file", accept: `.npy,.csv,.txt,.json${isPicture ? ",image/*" : ""}`,

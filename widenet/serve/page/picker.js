@@ -134,7 +134,7 @@ export class Picker {
       const remove = button("Remove", each, () => this.remove(each), "remove");
       const value = element("input", {
         type: "number", class: "value", step: "any", value: each.value ?? 1, "aria-label": `Value of ${each.title}`,
-        change: event => { each.value = Number(event.target.value); this.changed(); },
+        change: event => { each.value = event.target.value === "" ? 1 : Number(event.target.value); this.changed(); },
       });
       return element("li", {}, nameOf(each), ...(this.asksValues ? [value] : []), button("Similar", each, () => this.similar(each), "quiet"), remove);
     }));
