@@ -136,22 +136,23 @@ def test_one_training_is_measured_at_a_time_and_for_nobody_who_has_left(open_pag
     assert "Training" in page.texts["pre"][0]
 
 
-def test_a_command_ends_with_all_its_processes_when_nobody_waits_for_it():
+@pytest.mark.parametrize("script", ["sleep 1000 & sleep 1000", "sleep 1000 & exit 0"])
+def test_a_command_ends_with_all_its_processes_when_nobody_waits_for_it(script):
     async def receive():
         return {"type": "http.disconnect"}
 
     async def asked():
         async with asyncio.timeout(20):
-            return await output_of(
-                ["sh", "-c", "sleep 1000 & sleep 1000"], Request({"type": "http"}, receive)
-            )
+            return await output_of(["sh", "-c", script], Request({"type": "http"}, receive))
 
     before = descendants(os.getpid())
     assert asyncio.run(asked()) == ""
     assert descendants(os.getpid()) == before
 
 
-@pytest.mark.parametrize("machine", ['{"processes": "many"}', '{"processes": -3}', "[]", "{"])
+@pytest.mark.parametrize(
+    "machine", ['{"processes": "many"}', '{"processes": -3}', '{"data": 5}', '{"data": "\\u0000"}', "[]", "{"]
+)
 def test_what_a_damaged_file_says_of_processes_is_not_believed(machine, open_pages, folder, trained):
     damaged = folder / "damaged"
     shutil.copytree(trained / "runs" / "untied", damaged)
@@ -159,7 +160,8 @@ def test_what_a_damaged_file_says_of_processes_is_not_believed(machine, open_pag
         shutil.rmtree(damaged / "model")
         (damaged / "machine.json").write_text(machine)
         assert open_pages.post("/resume", {"run": "damaged"}).status == 409
-        assert open_pages.get("/run?name=damaged").status == 200
+        for place in ("/run?name=damaged", "/start?like=damaged", "/data", "/"):
+            assert open_pages.get(place).status == 200, place
     finally:
         shutil.rmtree(damaged)
 

@@ -116,6 +116,14 @@ def _text(document: Document) -> str:
     )
 
 
+def dataset_of(documents: Mapping[str, Any]) -> Path | None:
+    """Return the local dataset that a run names; None without one."""
+    data = documents.get("data")
+    if not isinstance(data, str) or is_uri(data) or "\0" in data:
+        return None
+    return Path(data).resolve()
+
+
 def datasets(known: Known, named: Path | None, folder: Path | None) -> dict[str, str]:
     """Return the datasets that a training may take: names by path.
 
@@ -126,9 +134,9 @@ def datasets(known: Known, named: Path | None, folder: Path | None) -> dict[str,
     """
     paths = [] if named is None else [named.resolve()]
     for run in known.runs.values():
-        data = run.documents.get("data")
-        if isinstance(data, str) and not is_uri(data):
-            paths.append(Path(data).resolve())
+        data = dataset_of(run.documents)
+        if data is not None:
+            paths.append(data)
     if folder is not None:
         for depth in ("*", "*/*"):
             paths += sorted(path.parent.resolve() for path in folder.glob(f"{depth}/{FILE_NAME}"))

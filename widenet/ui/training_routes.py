@@ -6,6 +6,7 @@ import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from widenet.training.environment import recorded_processes
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import is_locked
 from widenet.ui.answers import html, readable
-from widenet.ui.draft import KINDS, Checked, Draft, check, datasets, default_texts
+from widenet.ui.draft import KINDS, Checked, Draft, check, dataset_of, datasets, default_texts
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.pages import page
 from widenet.ui.start_page import begun_page, plan_page, start_page, training_part
@@ -98,8 +99,8 @@ class TrainingRoutes:
         choices, texts = self._choices(known), None
         if like:
             texts = self._texts_of(known, like)
-            own = known.runs[like].documents.get("data") if like in known.runs else None
-            data = data or (None if own is None else str(Path(own).resolve()))
+            own = dataset_of(known.runs[like].documents) if like in known.runs else None
+            data = data or (None if own is None else str(own))
         data = data if data in choices else next(iter(choices), None)
         if data is None:
             return start_page(choices, None, "", known, {}, "")
@@ -249,7 +250,7 @@ async def output_of(words: Sequence[str], request: Request) -> str:
     except TimeoutError:
         return f"It takes longer than {_MOST_SECONDS:g} seconds to measure."
     finally:
-        if process.returncode is None:
+        with suppress(ProcessLookupError):  # also what the process has left behind when it ended
             os.killpg(process.pid, signal.SIGKILL)
         output, _ = await reading
     return output.decode("utf-8", errors="replace")
