@@ -9,9 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
@@ -81,13 +82,15 @@ def served(folder: Path, *words: str) -> Iterator[str]:
             process.terminate()
 
 
-def take(browser: Browser, address: str, name: str, prepare: object, **options: object) -> None:
+def take(
+    browser: Browser, address: str, name: str, prepare: Callable[[Page], object], **options: Any
+) -> None:
     """Visit an address, prepare the page, and take its picture."""
     settings = {"viewport": {"width": WIDTH, "height": HEIGHT}, **options}
-    with browser.new_context(**settings) as context:  # type: ignore[arg-type]
+    with browser.new_context(**settings) as context:
         page = context.new_page()
         page.goto(address)
-        prepare(page)  # type: ignore[operator]
+        prepare(page)
         page.wait_for_timeout(500)
         page.screenshot(path=FIGURES / f"{name}.png")
         print(f"wrote {FIGURES / name}.png")
