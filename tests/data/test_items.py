@@ -247,6 +247,22 @@ def test_cells_may_hold_several_texts_and_booleans_and_decimal_commas(tmp_path, 
     assert dataset.vocabulary("items").titles([0]) == ["One|Uno"]
 
 
+def test_a_column_of_booleans_may_have_words_of_its_own(tmp_path, source, log):
+    text = "item,new,a=b,old\n1,Ja,1,yes\n2,NEIN,0,no\n3,,,\n"
+    columns = ["new=ja/Nein", "a=b", "old=No/YES"]
+    attributes = ingest(
+        log, tmp_path / "ds", items=source("items.csv", text), items_booleans=columns
+    ).attributes("items")
+    assert attributes.of([0, 1, 2]) == [
+        {"new": True, "a=b": True, "old": False},
+        {"new": False, "a=b": False, "old": True},
+        {},
+    ]
+    text = text.replace("NEIN", "Vielleicht").replace("3,,,", "3,jein,,")
+    with pytest.raises(DataError, match='false: ja and nein; got "Vielleicht"'):
+        ingest(log, tmp_path / "other", items=source("items.csv", text), items_booleans=columns)
+
+
 def test_parquet_has_separators_and_numbers_for_booleans_too(tmp_path, log):
     table = pa.table({"item": [1, 2], "genres": ["a | b|", "c"], "used": [1, 0]})
     dataset = ingest(log, tmp_path / "ds", items=table, items_separator="|", items_booleans=["used"])
@@ -284,7 +300,14 @@ def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"items_booleans": ["genre"]}, 'column "genre" must hold 1 and 0, or yes and no, .* got "'),
+        (
+            {"items_booleans": ["genre"]},
+            'column "genre" must hold words for true and false: 1 and 0, yes and no, .*; got'
+            " \"drama\"\\. Name its two words, such as `items_booleans='genre=ja/nein'`, or leave",
+        ),
+        ({"items_booleans": ["gnre=a/b"]}, 'has no attribute "gnre", only genre, .* Did you mean "genre"'),
+        ({"items_booleans": ["genre=ja"]}, 'two words after "=", as in "genre=ja/nein"; got "genre=ja"'),
+        ({"items_booleans": ["genre=a/A"]}, 'must name two words after "="'),
         ({"items_booleans": ["genres"]}, 'has no attribute "genres", only genre, .* Did you mean "genre"'),
         ({"items_separator": ""}, "`items_separator` must not be empty"),
     ],

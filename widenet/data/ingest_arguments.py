@@ -88,7 +88,11 @@ class IngestArguments:
     ] = None
     items_booleans: Annotated[
         Sequence[str] | None,
-        Argument("Columns of `items` that are true or false, as 1 or 0, or yes or no.", form="COLUMN,..."),
+        Argument(
+            "Columns of `items` that are true or false, as 1 or 0, or yes or no, or in their own words, as in"
+            " new=ja/nein.",
+            form="COLUMN,...",
+        ),
     ] = None
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None

@@ -1,6 +1,7 @@
 """The types of the attributes in a source of items: those that its columns have, or guessed from texts."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import duckdb
@@ -18,6 +19,8 @@ _TEXT = re.compile(r"VARCHAR|UUID|ENUM.*|\"NULL\"")
 
 _TRUE, _FALSE = ("1", "yes", "true", "y", "t"), ("0", "no", "false", "n", "f")
 """Words of booleans, in lower case."""
+_Words = tuple[tuple[str, ...], tuple[str, ...]]
+"""Words for true and words for false, in lower case."""
 _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -42,7 +45,7 @@ class Forms:
     Attributes:
         decimal: Decimal separator of numbers in CSV.
         separator: Separates the texts of a list in a cell; None if no cell holds several.
-        booleans: Columns of 1 and 0, or yes and no.
+        booleans: Columns of 1 and 0, or yes and no; a column may name its own two words, as in "new=ja/nein".
 
     Raises:
         OptionError: The separator is empty.
@@ -83,19 +86,14 @@ def columns_of(
     """
     described = connection.execute(f"DESCRIBE SELECT * FROM {source.typed_rows(connection)}").fetchall()
     types = {str(name): str(kind) for name, kind, *_ in described if name not in without}
-    unknown = [name for name in forms.booleans if name not in types]
-    if unknown:
-        raise OptionError(
-            f'`items_booleans`: {source.name} has no attribute "{unknown[0]}", only {", ".join(types)}.'
-            f"{did_you_mean(unknown[0], types)}"
-        )
+    booleans = dict(_named_words(each, source.name, types) for each in forms.booleans)
     is_text = isinstance(source, TextSource)
     guessed = [name for name, kind in types.items() if kind == "JSON" or (is_text and kind == "VARCHAR")]
     counts = _counts(source, {name: types[name] for name in guessed}, forms.decimal, connection)
     columns = []
     for name, kind in types.items():
-        if name in forms.booleans:
-            column: ItemColumn | None = _boolean(source, name, kind, connection)
+        if name in booleans:
+            column: ItemColumn | None = _boolean(source, name, kind, booleans[name], connection)
         elif name in counts:
             column = _guessed(name, kind, counts[name], forms.decimal)
         elif kind == "JSON[]":
@@ -105,8 +103,7 @@ def columns_of(
         if column is None:
             raise DataError(
                 f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
-                f" it holds {_refused(kind)}."
-                " Remove the column."
+                f" it holds {_refused(kind)}. Remove the column."
             )
         columns.append(_parted(source, column, forms.separator, connection))
     return columns
@@ -119,20 +116,41 @@ def _refused(kind: str) -> str:
     return "objects" if kind.startswith(("JSON", "STRUCT", "MAP")) else kind
 
 
-def _boolean(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> ItemColumn:
-    """The attribute of a column of 1 and 0, yes and no, or true and false; raises DataError for others."""
-    words = f"lower(CAST({_text(name, kind)} AS VARCHAR))"
-    known = ", ".join(map(sql.literal, [*_TRUE, *_FALSE]))
+def _named_words(entry: str, place: str, names: Collection[str]) -> tuple[str, _Words]:
+    """The column and the words of an entry of `items_booleans`; raises OptionError if there are none."""
+    if entry in names:
+        return entry, (_TRUE, _FALSE)
+    name, _, words = entry.partition("=")
+    if name not in names:
+        raise OptionError(
+            f'`items_booleans`: {place} has no attribute "{name}", only {", ".join(names)}.'
+            f"{did_you_mean(name, names)}"
+        )
+    true, _, false = words.lower().partition("/")
+    if not true or not false or true == false:
+        raise OptionError(
+            f'`items_booleans` must name two words after "=", as in "{name}=ja/nein"; got "{entry}".'
+        )
+    return name, ((true,), (false,))
+
+
+def _boolean(
+    source: Source, name: str, kind: str, words: _Words, connection: duckdb.DuckDBPyConnection
+) -> ItemColumn:
+    """The attribute of a column of words for true and for false; raises DataError for other words."""
+    text = f"CAST({_text(name, kind)} AS VARCHAR)"
+    true, known = (", ".join(map(sql.literal, each)) for each in (words[0], [*words[0], *words[1], ""]))
     [(wrong,)] = connection.execute(
-        f"SELECT any_value({words}) FROM {source.typed_rows(connection)} WHERE {words} NOT IN ({known}, '')"
+        f"SELECT min({text}) FROM {source.typed_rows(connection)} WHERE lower({text}) NOT IN ({known})"
     ).fetchall()
     if wrong is not None:
+        pairs = ", ".join(f"{yes} and {no}" for yes, no in zip(*words, strict=True))
         raise DataError(
-            f'{source.name}: column "{name}" must hold 1 and 0, or yes and no, for `items_booleans`; got'
-            f' "{wrong}". Leave the column out of that option.'
+            f'{source.name}: column "{name}" must hold words for true and false: {pairs}; got'
+            f' "{wrong}". Name its two words, such as `items_booleans={name + "=ja/nein"!r}`, or'
+            " leave the column out of that option."
         )
-    true = ", ".join(map(sql.literal, _TRUE))
-    return ItemColumn(name, pa.bool_(), f"nullif({words}, '') IN ({true})")
+    return ItemColumn(name, pa.bool_(), f"nullif(lower({text}), '') IN ({true})")
 
 
 def _parted(
