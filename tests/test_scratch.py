@@ -201,9 +201,11 @@ def test_a_disk_without_room_is_refused(file, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
+    file.zeros((1, 1))
+    file.zeros((1025, 1))
     monkeypatch.setattr(os, "posix_fallocate", full)
     with pytest.raises(
-        CapacityError, match=r"has no room for 40,960 bytes of weights and optimizer state\. Free some"
+        CapacityError, match=r"has no room for 53,248 bytes of weights and optimizer state\. Free some"
     ):
         file.zeros((100, 100))
 
@@ -223,6 +225,31 @@ def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
         rows.at(0, ROWS)
 
 
+@pytest.mark.parametrize("fails", ["preadv", "mremap"])
+def test_rows_that_cannot_be_loaded_take_no_memory(fails, file, numbers, monkeypatch):
+    def failing(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def mapped():
+        """Bytes of all of the process's addresses."""
+        return PAGE_BYTES * int(Path("/proc/self/statm").read_text().split()[0])
+
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    with monkeypatch.context() as patch:
+        if fails == "preadv":
+            patch.setattr(os, "preadv", failing)
+        else:
+            patch.setattr(scratch, "_libc", Failing(scratch._libc))
+        before = mapped()
+        for _ in range(50):
+            with pytest.raises(CapacityError, match=r"Input/output error|maps no more memory"):
+                load(tensor)
+        assert mapped() - before < 25 * numbers.nbytes
+    assert torch.equal(tensor, numbers)
+
+
 def test_a_disk_that_does_not_take_what_the_cache_has_ends_the_training(file, monkeypatch):
     tensor = file.zeros((ROWS, COLUMNS))
     monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
@@ -231,10 +258,13 @@ def test_a_disk_that_does_not_take_what_the_cache_has_ends_the_training(file, mo
 
 
 class Failing:
-    """The C library, of which writing fails."""
+    """The C library, of which writing and moving of memory fail."""
 
     def __init__(self, library):
-        self.madvise = library.madvise
+        self.madvise, self.mmap, self.munmap = library.madvise, library.mmap, library.munmap
+
+    def mremap(self, *_):
+        return None
 
     def sync_file_range(self, *_):
         return -1

@@ -44,6 +44,8 @@ class Scratch:
     Attributes:
         folder: The folder.
         pool: Threads that read ahead and write behind.
+        num_bytes: End of its last tensor, at a multiple of 2 MiB.
+        num_reserved: Bytes of the disk that its tensors take.
         is_cached: Whether rows pass through the system's cache, because the folder's file system allows
             no other way.
     """
@@ -64,7 +66,8 @@ class Scratch:
             ) from None
         self.direct = _direct(self.descriptor)
         self.is_cached = self.direct < 0
-        self.folder, self.num_bytes, self.lock = folder, 0, Lock()
+        self.folder, self.lock = folder, Lock()
+        self.num_bytes = self.num_reserved = 0
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
 
     def __del__(self) -> None:
@@ -86,13 +89,15 @@ class Scratch:
         with self.lock:
             offset = self.num_bytes
             self.num_bytes += -(-size // _BEGINNING) * _BEGINNING
+            self.num_reserved += size
+            wanted = self.num_reserved
         try:
             os.posix_fallocate(self.descriptor, offset, size)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise
             raise CapacityError(
-                f"{self.folder} has no room for {offset + size:,} bytes of weights and optimizer state. Free"
+                f"{self.folder} has no room for {wanted:,} bytes of weights and optimizer state. Free"
                 " some space, or name a folder on another disk with `scratch`."
             ) from None
         memory = _Memory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
@@ -192,10 +197,14 @@ def load(tensor: Tensor) -> None:
     assert region is not None
     start, size = region.pages(tensor)
     memory = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    _advise(memory, size, _LARGE_PAGES)
-    region.file.move(os.preadv, memory, region.offset + start, size)
-    old, new = ctypes.c_void_p(memory), ctypes.c_void_p(region.start + start)
-    _mapped(_libc.mremap(old, ctypes.c_size_t(size), ctypes.c_size_t(size), _MOVE_TO_FIXED, new))
+    old, new, length = ctypes.c_void_p(memory), ctypes.c_void_p(region.start + start), ctypes.c_size_t(size)
+    try:
+        _advise(memory, size, _LARGE_PAGES)
+        region.file.move(os.preadv, memory, region.offset + start, size)
+        _mapped(_libc.mremap(old, length, length, _MOVE_TO_FIXED, new))
+    except BaseException:
+        _libc.munmap(old, length)
+        raise
 
 
 def store(tensor: Tensor, writes: bool) -> None:
