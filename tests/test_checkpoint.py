@@ -8,8 +8,9 @@ from safetensors.torch import load_file
 
 from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state
 from tests.parallel.split import DIVIDED
+from widenet import checkpoint
 from widenet.checkpoint import Checkpoint, fingerprint, recover
-from widenet.data.manifest import Field
+from widenet.data.manifest import Field, sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
@@ -268,6 +269,17 @@ def test_each_process_reads_the_state_of_its_pieces_that_a_checkpoint_holds_in_p
     assert all(torch.equal(taken[key], numbers) for key, numbers in expected.items())
 
 
+def test_no_file_is_verified_twice_and_numbers_end_with_the_last_piece_they_need(of_pieces, monkeypatch):
+    hashed, opened = [], Checkpoint.open(of_pieces[0])
+    monkeypatch.setattr(checkpoint, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
+    (name, key), numbers = next(iter(of_pieces[1].items()))
+    opened.fill_numbers(f"state.{name}.{key}", 0, first := torch.empty(1))
+    assert first == numbers[0]
+    assert hashed == ["trunk.safetensors", "pieces.shard-0000-of-0008.safetensors"]
+    opened.load_into(divided(), with_state=True)
+    assert sorted(hashed) == sorted(opened.files)
+
+
 def test_weights_alone_are_read_without_state_in_pieces(of_pieces, tmp_path):
     path, _ = of_pieces
     served = divided(trained=False)
@@ -292,19 +304,17 @@ def test_state_of_other_pieces_is_refused(is_whole, of_pieces):
 
 
 def test_a_flipped_bit_in_a_piece_is_seen(of_pieces):
-    path, _ = of_pieces
-    file = path / "pieces.shard-0002-of-0008.safetensors"
+    file = of_pieces[0] / "pieces.shard-0002-of-0008.safetensors"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert f"{file.name} is damaged" in refusal(path, divided())
+    assert f"{file.name} is damaged" in refusal(file.parent, divided())
     file.unlink()
-    assert f"{file.name} is missing" in refusal(path, divided())
+    assert f"{file.name} is missing" in refusal(file.parent, divided())
 
 
 def test_a_file_of_ranges_of_another_network_is_refused(saved):
-    assert "does not hold weight [3, 5]: it is of another network" in refusal(
-        checkpoint_of_ranges(saved), network(units=5)
-    )
+    path = checkpoint_of_ranges(saved)
+    assert "does not hold weight [3, 5]: it is of another network" in refusal(path, network(units=5))
 
 
 def test_a_directory_without_a_manifest_is_no_checkpoint(saved):
@@ -340,10 +350,8 @@ def test_json_that_is_no_manifest_is_called_damaged(text, saved):
         ({"width": 12}, "does not hold weight [4, 4]: it is of another network"),
         (
             {"shards": 4},
-            (
-                "is cut into 3 shards, the network into 4: another number of shards makes another run. Use"
-                " the training.json that"
-            ),
+            "is cut into 3 shards, the network into 4: another number of shards makes another run. Use"
+            " the training.json that",
         ),
         ({"optimizer": "adam"}, "does not hold state.mean"),
     ],

@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,14 @@ class Checkpoint:
         version: Version of its format.
         files: Entries of the manifest, by file name.
         facts: Facts stored beside the tensors; see `training.saved_facts`.
+        verified: Names of the files whose checksums were found right.
     """
 
     path: Path
     version: int
     files: dict[str, dict[str, Any]]
     facts: dict[str, Any]
+    verified: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:
@@ -89,9 +91,7 @@ class Checkpoint:
 
     def check_files(self, network: Network) -> None:
         """Verify the files that this process would load, without loading them; an error is raised in all."""
-        by_all(
-            network.exchange, lambda: [self._checked(name) for name in self._names_for(network)], "checkpoint"
-        )
+        by_all(network.exchange, lambda: [*map(self._checked, self._names_for(network))], "checkpoint")
 
     def units(self, shards: Shards, shard: int) -> range:
         """Return the units of which a shard's file holds the rows."""
@@ -202,6 +202,8 @@ class Checkpoint:
         """Fill a tensor [N] with the numbers from `start` on of a tensor in the trunk's file or in pieces."""
         first, stop = 0, start + len(target)
         for name in [TRUNK, *sorted(file for file in self.files if file.startswith(_PIECES))]:
+            if first >= stop:
+                return
             path = self._checked(name)
             with _reading(path):
                 for _, rows in blocks(path, stored) if stored in names_in(path) else ():
@@ -221,8 +223,10 @@ class Checkpoint:
                     yield key, start, block
 
     def _checked(self, name: str) -> Path:
-        """Return the path of a file after verifying its checksum."""
+        """Return the path of a file after verifying its checksum, once in the life of this object."""
         path = self.path / name
+        if name in self.verified:
+            return path
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
         if not path.is_file():
@@ -235,6 +239,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
             )
+        self.verified.add(name)
         return path
 
 
@@ -289,10 +294,7 @@ def fingerprint(network: Network) -> str:
     for name in sorted(network.trunk):
         digest.update(f"{name}\n".encode())
         digest.update(_bytes(network.trunk[name].tensor.detach()))
-    own = {
-        file: [digest_of(tensor) for tensor in tensors.values()]
-        for file, tensors in neighbourhood_files(network)
-    }
+    own = {file: [*map(digest_of, tensors.values())] for file, tensors in neighbourhood_files(network)}
     if any(output.neighbourhood is not None for output in network.outputs.values()):
         everyone = network.exchange.collect(own, "neighbourhoods")
         for file, digests in sorted(item for files in everyone for item in files.items()):
