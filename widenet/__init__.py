@@ -7,6 +7,7 @@ from widenet.late import late_names
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
     from widenet.data.description import describe
+    from widenet.data.extreme import ingest_extreme
     from widenet.data.held_users import split_users
     from widenet.data.ingest import ingest
     from widenet.data.lists import dataset_from_lists
@@ -37,6 +38,7 @@ _HOME = {
     "describe": "widenet.data.description:describe",
     "fit": "widenet.fitting:fit",
     "ingest": "widenet.data.ingest:ingest",
+    "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
@@ -58,6 +60,7 @@ __all__ = [
     "describe",
     "fit",
     "ingest",
+    "ingest_extreme",
     "list_runs",
     "split",
     "split_users",

@@ -11,6 +11,7 @@ from widenet.data.stream import Stream
 from widenet.errors import FitError, OptionError
 from widenet.metrics.beyond import BeyondAccuracy
 from widenet.metrics.groups import GroupedMetrics
+from widenet.metrics.propensity import PropensityScored
 from widenet.metrics.ranking import Metrics, RankingMetrics, check_ks
 from widenet.model.network import Network
 from widenet.predict.rows import Histories, known_parts, rows_a_block
@@ -30,6 +31,7 @@ def evaluate(
     keep_users: bool = False,
     beyond: bool = False,
     groups: bool = False,
+    inverse_propensities: np.ndarray | None = None,
 ) -> Metrics:
     """Compute the metrics of `widenet.metrics.ranking` over the examples that have entries in `part`.
 
@@ -49,6 +51,8 @@ def evaluate(
         keep_users: Whether to keep the metrics of each user, in `Metrics.users`.
         beyond: Whether to compute the metrics of `widenet.metrics.beyond` too.
         groups: Whether to compute the means of groups, in `Metrics.groups`; see `widenet.metrics.groups`.
+        inverse_propensities: Inverse propensity of each unit, float64 [L], to compute psp@k too; see
+            `widenet.metrics.propensity`.
 
     Raises:
         FitError: The dataset lacks the part, or the output's field is dense.
@@ -63,7 +67,11 @@ def evaluate(
             f'Ranking metrics need a sparse field; output "{name}" predicts the dense field "{field}".'
         )
     metrics = RankingMetrics(ks, dataset.counts(field))
-    more = BeyondAccuracy(ks, dataset.counts(field)) if beyond else None
+    further: list[BeyondAccuracy | PropensityScored] = []
+    if beyond:
+        further.append(BeyondAccuracy(ks, dataset.counts(field)))
+    if inverse_propensities is not None:
+        further.append(PropensityScored(ks, inverse_propensities))
     grouped = _grouped(dataset, field, part, ks) if groups else None
     longest = min(max(ks), network.outputs[name].width)
     histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
@@ -75,14 +83,14 @@ def evaluate(
         )
         block = units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64)
         metrics.add(*block, rows if keep_users else None)
-        if more is not None:
+        for more in further:
             more.add(*block)
         if grouped is not None:
             grouped.add(*block, rows)
         if advance is not None:
             advance(len(rows))
     result = metrics.result()
-    if more is not None:
+    for more in further:
         result.update(more.result())
     if grouped is not None:
         result.groups = grouped.result()

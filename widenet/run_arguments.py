@@ -213,6 +213,13 @@ class EvaluateArguments(_Checked):
     beyond: Annotated[
         bool, Argument("Also compute novelty, diversity and the Gini index of the recommended items.")
     ] = False
+    propensity: Annotated[
+        Sequence[float] | None,
+        Argument(
+            "Also compute propensity-scored precision, psp@k, with these two constants, such as 0.55,1.5.",
+            form="A,B",
+        ),
+    ] = None
     groups: Annotated[
         bool,
         Argument("Also compute the means of new, casual and heavy users, and of head and tail items."),

@@ -1,12 +1,13 @@
 """Runs that keep evaluations: written by one process of a group, and refused where they cannot be."""
 
+import json
 import shutil
 
 import pytest
 
 import widenet
 from tests.trainings import UNTIED, books, document
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.metrics.kept import kept_evaluations
 
 
@@ -50,3 +51,17 @@ def test_nor_does_the_copy_of_one_in_a_store(place, monkeypatch):
     monkeypatch.setattr("widenet.stores.cache._root", lambda: place)
     with pytest.raises(OptionError, match="`keep` needs a run on the disk"):
         widenet.Model.load(place / "run").evaluate(place / "data", "validation", keep=True)
+
+
+def test_propensities_count_in_the_dataset_of_the_training(place, tmp_path):
+    """Another dataset to evaluate has other counts; without that of the training there are none."""
+    model = widenet.Model.load(place / "run")
+    found = model.evaluate(place / "data", "validation", ks=[3], propensity=(0.55, 1.5))
+    shutil.copytree(place / "run", tmp_path / "run")
+    shutil.copytree(place / "data", tmp_path / "data")
+    machine = tmp_path / "run" / "machine.json"
+    machine.write_text(json.dumps({**json.loads(machine.read_text("utf-8")), "data": "gone"}), "utf-8")
+    moved = widenet.Model.load(tmp_path / "run")
+    assert 0 < found["psp@3"] <= 1
+    with pytest.raises(FitError, match="`propensity` needs the dataset of its training, which is gone"):
+        moved.evaluate(tmp_path / "data", "validation", ks=[3], propensity=(0.55, 1.5))

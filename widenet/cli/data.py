@@ -8,6 +8,7 @@ import typer
 
 from widenet.cli.dataset import show, show_description, summary
 from widenet.cli.declared import with_flags_of
+from widenet.cli.extreme import extreme
 from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
 from widenet.cli.json_output import AsJson, print_json
@@ -30,6 +31,7 @@ _UsersOut = Annotated[Path | None, typer.Option(help="The dataset directory to m
 
 app.command("ingest")(ingest)
 app.command("fetch")(fetch)
+app.command("extreme")(extreme)
 
 
 @app.command("split")

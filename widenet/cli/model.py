@@ -74,6 +74,7 @@ def evaluate(
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
         more = {name: words[name] for name in ("interval", "baselines", "beyond", "groups", "keep")}
+        more |= {"propensity": values_of(EvaluateArguments, words)["propensity"]}
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if metrics.baselines:

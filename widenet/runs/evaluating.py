@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
+from widenet.metrics.propensity import Propensity
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
@@ -45,6 +49,7 @@ def evaluated(
 ) -> Metrics:
     """Evaluate a network as `Model.evaluate` is asked to; `facts` are those of its weights."""
     part, output = arguments.part, arguments.output
+    field = network.outputs[output_name(network, output)].spec.field
     with fixed_arithmetic():
         metrics = evaluate(
             network,
@@ -57,8 +62,8 @@ def evaluated(
             keep_users=arguments.keep or arguments.interval is not None,
             beyond=arguments.beyond,
             groups=arguments.groups,
+            inverse_propensities=_inverse_propensities(run, field, arguments),
         )
-    field = network.outputs[output_name(network, output)].spec.field
     if metrics.users is not None and arguments.interval is not None:
         metrics.intervals = metrics.users.intervals(arguments.interval)
     if arguments.baselines:
@@ -72,6 +77,21 @@ def evaluated(
 
         by_leader(network.exchange, write, "evaluation")
     return metrics
+
+
+def _inverse_propensities(
+    run: RunDirectory, field: str, arguments: EvaluateArguments
+) -> NDArray[np.float64] | None:
+    """The inverse propensity of each feature in the dataset of the training; None if not asked for."""
+    if arguments.propensity is None:
+        return None
+    propensity, trained = Propensity.of(arguments.propensity), run.dataset()
+    if trained is None:
+        raise FitError(
+            f"{run.path}: `propensity` needs the dataset of its training, which is gone. Put it back to its"
+            " place, or leave `propensity` out."
+        )
+    return propensity.inverse(trained.counts(field), trained.num_examples)
 
 
 def _baselines(

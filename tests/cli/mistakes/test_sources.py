@@ -127,6 +127,7 @@ SOURCES = {
     'no matrix': ("a.npz", npz(rows=np.arange(3)), "", "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; it has no array 'format'. Write it again with `save_npz(path, matrix.tocsr())`."),
     'a matrix of another shape': ("a.npz", npz(format=b"csr", data=np.ones(3), **MATRIX), "", 'must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; its arrays do not fit its shape. Write it again with `save_npz(path, matrix.tocsr())`.'),
     'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value", 'row 2: column "value" must be a number; got "nan". Fix or remove the row.'),
+    'a file of extreme classification': ("a", "2 9 4\n1,3 0:1 8:0.5\n 2:1\n", "", 'line 1 has three numbers, as files of extreme classification do. Use `widenet data extreme`.'),
     'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 'line 1 is in another format (libsvm or MatrixMarket). Convert it to one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz.'),
     'a sequence or a user and its items': ("a.txt", "to be or not\nbe\n", "--sequence", "a line may be a user's sequence, or a user and its items. Use --format sessions or --format adjacency."),
     'sessions that may be users': ("a.txt", "10 20 10\n30 20\n", "", 'a line may be a user and its items, or a session of items alone. Use --format adjacency or --format sessions.'),

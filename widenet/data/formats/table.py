@@ -26,6 +26,8 @@ _ARRAY = re.compile(r"\s*\[\s*(\{|$)")
 _UNSURE = re.compile(r"[^\t]+\t[^\t,:]*:[^\t]*$")
 _FOREIGN = re.compile(r"%%MatrixMarket|\S+( \d+:\S+)+\s*$")
 """First line of MatrixMarket or libsvm."""
+_EXTREME = re.compile(r"\s*\d+\s+\d+\s+\d+\s*\n\s*[\d,]*(\s+\d+:\S+)+\s*$")
+"""First two lines of a file of extreme classification."""
 
 
 def opened(path: Path, reading: Reading | None = None, name: str | None = None) -> Source:
@@ -94,6 +96,11 @@ def _by_content(path: Path, name: str, reading: Reading) -> str:
         return "jsonl"
     if _DSSTNE.match(first):
         return "dsstne"
+    if _EXTREME.match("".join(lines[:2])):
+        raise DataError(
+            f"{name}: line 1 has three numbers, as files of extreme classification do. Use `widenet data"
+            " extreme`."
+        )
     if _FOREIGN.match(first):
         known = ", ".join(FORMATS)
         raise DataError(

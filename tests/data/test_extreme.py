@@ -1,0 +1,140 @@
+"""Datasets of extreme classification hold the points of the files, and wrong files leave nothing."""
+
+import gzip
+
+import pytest
+
+from tests.extreme import LABELS, write_points
+from widenet.data.contents import verify
+from widenet.data.extreme import ingest_extreme
+from widenet.errors import DataError, OptionError
+
+TRAIN = "3 4 3\n1,0 0:0.5 3:2\n1 3:1.5\n 2:-1e-1\n"
+
+
+def points_of(dataset, part="train"):
+    """The labels and the features with values of each point, by the numbers of the file."""
+    labels, features = dataset.sparse("labels", slice(None), part), dataset.sparse("features", slice(None))
+    names, words = dataset.vocabulary("labels"), dataset.vocabulary("features")
+    found = []
+    for row in range(dataset.num_examples):
+        own, of_row = (slice(*batch.indptr[row : row + 2].tolist()) for batch in (labels, features))
+        ids = words.ids(features.indices[of_row].numpy())
+        values = dict(zip(map(int, ids), features.values[of_row].tolist(), strict=True))
+        found.append((sorted(map(int, names.ids(labels.indices[own].numpy()))), values))
+    return found
+
+
+def test_datasets_hold_the_points_of_the_files(tmp_path):
+    train = write_points(tmp_path / "train.txt", 200, 0)
+    test = write_points(tmp_path / "test.txt", 50, 1)
+    (tmp_path / "test.txt.gz").write_bytes(gzip.compress((tmp_path / "test.txt").read_bytes()))
+    made, of_test = ingest_extreme(
+        tmp_path / "train.txt", tmp_path / "a", test=tmp_path / "test.txt.gz", test_out=tmp_path / "b"
+    )
+    assert points_of(made) == train
+    assert points_of(of_test, "heldout") == test
+    for dataset in (made, of_test):
+        verify(dataset.path, dataset.manifest)
+    counts = made.counts("labels")
+    assert (counts[:-1] >= counts[1:]).all()
+    assert made.vocabulary("labels").counts.tolist() == counts.tolist()
+    assert made.vocabulary("labels").ids(range(LABELS)) == of_test.vocabulary("labels").ids(range(LABELS))
+
+
+def test_lines_are_read_as_the_repository_writes_them(tmp_path):
+    (tmp_path / "train.txt").write_text(TRAIN + "\n\n")
+    made, nothing = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    expected = [([0, 1], {0: 0.5, 3: 2.0}), ([1], {3: 1.5}), ([], {2: pytest.approx(-0.1)})]
+    assert (points_of(made), nothing) == (expected, None)
+    assert made.vocabulary("labels").ids(range(3)) == ["1", "0", "2"]
+
+
+def test_values_of_a_repeated_feature_are_added_and_labels_count_once(tmp_path):
+    (tmp_path / "train.txt").write_text("1 4 3\n1,1 3:0.5 0:1 3:2\n")
+    made, _ = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    assert points_of(made) == [([1], {0: 1.0, 3: 2.5})]
+
+
+def test_filtered_pairs_are_known_and_no_truth(tmp_path):
+    (tmp_path / "train.txt").write_text(TRAIN)
+    (tmp_path / "filter.txt").write_text("0 0\n2 1\n0 2\n\n0 0\n")
+    _, test = ingest_extreme(
+        tmp_path / "train.txt",
+        tmp_path / "a",
+        test=tmp_path / "train.txt",
+        test_out=tmp_path / "b",
+        filter_pairs=tmp_path / "filter.txt",
+    )
+    assert [labels for labels, _ in points_of(test, "heldout")] == [[1], [1], []]
+    assert [labels for labels, _ in points_of(test)] == [[0, 2], [], [1]]
+    assert test.ids(slice(None)) == ["test-0", "test-1", "test-2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1: must be three numbers: points, features and labels; got ''."),
+        ("user,item\n", "line 1: must be three numbers: points, features and labels; got 'user,item'."),
+        ("1 0 3\n", "line 1: features and labels must each be 1 to 4,294,967,296; got '1 0 3'."),
+        ("2 4 3\n1 0:1\n", "must have 2 points, as line 1 says; got 1. Download it again."),
+        ("1 4 3\n1 0:1\n1 0:1\n", "must have 1 points, as line 1 says; got 2."),
+        ("1 4 3\n1 0:one\n", "line 2: must be labels and features, such as `3,17 0:0.5 8:1`; got '1 0:one'."),
+        ("1 4 3\n1 2 0:1\n", "line 2: must be labels and features, such as `3,17 0:0.5 8:1`; got '1 2 0:1'."),
+        ("1 4 3\n1 0:nan\n", "line 2: must be labels and features,"),
+        ("2 4 3\n1 0:1\n1,3 0:1\n", "line 3: every label must be below 3, as line 1 says; got '3'."),
+        ("2 4 3\n 0:1\n1 0:1 4:1\n", "line 3: every feature must be below 4, as line 1 says; got '4'."),
+        ("1 4 3\n0 0:1e99\n", "values must be finite numbers; example '0' has inf."),
+        ("1 4 3\n 0:1\n", "at least one point must have a label; none has. Check the file."),
+    ],
+)
+def test_a_wrong_file_is_refused_by_its_line_and_leaves_nothing(tmp_path, text, said):
+    (tmp_path / "train.txt").write_text(text)
+    with pytest.raises(DataError) as raised:
+        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    assert said in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
+
+
+@pytest.mark.parametrize(
+    ("test", "pairs", "said"),
+    [
+        ("1 4 2\n1 0:1\n", "", "test.txt: line 1: must have 4 features and 3 labels, as "),
+        ("1 4 3\n7 0:1\n", "", "test.txt: line 2: every label must be below 3"),
+        (
+            "1 4 3\n1 0:1\n",
+            "0\n",
+            "filter.txt: line 1: must be a point and a label, such as `17 3`; got '0'.",
+        ),
+        ("1 4 3\n1 0:1\n", "0 1\n1 1\n", "filter.txt: line 2: must be a point below 1 and a label below 3;"),
+    ],
+)
+def test_a_wrong_test_file_leaves_neither_dataset(tmp_path, test, pairs, said):
+    for name, text in (("train.txt", TRAIN), ("test.txt", test), ("filter.txt", pairs)):
+        (tmp_path / name).write_text(text)
+    options = {"test": tmp_path / "test.txt", "test_out": tmp_path / "b"}
+    with pytest.raises(DataError) as raised:
+        ingest_extreme(
+            tmp_path / "train.txt", tmp_path / "a", **options, filter_pairs=tmp_path / "filter.txt"
+        )
+    assert said in str(raised.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["filter.txt", "test.txt", "train.txt"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"test": "x"}, {"test_out": "x"}, {"filter_pairs": "x"}, {"test": "x", "test_out": "a"}]
+)
+def test_options_that_belong_together_are_asked_for(tmp_path, options):
+    with pytest.raises(OptionError, match=r"^`(test|filter_pairs|out)`"):
+        ingest_extreme(tmp_path / "train.txt", "a", **options)
+
+
+def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"train\.txt: the file does not exist"):
+        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    (tmp_path / "train.txt").write_text(TRAIN)
+    first = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")[0]
+    with pytest.raises(DataError, match="already exists"):
+        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    again = ingest_extreme(tmp_path / "train.txt", tmp_path / "a", overwrite=True)[0]
+    assert again.digest == first.digest

@@ -1,0 +1,82 @@
+"""Propensity-scored precision against a sum written out by hand, and against a plain loop over points."""
+
+import math
+
+import numpy as np
+import pytest
+
+from widenet.errors import OptionError
+from widenet.metrics.propensity import Propensity, PropensityScored
+
+COUNTS = np.array([40, 10, 3, 1, 0], dtype=np.int64)
+POINTS = 50
+
+
+def measured(lists, truths, inverse, block=100, ks=(1, 3)):
+    metrics = PropensityScored(ks, inverse)
+    for start in range(0, len(lists), block):
+        rows = truths[start : start + block]
+        indptr = np.cumsum([0, *map(len, rows)])
+        metrics.add(
+            np.array(lists[start : start + block]),
+            indptr,
+            np.array([label for row in rows for label in row], dtype=np.int64),
+        )
+    return metrics.result()
+
+
+def test_it_is_the_sum_that_one_writes_by_hand():
+    """Labels that count 1, 2 and 4: found 2 of at best 4 + 1 at k = 1, and 2 + 1 of 4 + 2 + 1 at k = 3."""
+    inverse = np.array([1.0, 2.0, 4.0])
+    assert measured([[1, 0, -1], [1, 0, 2]], [[1, 2], [0]], inverse) == {"psp@1": 2 / 5, "psp@3": 3 / 7}
+
+
+def test_the_inverse_propensity_is_that_of_jain_and_others():
+    """C = (log 50 - 1) sqrt(2.5) at A = .5 and B = 1.5; a label of 10 points has 1 + C / sqrt(11.5)."""
+    inverse = Propensity(0.5, 1.5).inverse(COUNTS, POINTS)
+    assert inverse[1] == pytest.approx(1 + (math.log(50) - 1) * math.sqrt(2.5 / 11.5), rel=1e-12)
+    assert inverse[1] == pytest.approx(2.35774, abs=1e-5)
+    assert list(inverse) == sorted(inverse)
+
+
+def by_loops(lists, truths, k):
+    """The definition: for each point the sum over hits of 1 / p, over the best sum that is possible."""
+    inverse = [1 + (math.log(POINTS) - 1) * 2.5**0.55 * (int(count) + 1.5) ** -0.55 for count in COUNTS]
+    found = best = 0.0
+    for items, truth in zip(lists, truths, strict=True):
+        found += sum(inverse[item] for item in items[:k] if item in truth) / k
+        best += sum(sorted((inverse[label] for label in truth), reverse=True)[:k]) / k
+    return found / best
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_it_is_what_loops_over_points_give_and_has_no_order(block):
+    random = np.random.default_rng(1)
+    lists = [random.permutation(5)[:4].tolist() for _ in range(20)]
+    truths = [sorted(random.choice(5, size=random.integers(0, 4), replace=False).tolist()) for _ in range(20)]
+    inverse = Propensity(0.55, 1.5).inverse(COUNTS, POINTS)
+    found = measured(lists, truths, inverse, block)
+    for k in (1, 3):
+        assert found[f"psp@{k}"] == pytest.approx(by_loops(lists, truths, k), abs=1e-7)
+    assert found == measured(lists[::-1], truths[::-1], inverse, 7)
+
+
+def test_no_true_label_gives_zero():
+    assert measured([[0, 1]], [[]], np.ones(2)) == {"psp@1": 0.0, "psp@3": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        (["0.55"], "`propensity` must be two numbers, A and B, such as 0.55 and 1.5; got 0.55."),
+        (["a", "1"], "`propensity` must be two numbers, A and B, such as 0.55 and 1.5; got a, 1."),
+        (
+            [2, 1.5],
+            "`propensity` must be A above 0 and up to 1, and B above 0 and up to 100, such as 0.55 and",
+        ),
+        ([0.5, float("nan")], "and B above 0 and up to 100, such as 0.55 and 1.5; got 0.5 and nan."),
+    ],
+)
+def test_wrong_constants_are_named(numbers, said):
+    with pytest.raises(OptionError, match=said.replace("(", r"\(")):
+        Propensity.of(numbers)
