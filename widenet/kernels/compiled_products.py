@@ -123,6 +123,15 @@ def fill_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) ->
 
 
 @register_jitable
+def add_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
+    """Compute logits += direct @ weight.T, as `torch.addmm` does after it has written biases there."""
+    count, units, inner = np.int32(len(direct_EH)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
+    sizes = units, count, inner
+    first, second = (weight_TH, inner), (direct_EH, inner)
+    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, _ONE, logits_ET, units))
+
+
+@register_jitable
 def add_direct_gradient(routine: Any, delta_ET: Any, weight_TH: Any, total_EH: Any) -> None:
     """Compute total += delta @ weight."""
     count, units, inner = np.int32(len(delta_ET)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import Activation, Elu, LeakyRelu
@@ -21,6 +22,16 @@ from widenet.spec.losses import (
 
 _TINY = 1e-300
 """The smallest divisor."""
+
+PIECE = 256
+"""Units whose shares are folded together by `softmax_sum`."""
+POWER_OF_TWO = (1.32647273e-3, 9.67151299e-3, 5.55073358e-2, 0.240222424, 0.693147004, 1.0)
+"""A polynomial, highest power first: 2^f for |f| <= 1/2, within 2e-7 in float32, and exactly 1 for f = 0.
+
+The coefficients have the least largest error among those that end with 1.
+"""
+PER_LOG_TWO, LEAST, TO_WHOLE = 1.44269504, -86.5, 1.5 * 2**23
+"""1 / log(2); arguments below LEAST count as LEAST; adding TO_WHOLE to a float32 rounds to a whole number."""
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -239,3 +250,37 @@ def wide_top_k(logits_EL: Tensor, excluded: SparseBatch | None, k: int) -> tuple
     top_EK, units_EK = torch.sort(logits_EL, dim=1, descending=True, stable=True)
     top_EK, units_EK = top_EK[:, :k], units_EK[:, :k]
     return top_EK, torch.where(top_EK == -torch.inf, -1, units_EK)
+
+
+def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the largest logit of every example, and the sum of exp(logit - largest) over the units.
+
+    Each operation rounds to float32 and none is fused, so the bits are the same on every processor, for any
+    number of examples. exp(x) is 2^(n + f) for x / log(2) = n + f, with n whole. The shares of `PIECE` units
+    are folded in half until 8 are left, which are added in pairs, in float64; pieces are added in order.
+
+    Args:
+        logits_ET: float32, of at least one unit.
+
+    Returns:
+        The largest logits, float32 [E], and the sums, float64 [E].
+    """
+    peak_E = logits_ET.amax(dim=1)
+    apart_ET = pad(logits_ET - peak_E[:, None], (0, -logits_ET.shape[1] % PIECE), value=-torch.inf)
+    power_ET = apart_ET.clamp(min=LEAST) * PER_LOG_TWO
+    shifted_ET = power_ET + TO_WHOLE
+    f_ET = power_ET - (shifted_ET - TO_WHOLE)
+    series_ET = torch.full_like(f_ET, POWER_OF_TWO[0])
+    for coefficient in POWER_OF_TWO[1:]:
+        series_ET = series_ET * f_ET + coefficient
+    bits_ET = series_ET.view(torch.int32) + (shifted_ET.view(torch.int32) << 23)
+    share_ECP = bits_ET.view(torch.float32).view(len(logits_ET), -1, PIECE)
+    while (half := share_ECP.shape[2] // 2) >= 8:
+        share_ECP = share_ECP[..., :half] + share_ECP[..., half:]
+    share_ECP = share_ECP.double()
+    while share_ECP.shape[2] > 1:
+        share_ECP = share_ECP[..., 0::2] + share_ECP[..., 1::2]
+    sum_E = torch.zeros_like(peak_E, dtype=torch.float64)
+    for piece in range(share_ECP.shape[1]):
+        sum_E += share_ECP[:, piece, 0]
+    return peak_E, sum_E

@@ -13,7 +13,16 @@ from widenet.kernels.compiled import can_compile
 Runner = Literal["triton", "numba", "torch"]
 """Triton's kernels, Numba's compiled code, or torch's operations."""
 Operation = Literal[
-    "gather_sum", "row_update", "tile", "fixed_sum", "exact_sum", "running_top_k", "cut", "stable_sort"
+    "gather_sum",
+    "row_update",
+    "tile",
+    "fixed_sum",
+    "exact_sum",
+    "softmax_sum",
+    "running_top_k",
+    "ranking",
+    "cut",
+    "stable_sort",
 ]
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
@@ -22,14 +31,17 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "tile": ("triton", "numba", "torch"),
     "fixed_sum": ("triton", "numba", "torch"),
     "exact_sum": ("triton", "numba", "torch"),
+    "softmax_sum": ("numba", "torch"),
     "running_top_k": ("triton", "numba", "torch"),
+    "ranking": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
-tile's logits. cut: entries by shard. stable_sort: also `grouped`.
+tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard. cut: entries
+by shard. stable_sort: also `grouped`.
 """
 
 
@@ -65,7 +77,7 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-_EXACT = ("fixed_sum", "exact_sum", "running_top_k", "cut", "stable_sort")
+_EXACT = ("fixed_sum", "exact_sum", "softmax_sum", "running_top_k", "ranking", "cut", "stable_sort")
 """Operations whose implementations give the same bits."""
 _FEW = 2**16
 """Numbers that torch handles sooner than Numba is loaded."""

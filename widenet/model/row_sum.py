@@ -52,8 +52,12 @@ class RowSum:
 
     def add_shares(self, share_ET: Tensor, peak_E: Tensor) -> None:
         """Add a tile of a softmax, as exp(z - its largest logit) [E, T] and this logit [E]."""
+        self.add_part(peak_E, share_ET.sum(dim=1))
+
+    def add_part(self, peak_E: Tensor, sum_E: Tensor) -> None:
+        """Add the sum of a softmax over some units: their largest logit [E], and that of exp(z - it) [E]."""
         self._raise_peak(peak_E)
-        self.sum_E += share_ET.sum(dim=1) * torch.exp((peak_E - self.peak_E).double())
+        self.sum_E += sum_E * torch.exp((peak_E - self.peak_E).double())
 
     def _raise_peak(self, peak_E: Tensor) -> None:
         higher_E = torch.maximum(self.peak_E, peak_E)

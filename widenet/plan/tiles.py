@@ -30,6 +30,9 @@ it, if shapes were not fixed. On a CPU, products of 64 rows take up to 1.5 times
 those of fewer rows hardly less time than 64.
 """
 
+PREDICTED_CELLS = {"cpu": 2**17, "cuda": 2**26}
+"""Most logits of such a product; on a CPU they fit into half of a core's cache, beside the units' vectors."""
+
 PREDICTED_COLUMNS = 16
 """Fewest columns of every product outside training; narrower ones are filled up with zeros.
 
@@ -75,7 +78,7 @@ def predicted_units(columns: int, device: str) -> int:
     fewer than those of `RANKED_TOGETHER` examples would.
     """
     cells = SEARCHED_CELLS[device]
-    least, most = cells // RANKED_TOGETHER, cells // PREDICTED_ROWS[device]
+    least, most = cells // RANKED_TOGETHER, PREDICTED_CELLS[device] // PREDICTED_ROWS[device]
     return max(LEAST_SEARCHED, min(most, max(least, cells // max(columns, 1))))
 
 

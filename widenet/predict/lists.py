@@ -12,7 +12,8 @@ from widenet.model.preparation import Values
 from widenet.predict.filters import joined
 from widenet.predict.list_rules import ListRules
 from widenet.predict.list_vectors import directions
-from widenet.predict.top_k import Filter, Full, Only, Tiles, ranked, top_k
+from widenet.predict.tiles import Tiles
+from widenet.predict.top_k import Filter, Full, Only, ranked, top_k
 from widenet.sparse import SparseBatch
 
 _FULL_NUMBERS, _VECTOR_NUMBERS = 2**27, 2**25

@@ -8,7 +8,7 @@ from torch import Tensor
 from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.predict.blocks import in_blocks, num_examples
-from widenet.predict.top_k import Tiles
+from widenet.predict.tiles import Tiles
 
 
 @torch.no_grad()

@@ -1,0 +1,104 @@
+"""Shards ranked in compiled code: the bits of a ranking tile by tile, for every rule that they know."""
+
+import numba  # noqa: F401 # so that few numbers are left to it, too
+import pytest
+import torch
+
+from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
+from widenet.kernels.compiled_products import product_routine
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.predict import swept_shards, top_k
+from widenet.predict.tiles import Tiles
+from widenet.predict.top_k import Filter
+from widenet.sparse import SparseBatch
+
+pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
+MID = {"name": "mid", "units": 21, "activation": "tanh"}
+NETWORKS = {
+    "softmax": [ITEMS, MID, out()],
+    "no bias": [ITEMS, MID, out(bias=False)],
+    "cosine": [ITEMS, MID, out(cosine={"temperature": 0.1}, activation="linear", loss="l2")],
+    "cosine softmax": [ITEMS, MID, out(cosine={"temperature": 0.1})],
+    "sigmoid": [ITEMS, MID, out(activation="sigmoid", loss="cross_entropy")],
+}
+EXCLUDED = SparseBatch.from_lists([[(7 * unit + e) % WIDTH for unit in range(e)] for e in range(NUM)])
+RULES = {
+    "none": {},
+    "excluded": {"excluded": EXCLUDED},
+    "banned": {"allowed": Filter(torch.arange(WIDTH) % 3 == 0)},
+    "both": {"excluded": EXCLUDED, "allowed": Filter(torch.arange(WIDTH) % 3 == 0)},
+    "no scores": {"scores": False},
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with one_thread_an_operation():
+        yield
+
+
+def both_ways(monkeypatch, built, k, **rules):
+    """Scores and units by sweeps, and tile by tile."""
+    fields, sweeps = batch("deep", range(NUM)), []
+    whole = swept_shards.SweptShards.best
+    with monkeypatch.context() as patch:
+        patch.setattr(swept_shards.SweptShards, "best", lambda self: sweeps.append(1) or whole(self))
+        swept = top_k.top_k(built, fields, "out", k, **rules)
+    assert sweeps
+    with monkeypatch.context() as patch:
+        patch.setattr(top_k, "is_sweepable", lambda *_: False)
+        return swept, top_k.top_k(built, fields, "out", k, **rules)
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("layers", NETWORKS)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules, shards):
+    built = network(NETWORKS[layers], shards)
+    swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
+    assert torch.equal(swept[0], by_tiles[0])
+    assert torch.equal(swept[1], by_tiles[1])
+
+
+@pytest.mark.parametrize("k", [1, 200, WIDTH])
+def test_k_may_be_one_or_the_width(monkeypatch, k):
+    swept, by_tiles = both_ways(monkeypatch, network(NETWORKS["softmax"]), k, **RULES["both"])
+    assert torch.equal(swept[0], by_tiles[0])
+    assert torch.equal(swept[1], by_tiles[1])
+
+
+@pytest.mark.parametrize("width", [5, 50, 3 * 2048 + 5])
+def test_narrow_tiles_and_empty_shards_are_filled_up(monkeypatch, width):
+    built = network(NETWORKS["softmax"], 3 if width > 50 else 8, width)
+    monkeypatch.setattr("tests.predict.test_swept_shards.batch", lambda *_: {"items": EXCLUDED_OF[width]})
+    swept, by_tiles = both_ways(monkeypatch, built, 4)
+    assert torch.equal(swept[0], by_tiles[0])
+    assert torch.equal(swept[1], by_tiles[1])
+
+
+EXCLUDED_OF = {
+    width: SparseBatch.from_lists([[e % width] for e in range(NUM)]) for width in (5, 50, 3 * 2048 + 5)
+}
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_share_the_shards_and_give_the_same(monkeypatch, threads):
+    built = network(NETWORKS["softmax"], shards=8)
+    one = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
+    monkeypatch.setattr(built.exchange, "workers", LocalExchange(8, threads).workers)
+    several = top_k.top_k(built, batch("deep", range(NUM)), "out", 9, EXCLUDED)
+    assert torch.equal(one[0], several[0])
+    assert torch.equal(one[1], several[1])
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [ITEMS, MID, out(activation="relu_max", loss="l2")],
+        [ITEMS, out(activation="sigmoid", loss="cross_entropy")],
+    ],
+)
+def test_other_divisors_and_outputs_on_features_are_ranked_tile_by_tile(layers):
+    tiles = Tiles.of_batch(network(layers), batch("deep", range(NUM)), "out")
+    assert not swept_shards.is_sweepable(tiles, tiles.activation.kind == "relu_max")

@@ -1,0 +1,117 @@
+"""Ranks whole shards in compiled code, where no rule needs the scores of single tiles."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from widenet.kernels.ranking_keys import MISSING
+from widenet.kernels.table import runner
+from widenet.model.row_sum import RowSum
+from widenet.model.sharding import split
+from widenet.model.sweep import groups
+from widenet.plan.shards import as_slice
+from widenet.plan.tiles import PREDICTED_COLUMNS
+from widenet.predict.tiles import Tiles
+from widenet.sparse import SparseBatch
+
+if TYPE_CHECKING:
+    from widenet.kernels.compiled_ranking import Units
+    from widenet.kernels.compiled_search import RunningTopK
+
+
+def is_sweepable(tiles: Tiles, divides: bool) -> bool:
+    """Return whether `SweptShards` can rank the units of an output.
+
+    Args:
+        tiles: The output's tiles.
+        divides: Whether the scores have a divisor.
+    """
+    output, device = tiles.output, tiles.direct_EH.device
+    if not tiles.multiplies or output.neighbourhood is not None:
+        return False
+    if divides and tiles.activation.kind != "softmax":
+        return False
+    if runner("ranking", device, tiles.num * output.width) != "numba":
+        return False
+    from widenet.kernels.compiled_products import product_routine
+
+    return product_routine() != 0
+
+
+class SweptShards:
+    """Finds the k largest logits over this process's shards, and the divisors of a softmax.
+
+    A thread takes its search from shard to shard, because few units of a later shard exceed the best so far.
+
+    Args:
+        tiles: The output's tiles, for which `is_sweepable`.
+        k: Number of units.
+        excluded: Units to leave out, example by example.
+        banned_L: Units that no one is shown.
+        divides: Whether to sum up the divisors.
+    """
+
+    def __init__(
+        self, tiles: Tiles, k: int, excluded: SparseBatch | None, banned_L: Tensor | None, divides: bool
+    ) -> None:
+        self.tiles, self.k, self.banned_L, self.divides = tiles, k, banned_L, divides
+        self.direct_EH = tiles.direct_EH.contiguous()
+        self.excluded = None if excluded is None else split(_ascending(excluded), tiles.shards)
+        self.floor_E = torch.full((tiles.num,), -torch.inf)
+        self._idle: list[RunningTopK] = []
+
+    def best(self) -> list[tuple[Tensor, RowSum]]:
+        """Return keys int64 [E, k] and a sum for every shard of this process.
+
+        All keys together hold the best units of all these shards.
+        """
+        sums = self.tiles.output.exchange.each(self._sweep)
+        found = [search.result() for search in self._idle]
+        missing = [torch.full((self.tiles.num, self.k), MISSING)] * (len(sums) - len(found))
+        return list(zip([*found, *missing], sums, strict=True))
+
+    def _sweep(self, shard: int) -> RowSum:
+        from widenet.kernels.compiled_ranking import NO_SUMS, rank
+        from widenet.kernels.compiled_search import RunningTopK
+
+        tiles, search = self.tiles, self._idle.pop() if self._idle else RunningTopK(self.k, self.floor_E)
+        starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
+        total = tiles.no_sum(slice(0, tiles.num))
+        with tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
+            rows = sweep.chunk_rows if tiles.output.spec.cosine is None else 1
+            for first, last in groups(starts, rows):
+                sweep.at(starts[first], starts[last])
+                sums, shape = NO_SUMS, (last - first, tiles.num)
+                if self.divides:
+                    sums = np.empty(shape, np.float32), np.empty(shape, np.float64)
+                units = self._units(shard, starts[first : last + 1])
+                rank(self.direct_EH, tiles.rows, PREDICTED_COLUMNS, units, search, sums)
+                for peak_E, sum_E in zip(*sums, strict=True):
+                    total.add_part(torch.from_numpy(peak_E), torch.from_numpy(sum_E))
+        self._idle.append(search)
+        return total
+
+    def _units(self, shard: int, starts: list[int]) -> "Units":
+        """Return the units of some tiles of a shard, which begin at `starts` and end at the last of them."""
+        from widenet.kernels.compiled_ranking import Units
+
+        first, stop, output = starts[0], starts[-1], self.tiles.output
+        tile, numbers = output.tile(shard, first, stop), self.tiles.shards.units(shard)
+        ends_E = rows_Z = barred_R = None
+        if self.excluded is not None:
+            ends_E, rows_Z = self.excluded[shard].indptr, self.excluded[shard].indices.long()
+        if self.banned_L is not None:
+            barred_R = self.banned_L[as_slice(numbers)].contiguous()
+        places = [start - first for start in starts]
+        return Units(tile.operand, tile.bias_T, places, numbers[first:stop], first, ends_E, rows_Z, barred_R)
+
+
+def _ascending(batch: SparseBatch) -> SparseBatch:
+    """Return a batch with the entries of every example in ascending order, without values."""
+    example_Z, unit_Z = batch.example_of_entry(), batch.indices.long()
+    behind_Z = (example_Z[1:] == example_Z[:-1]) & (unit_Z[1:] < unit_Z[:-1])
+    if bool(behind_Z.any()):
+        unit_Z = unit_Z[torch.from_numpy(np.lexsort((unit_Z.numpy(), example_Z.numpy())))]
+    return SparseBatch(batch.indptr, unit_Z)

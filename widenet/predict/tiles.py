@@ -1,0 +1,131 @@
+"""The logits and scores of an output for a batch, a tile of its units at a time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from widenet.kernels.softmax_sum import softmax_sum
+from widenet.model.activations import activate
+from widenet.model.layers.output import WideOutput
+from widenet.model.network import Network
+from widenet.model.operands import filled, filled_columns
+from widenet.model.preparation import Values
+from widenet.model.row_sum import RowSum, divided, over_shards
+from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
+from widenet.predict.blocks import in_blocks, num_examples
+from widenet.sparse import SparseBatch
+from widenet.spec.activations import ROW_WISE
+
+
+class Tiles:
+    """Computes logits and scores of an output for E examples, a tile of its units at a time.
+
+    Attributes:
+        output: The output.
+        direct_EH: The vectors that enter it, with rows that fill up the last block.
+        num: Number of examples without these rows.
+        blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
+        history: Features of the examples, for an output with a neighbourhood.
+        histories: The same of each block.
+    """
+
+    def __init__(
+        self, output: WideOutput, direct_EH: Tensor, num: int, history: SparseBatch | None = None
+    ) -> None:
+        self.output, self.direct_EH, self.num, self.history = output, direct_EH, num, history
+        self.activation, self.shards = output.spec.activation, output.weight.shards
+        self.rows = PREDICTED_ROWS[direct_EH.device.type]
+        self.multiplies = output.features is None and not output.spec.weightless
+        step = self.rows if self.multiplies else max(num, 1)
+        self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
+        places = torch.arange(num, device=direct_EH.device)
+        self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
+
+    @classmethod
+    def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
+        """Return the tiles of an output for a batch."""
+        activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
+        output, history = network.output_for(name, activity), None
+        if output.neighbourhood is not None:
+            values = fields[output.spec.field]
+            assert isinstance(values, SparseBatch)
+            history = values.to(network.device)
+        return cls(output, network.direct(output, activity), num_examples(fields), history)
+
+    def of_rows(self, rows: Tensor) -> "Tiles":
+        """Return the tiles of some of the examples, int64 [R]."""
+        output, rows = self.output, rows.to(self.direct_EH.device)
+        if output.features is not None:
+            output = replace(output, features=output.features.take(rows))
+        history = None if self.history is None else self.history.take(rows)
+        return Tiles(output, filled(self.direct_EH[rows], self.rows), len(rows), history)
+
+    def cut(self, shard: int) -> Iterator[tuple[int, int]]:
+        """The tiles of a shard, in order: start and stop within the shard."""
+        columns = self.output.weight.columns
+        return predicted_tiles(self.shards.size(shard), columns, self.direct_EH.device.type)
+
+    def of(self, shard: int) -> Iterator[tuple[int, int]]:
+        """As `cut`, while the weights come from where they lie."""
+        with self.output.weight.parts[shard].sweep(updates=False) as sweep:
+            for start, stop in self.cut(shard):
+                sweep.at(start, stop)
+                yield start, stop
+
+    def by_block(self, shard: int, start: int, stop: int) -> Iterator[Tensor]:
+        """Yield the logits of a tile of one of this process's shards, float32 [B, T], for each block."""
+        tile = self.output.tile(shard, start, stop)
+        if self.multiplies:
+            tile = tile.wide_enough()
+        for number, block in enumerate(self.blocks):
+            end = len(self.direct_EH) if block.stop == self.num else block.stop
+            logits_BT = tile.logits(self.direct_EH[block.start : end])
+            logits_BT = logits_BT[: block.stop - block.start, : stop - start].contiguous()
+            if self.output.neighbourhood is not None:
+                self.output.neighbourhood.add(logits_BT, self.histories[number], shard, start)
+            yield logits_BT
+
+    def logits(self, shard: int, start: int, stop: int) -> Tensor:
+        """As `by_block`, for all examples: float32 [E, T]."""
+        blocks = [*self.by_block(shard, start, stop)]
+        return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
+
+    def scores(self, logits: Tensor, total_E1: Tensor | None) -> Tensor:
+        """Activations of some logits [E, N]; `total_E1` is the result of `total`."""
+        whole, columns = filled_columns(logits, self.rows), logits.shape[1]
+        if total_E1 is None:
+            return activate(self.activation, whole)[:, :columns]
+        return divided(self.activation.kind, whole, total_E1)[:, :columns]
+
+    def no_sum(self, block: slice) -> RowSum:
+        """An empty sum for the divisor of the activations of some examples."""
+        return RowSum.empty(self.activation.kind, block.stop - block.start, self.direct_EH.device)
+
+    def add_to(self, summed: RowSum, logits_ET: Tensor) -> None:
+        """Add the logits of a tile to a sum."""
+        if self.activation.kind == "softmax" and logits_ET.device.type == "cpu":
+            summed.add_part(*softmax_sum(logits_ET))
+        else:
+            summed.add(logits_ET, self.rows)
+
+    def total(self) -> Tensor | None:
+        """Divisor of the activations, float32 [E, 1]; None if the activation is elementwise.
+
+        Every process must call this.
+        """
+        if self.activation.kind not in ROW_WISE:
+            return None
+        return self.summed(self.output.exchange.each(self._sum_of))
+
+    def summed(self, sums: Sequence[RowSum]) -> Tensor:
+        """As `total`, from the sums over each of this process's shards."""
+        return over_shards(sums, self.output.exchange, self.output.where)[:, None]
+
+    def _sum_of(self, shard: int) -> RowSum:
+        sums = [self.no_sum(block) for block in self.blocks]
+        for start, stop in self.of(shard):
+            for summed, logits_BT in zip(sums, self.by_block(shard, start, stop), strict=True):
+                self.add_to(summed, logits_BT)
+        return RowSum.joined(sums)
