@@ -24,6 +24,10 @@ def gru(**more):
     return {"name": "state", "kind": "recurrent", "units": 6, **more}
 
 
+def attention(**more):
+    return {"name": "state", "kind": "attention", **more}
+
+
 SETTINGS = {
     "gru over the items, adam": ([HISTORY, gru(), NEXT], {"optimizer": "adam"}),
     "tied gru, adagrad": (
@@ -55,6 +59,20 @@ SETTINGS = {
     "split gru and lstm in bfloat16, adam": (
         [*EMBEDDED, gru(split=True), gru(name="second", cell="lstm", split=True, dropout=0.2), TIED],
         {"optimizer": "adam", "gradient_norm_limit": 0.4, "precision": "bfloat16"},
+    ),
+    "tied attention, adam": (
+        [*EMBEDDED, attention(heads=2, dropout=0.3, normalize_output=True), TIED],
+        {"optimizer": "adam"},
+    ),
+    "two attention blocks in bfloat16, adagrad": (
+        [
+            {**HISTORY, "last": 4},
+            EMBEDDED[1],
+            attention(name="first", positions="absolute", dropout=0.2),
+            attention(positions="none", heads=3, feed_forward=9, activation="gelu", skip="item"),
+            TIED,
+        ],
+        {"optimizer": "adagrad", "gradient_norm_limit": 0.4, "precision": "bfloat16"},
     ),
 }
 

@@ -176,10 +176,19 @@ def known(tmp_path_factory):
     return sequences.write(tmp_path_factory.mktemp("known") / "data", examples=400, longest=12)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_a_recurrent_layer_learns_what_follows_from_the_last_two_items(cell, known, tmp_path):
-    layers = [sequences.HISTORY, sequences.gru(cell=cell, units=32), sequences.NEXT]
-    model = train({"layers": layers}, LEARNING, known, tmp_path / "run")
+EMBEDDED = {"name": "item", "units": 32, "activation": "linear"}
+ALONG = {
+    "gru": ([sequences.gru(units=32)], 0.04),
+    "lstm": ([sequences.gru(cell="lstm", units=32)], 0.04),
+    "attention": ([EMBEDDED, sequences.attention(feed_forward=128)], 0.01),
+}
+
+
+@pytest.mark.parametrize(("layers", "rate"), ALONG.values(), ids=ALONG)
+def test_layers_along_a_sequence_learn_what_follows_from_the_last_two_items(layers, rate, known, tmp_path):
+    training = {**LEARNING, "optimizer": {"kind": "adam", "learning_rate": rate}}
+    layers = [sequences.HISTORY, *layers, sequences.NEXT]
+    model = train({"layers": layers}, training, known, tmp_path / "run")
     assert model.evaluate(known, ks=[1], exclude_seen=False)["recall@1"] > 0.95
     row = sequences.following(np.random.default_rng(8), 6)
     assert model.recommend([str(item) for item in row[:-1]], k=1, exclude_seen=False)[0].item == str(row[-1])

@@ -92,6 +92,7 @@ def test_products_are_rounded_as_the_training_says_and_nowhere_else(precision, n
         "gru with a layer above and a label, adamw",
         "embedded lstm over a sample, rmsprop",
         "split gru and lstm in bfloat16, adam",
+        "tied attention, adam",
     ],
 )
 def test_so_have_sequences(name, tmp_path):

@@ -1,15 +1,19 @@
 """Which layers go along a sequence, what of it does not fit, and what a plan counts of it."""
 
 import pytest
+import torch
 
-from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, gru
+from tests.model.twin import Real
+from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, attention, gru
 from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
+from widenet.plan.layers import plan_of
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.positions import along_of, sequences_of
 from widenet.plan.work import work
+from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -98,6 +102,80 @@ def test_a_recurrent_layer_has_weights_of_its_sources_and_of_its_own_state(cell,
         "second/second": (9 * gates, 9, False),
         "second bias": (36, None, False),
     }
+
+
+def test_an_attention_layer_has_matrices_vectors_of_positions_and_normalizations():
+    blocks = [
+        attention(positions="absolute", feed_forward=7),
+        attention(name="top", positions="none", normalize_output=True),
+    ]
+    found = bind(spec({**HISTORY, "last": 9}, EMBEDDED[1], *blocks, NEXT), TrainingSpec(), FIELDS).weights
+    assert {name: (weight.rows, weight.columns) for name, weight in found.items() if "/" in name} == {
+        "item/history": (40, 6),
+        **{f"{layer}/projections": (18, 6) for layer in ("state", "top")},
+        **{f"{layer}/projections bias": (18, None) for layer in ("state", "top")},
+        **{f"{layer}/joined": (6, 6) for layer in ("state", "top")},
+        **{f"{layer}/joined bias": (6, None) for layer in ("state", "top")},
+        "state/inner": (7, 6),
+        "state/inner bias": (7, None),
+        "state/outer": (6, 7),
+        "top/inner": (6, 6),
+        "top/inner bias": (6, None),
+        "top/outer": (6, 6),
+        **{f"{layer}/outer bias": (6, None) for layer in ("state", "top")},
+        "state/positions": (9, 6),
+        **{
+            f"{layer}/{place} {part}": (6, None)
+            for layer, places in {
+                "state": ["attention", "feed forward"],
+                "top": ["attention", "feed forward", "output"],
+            }.items()
+            for place in places
+            for part in ("scale", "shift")
+        },
+    }
+    assert not any(weight.wide for name, weight in found.items() if name.startswith(("state", "top")))
+
+
+@pytest.mark.parametrize(
+    ("layers", "sentence"),
+    [
+        (
+            [*EMBEDDED, attention(heads=4), NEXT],
+            r"heads \(\"state\"\) must divide the units of its source, 6; got 4. Take one of 1, 2, 3, 6.",
+        ),
+        (
+            [HISTORY, attention(heads=7), NEXT],
+            "an attention layer cannot take the sparse input .* directly. Put a hidden layer between",
+        ),
+        (
+            [TAGS, ABOVE, attention(), {**NEXT, "field": "tags", "predict": "all"}],
+            "must lead to an input of a sequence field, for an attention layer goes along one",
+        ),
+    ],
+    ids=["heads", "items", "no sequence"],
+)
+def test_an_attention_layer_fits_a_layer_along_a_sequence(layers, sentence):
+    with pytest.raises(FitError, match=sentence):
+        bind(spec(*layers), TrainingSpec(), FIELDS)
+
+
+@pytest.mark.parametrize("length", [3, 50])
+@pytest.mark.parametrize("more", [{"dropout": 0.2}, {"feed_forward": 128, "normalize_output": True}], ids=str)
+def test_an_attention_layer_keeps_about_as_many_numbers_as_planned(more, length):
+    num, units = 20, 32
+    layers = [HISTORY, {**EMBEDDED[1], "units": units}, attention(heads=2, **more), NEXT]
+    real, kept = Real({"layers": layers}, {"batch_size": num}, {"items": FIELDS["items"]}), {}
+
+    def keep(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    rows = SparseBatch.from_lists([[place % 13 for place in range(length + 1)]] * num)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        real.network.forward(real.network.prepare({"items": rows}, real.random), real.random)
+    asked, layer = Job.of(real.network.layout, {"items": float(length)}), real.spec.layer("state")
+    assert 1 <= 4 * plan_of(layer).activations(asked, layer) / sum(kept.values()) <= 2.2
 
 
 def job(entries, newest=50, **more):

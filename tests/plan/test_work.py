@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.sequences import EMBEDDED, NEXT, gru
+from tests.sequences import EMBEDDED, NEXT, attention, gru
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -133,6 +133,7 @@ def test_products_along_a_sequence_are_those_that_torch_counts(is_split):
         *EMBEDDED,
         gru(units=9, split=is_split),
         gru(name="second", cell="lstm", units=7, source=["state", "item"], split=is_split),
+        attention(name="third", feed_forward=11),
         NEXT,
     ]
     training = TrainingSpec.of({"batch_size": EXAMPLES, "optimizer": "sgd"})

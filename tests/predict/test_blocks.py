@@ -59,11 +59,19 @@ LAYERS = {
     ],
     "gru": [ITEMS, {"name": "mid", "kind": "recurrent", "cell": "gru", "units": 9}, out(predict="next")],
     "lstm": [ITEMS, {"name": "mid", "kind": "recurrent", "cell": "lstm", "units": 9}, out(predict="next")],
+    "attention": [
+        ITEMS,
+        {"name": "low", "units": 12, "activation": "linear"},
+        {"name": "mid", "kind": "attention", "heads": 3, "feed_forward": 19, "activation": "gelu"},
+        {"name": "top", "kind": "attention", "positions": "absolute", "normalize_output": True},
+        out(predict="next"),
+    ],
 }
+ALONG = ("gru", "lstm", "attention")
 
 
 def network(name, shards=3, width=WIDTH):
-    kind = "sequence" if name in ("gru", "lstm") else "sparse"
+    kind = "sequence" if name in ALONG else "sparse"
     facts = {"items": Facts(width, kind), "side": Facts(6, "dense"), "picture": Facts(PLACES, "dense")}
     layers = LAYERS[name] if isinstance(name, str) else name
     layout = bind(NetworkSpec.of({"layers": layers}), TrainingSpec.of({"shards": shards}), facts)

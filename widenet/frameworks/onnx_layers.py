@@ -111,7 +111,7 @@ class Layers:
                 self.values[hidden.name] = self._hidden(hidden)
             else:
                 raise OptionError(
-                    f'Layer "{hidden.name}" is a {hidden.kind} layer, which the ONNX export does not support.'
+                    f'Layer "{hidden.name}" is {hidden.words}, which the ONNX export does not support.'
                 )
 
     def _sparse(self, layer: InputLayer, source: SparseField) -> SparseValue:

@@ -367,6 +367,7 @@ class Network:
             random=random,
             positions=prepared.positions.get(self.layout.along.get(layer.name, "")),
             state=self._factor(own, activity) if own in self.layout.links else None,
+            blocks=self._blocks(layer.name, activity),
             penalties=activity.penalties,
             statistics=activity.statistics,
         )

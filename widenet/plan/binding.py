@@ -168,7 +168,7 @@ def _check_feeding(layer: Layer, spec: NetworkSpec, fields: Mapping[str, FieldFa
         _check_direct(layer, sources[0], spec)
     keys = {} if is_direct or layer.takes_features else dict.fromkeys(sources, "source")
     keys |= dict.fromkeys(getattr(layer, "skip", None) or (), "skip")
-    kind = "an output" if isinstance(layer, OutputLayer) else f"a {layer.kind} layer"
+    kind = "an output" if isinstance(layer, OutputLayer) else layer.words
     for source, key in keys.items():
         if is_sparse_input(spec, source, fields):
             beside = " beside other sources" if isinstance(layer, OutputLayer) and len(sources) > 1 else ""

@@ -126,9 +126,9 @@ class Layout:
         links: The weight that every (layer, source) uses; the key of an output is (layer, ""). A recurrent
             layer is its own source, too.
         along: For every layer along a sequence, the input of the sequence.
-        weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER" of an
-            output, "LAYER bias" of any, and of a batch normalization "LAYER normalization scale",
-            "... shift", "... mean" and "... variance".
+        weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER/PART" of
+            an attention layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
+            "LAYER normalization scale", "... shift", "... mean" and "... variance".
         by_examples: Layers over pictures of which each shard computes some examples in a step, in order.
     """
 

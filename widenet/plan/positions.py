@@ -13,9 +13,8 @@ from widenet.spec.wiring import feeding, in_order
 def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:
     """Return, for every layer along a sequence, the input of the sequence.
 
-    An input of a sequence field goes along itself, a hidden or recurrent layer along the sequence of its
-    sources. So does an output: with "next" it reads all their vectors in training, otherwise each example's
-    last one.
+    An input of a sequence field goes along itself, any other layer along the sequence of its sources. So does
+    an output: with "next" it reads all their vectors in training, otherwise each example's last one.
 
     Raises:
         FitError: A layer's sources go along different sequences, or a layer needs a sequence and has none.
@@ -42,7 +41,7 @@ def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, s
 def sequences_of(spec: NetworkSpec) -> set[str]:
     """Return the fields that must be sequences, by the document alone.
 
-    A recurrent layer goes along them, or a layer has "predict": "next" or "last".
+    A recurrent or attention layer goes along them, or a layer has "predict": "next" or "last".
     """
     along: set[str] = set()
     for layer in reversed(in_order(spec.layers)):
@@ -57,7 +56,7 @@ def _check(
 ) -> None:
     if layer.goes_along and along is None:
         raise FitError(
-            f"{place.of('source')} must lead to an input of a sequence field, for a {layer.kind} layer goes"
+            f"{place.of('source')} must lead to an input of a sequence field, for {layer.words} goes"
             " along one. Ingest with `sequence=True`, or use a hidden layer."
         )
     if not isinstance(layer, OutputLayer):

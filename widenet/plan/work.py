@@ -1,6 +1,6 @@
 """Counts the work of one process in one step: floating-point operations, and bytes sent to the others."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from widenet.plan.by_examples import ends_of, piece_numbers
@@ -56,6 +56,7 @@ def _products(job: Job, process: int) -> Iterator[int]:
             yield round(4 * job.num_examples * job.entries_of(source) * share * weight.row_length)
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
+    yield from (operations for operations, _ in _further(job))
     for output in job.network.outputs:
         weight = job.layout.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
@@ -99,8 +100,22 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
     shapes = [(num // times, inputs, units)] * times + [(units, num, inputs)]
     if with_inputs:
         shapes += [(num // times, units, inputs)] * times
+    yield from _in_blocks(job, shapes)
+
+
+def _further(job: Job) -> Iterator[tuple[int, int]]:
+    """Yield the same as `_narrow` for products that multiply no source, but what a layer has made of it."""
+    for layer in job.network.hidden:
+        num = job.vectors(layer.name)
+        for inputs, units in plan_of(layer).products(job.layout, layer):
+            shapes = [(num, inputs, units), (units, num, inputs), (num, units, inputs)]
+            yield from _in_blocks(job, shapes)
+
+
+def _in_blocks(job: Job, shapes: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield operations and bytes as `_narrow` does, for products of so many rows, inputs and columns."""
     for rows, inner, columns in shapes:
-        count = num_blocks(rows, inner, columns, most, job.device)
+        count = num_blocks(rows, inner, columns, job.training.shards, job.device)
         divided = count > 1 and dividing_pays(inner, job.num_processes, job.device)
         own = most_rows(rows, count, job.num_processes) if divided else rows
         yield 2 * own * inner * columns, 4 * own * columns * divided
@@ -172,3 +187,4 @@ def _gathered(job: Job) -> Iterator[int]:
             yield 4 * job.vectors(layer) * job.shards(weight).size(0) * job.most_held
         elif source and not weight.wide:
             yield from (sent for _, sent in _narrow(job, layer, source))
+    yield from (sent for _, sent in _further(job))

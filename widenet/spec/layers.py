@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
 from widenet.spec.activations import ActivationField, PlainActivation
+from widenet.spec.attention import AttentionLayer
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.losses import CrossEntropy, LossField
@@ -247,7 +248,7 @@ class OutputLayer(Spec, OfLayers):
     """
 
 
-Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer
+Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer | AttentionLayer
 """The layers between inputs and outputs."""
 Layer = InputLayer | Trunk | OutputLayer
 

@@ -50,6 +50,12 @@ class OfLayers:
     colour: ClassVar[int] = 5
     """Place of its colour in pictures of networks, in `pictures.curves.COLOURS`."""
 
+    @property
+    def words(self) -> str:
+        """The kind with its article, for messages: "a hidden layer", "an output layer"."""
+        kind: str = getattr(self, "kind")  # noqa: B009
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} layer"
+
     def check(self, place: str, num_sources: int) -> None:
         """Raise ValueError, with a JSON path, for the first broken rule that concerns this layer alone."""
 

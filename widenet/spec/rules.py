@@ -145,7 +145,7 @@ def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, laye
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
         named = next((other for other in layers if other.name == share.layer), None)
-        why = f", a {named.kind} layer, {named.unshared}" if named is not None and named.unshared else ""
+        why = f", {named.words}, {named.unshared}" if named is not None and named.unshared else ""
         rule = f'name another {layer.shares_with}; got "{share.layer}"{why}'
         raise ValueError(f"{here}.layer must {rule}.{did_you_mean(share.layer, known)}")
     if share.transposed and not layer.transposes:

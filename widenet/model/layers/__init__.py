@@ -10,7 +10,7 @@ from torch import Tensor
 
 from widenet.model.normalization import Statistics
 from widenet.model.positions import Positions
-from widenet.model.product import Factor
+from widenet.model.product import Blocks, Factor
 from widenet.model.step_random import StepRandom
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.plan.layout import Layout
@@ -40,6 +40,7 @@ class Flow:
         random: Random numbers of the step; None outside training.
         positions: Where the layer goes along a sequence.
         state: Weight of the state before, of a layer that is its own source.
+        blocks: Computes further products.
         penalties: Takes the layer's penalty, if there is one.
         statistics: Takes the batch's statistics, by layer.
     """
@@ -52,6 +53,7 @@ class Flow:
     random: StepRandom | None
     positions: Positions | None
     state: Factor | None
+    blocks: Blocks
     penalties: list[Tensor]
     statistics: dict[str, Statistics]
 

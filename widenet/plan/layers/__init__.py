@@ -71,6 +71,11 @@ class LayerPlan(Generic[Spec]):
         del layout, layer
         yield from ()
 
+    def products(self, layout: Layout, layer: Spec) -> Iterator[tuple[int, int]]:
+        """Yield the inputs and results of each further matrix, one of `numbers` that is no link's."""
+        del layout, layer
+        yield from ()
+
     def check(self, layout: Layout, layer: Spec) -> None:
         """Raise FitError if the layer asks for what its weights do not allow."""
         del layout, layer

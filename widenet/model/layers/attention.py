@@ -1,0 +1,81 @@
+"""The attention layer."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from widenet.model.activations import activate
+from widenet.model.attention import attention
+from widenet.model.layers import Flow, LayerKind
+from widenet.model.product import Whole, product
+from widenet.spec.attention import AttentionLayer
+
+EPSILON = 1e-8
+"""Added to variances, as in the published code of SASRec."""
+
+
+class Attention(LayerKind[AttentionLayer]):
+    """Blocks of self-attention along a sequence."""
+
+    def forward(self, layer: AttentionLayer, flow: Flow) -> Tensor:
+        """See `LayerKind.forward`."""
+        (values_NU,) = flow.sources
+        if layer.positions == "absolute":
+            values_NU = values_NU + _of_positions(layer, flow)
+        values_NU = values_NU + _dropped(layer, flow, "attention", _attended(layer, flow, values_NU))
+        values_NU = values_NU + _dropped(layer, flow, "feed forward", _fed_forward(layer, flow, values_NU))
+        if layer.normalize_output:
+            values_NU = _normalized(layer, flow, "output", values_NU)
+        return sum(flow.skips, values_NU)
+
+
+KIND = Attention()
+
+
+def _of_positions(layer: AttentionLayer, flow: Flow) -> Tensor:
+    """Return the vector of each position, [N, U]."""
+    assert flow.positions is not None
+    vectors_TU = flow.tensor(f"{layer.name}/positions")
+    spans = [vectors_TU[time].expand(size, -1) for time, size in enumerate(flow.positions.sizes)]
+    return torch.cat([vectors_TU[:0], *spans])
+
+
+def _attended(layer: AttentionLayer, flow: Flow, values_NU: Tensor) -> Tensor:
+    """Return what attention adds, [N, U]."""
+    assert flow.positions is not None
+    sizes = flow.positions.sizes
+    projected_NP = _product(layer, flow, "projections", _normalized(layer, flow, "attention", values_NU))
+    heads = layer.heads, values_NU.shape[1] // layer.heads
+    queries_NHC, keys_NHC, values_NHC = projected_NP.view(-1, 3, *heads).unbind(dim=1)
+    distances_THC = None
+    if layer.positions == "relative":
+        distances_THC = flow.tensor(f"{layer.name}/positions")[: len(sizes)].view(-1, *heads)
+    read_NHC = attention(queries_NHC, keys_NHC, values_NHC, distances_THC, sizes)
+    return _product(layer, flow, "joined", read_NHC.flatten(start_dim=1))
+
+
+def _fed_forward(layer: AttentionLayer, flow: Flow, values_NU: Tensor) -> Tensor:
+    """Return what the two fully connected layers add, [N, U]."""
+    sums_NI = _product(layer, flow, "inner", _normalized(layer, flow, "feed forward", values_NU))
+    return _product(layer, flow, "outer", activate(layer.activation, sums_NI))
+
+
+def _product(layer: AttentionLayer, flow: Flow, name: str, values: Tensor) -> Tensor:
+    """Return values times a matrix of the layer, plus its biases."""
+    matrix = f"{layer.name}/{name}"
+    return product(values, Whole(flow.tensor(matrix), flow.blocks)) + flow.tensor(f"{matrix} bias")
+
+
+def _normalized(layer: AttentionLayer, flow: Flow, name: str, values_NU: Tensor) -> Tensor:
+    """Return the layer normalization of values: Ba, Kiros and Hinton, arXiv 1607.06450, equation 4."""
+    scale_U, shift_U = (flow.tensor(f"{layer.name}/{name} {part}") for part in ("scale", "shift"))
+    return layer_norm(values_NU, scale_U.shape, scale_U, shift_U, EPSILON)
+
+
+def _dropped(layer: AttentionLayer, flow: Flow, name: str, values_NU: Tensor) -> Tensor:
+    """Return values after the step's dropout."""
+    if flow.random is None or not layer.dropout:
+        return values_NU
+    purpose, shape = f"dropout/{layer.name}/{name}", tuple(values_NU.shape)
+    kept_NU = flow.random.keep_mask(purpose, shape, layer.dropout, values_NU.device)
+    return values_NU * kept_NU / (1 - layer.dropout)
