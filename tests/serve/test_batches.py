@@ -30,11 +30,14 @@ def asks(*items):
     return [Similar(item=str(item)) for item in items]
 
 
+TIMES = {"max_wait_seconds": 60, "deadline_seconds": 60}
+
+
 def run(engine, steps, **rhythm):
     """Run the steps of a test with a thread of a model, and end it."""
 
     async def all_steps():
-        chosen = {"max_batch": 3, "max_delay_seconds": 0, "queue": 5, "deadline_seconds": 60, **rhythm}
+        chosen = {"max_batch": 3, "max_delay_seconds": 0, "queue": 5, **TIMES, **rhythm}
         thread = ModelThread(engine, Rhythm(**chosen), Measurements())
         thread.start()
         try:
@@ -138,6 +141,45 @@ def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
 
     run(engine, steps)
     assert engine.batches == [["a"], ["1", "2", "3"], ["4", "7"]]
+
+
+def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
+    engine, now = Stopped(), [0.0]
+    monkeypatch.setattr("widenet.serve.batches.monotonic", lambda: now[0])
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        (second,) = thread.offer(asks(1))
+        now[0] = 0.5  # for a batch of one row
+        engine.go.set()
+        await asyncio.gather(first, second)
+        assert thread.rhythm.rows_in_time(0.5) == 6
+        engine.go.clear()
+        engine.entered.clear()
+        await stopped_in(engine, thread)
+        waiting = [thread.offer(asks(row))[0] for row in range(6)]
+        assert thread.is_full
+        with pytest.raises(RefusedError, match="too many requests wait"):
+            thread.offer(asks(7))
+        engine.go.set()
+        await asyncio.gather(*waiting)
+        assert not thread.is_full
+
+    run(engine, steps, max_wait_seconds=1, queue=100)
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "max_wait", "seconds", "expected"),
+    [
+        (64, 0.1, 0.02, 320),
+        (64, 0.1, 0.2, 64),
+        (256, 0.1, 0.02, 320),
+        (8, 0.1, 0.02, 40),
+        (64, 9, 0.001, 1000),
+    ],
+)
+def test_a_whole_batch_may_wait_and_never_more_than_the_queue(max_batch, max_wait, seconds, expected):
+    assert Rhythm(max_batch, 0, 1000, max_wait, 60).rows_in_time(seconds) == expected
 
 
 def test_nobody_computes_what_nobody_waits_for(monkeypatch):

@@ -59,7 +59,7 @@ def follower(world, tmp_path):
     link = tmp_path / "current"
     point(link, world.run("first"))
     state, engine = state_of(link), Engine.load(link, world.data, "cpu", None)
-    thread = ModelThread(engine, Rhythm(1, 0, 1, 1), Measurements())
+    thread = ModelThread(engine, Rhythm(1, 0, 1, 1, 1), Measurements())
     return Follower(link, state, thread, lambda run: Engine.load(run, world.data, "cpu", None))
 
 

@@ -104,6 +104,8 @@ def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_
             reply = running.recommend(items=["i3"])
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")
             assert reply.json["error"]["code"] == "busy"
+        # before anybody has looked at a body, and with no word on other routes
+        assert running.post("/v1/recommend", "no request").status == 503
         assert running.get("/health/live").status == 200
         running.process.terminate()
         running.process.stdin.write("go\n" * 3)

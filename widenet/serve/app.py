@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from widenet.serve.batches import ModelThread
+from widenet.serve.batches import ModelThread, busy
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
@@ -72,12 +72,7 @@ class Service:
 
     def app(self) -> ASGIApp:
         """Return the application."""
-        posts = {
-            "/v1/recommend": self.recommend,
-            "/v1/score": self.score,
-            "/v1/similar": self.similar,
-            "/v1/explain": self.explain,
-        }
+        posts = self._asks()
         if self.guard.token is not None and self.runs is not None:
             posts["/v1/admin/load"] = self.load
         gets = {
@@ -92,15 +87,30 @@ class Service:
         opened |= dict.fromkeys(PLACES, Page().answer)
         routes |= {path: self._route(path, handler, _READ, is_open=True) for path, handler in opened.items()}
         life = Router(lifespan=self._life)
+        # Beyond the capacity most requests are refused: nobody reads their bodies or even their headers.
+        busy_response = _refused(busy())
+        waiting = {path: self.model.measured.requests.labels(path, "503") for path in self._asks()}
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
                 await life(scope, receive, send)
+            elif self.model.is_full and scope["path"] in waiting and scope["method"] == "POST":
+                waiting[scope["path"]].inc()
+                await busy_response(scope, receive, send)
             else:
                 response = await routes.get(scope["path"], _no_route)(Request(scope, receive))
                 await response(scope, receive, send)
 
         return app
+
+    def _asks(self) -> dict[str, _Handler]:
+        """Return the routes whose requests wait for the model."""
+        return {
+            "/v1/recommend": self.recommend,
+            "/v1/score": self.score,
+            "/v1/similar": self.similar,
+            "/v1/explain": self.explain,
+        }
 
     @asynccontextmanager
     async def _life(self, _: Any) -> AsyncIterator[None]:

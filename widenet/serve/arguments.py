@@ -52,6 +52,15 @@ class ServeArguments:
     queue: Annotated[
         int, Argument("Rows that may wait; when they are as many, requests get 503 at once.", at_least=1)
     ] = 1024
+    max_wait_ms: Annotated[
+        float,
+        Argument(
+            "Milliseconds that a row should wait at most for its batch: when as many rows wait as the model"
+            " answers in this time, requests get 503 at once.",
+            at_least=0,
+            at_most=3_600_000,
+        ),
+    ] = 100.0
     deadline_ms: Annotated[
         float,
         Argument(

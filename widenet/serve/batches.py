@@ -1,6 +1,7 @@
 """One thread that computes: what has arrived is a batch, and a newer model comes between two of them.
 
 A batch waits for as many rows as those of the batch before it and those that waited then, but not for long.
+No more rows wait than the model answers in a given time, by the time that its latest batches took.
 """
 
 import asyncio
@@ -14,10 +15,16 @@ from time import monotonic
 from typing import Protocol
 
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Answer, Ask, RefusedError
 
 Result = Answer | RefusedError
+
+_ROWS = PREDICTED_ROWS["cpu"]
+"""Rows that take as long as one of them."""
+_SHARE = 0.2
+"""Share of the latest batch in the mean of the time that batches take."""
 
 
 class Answering(Protocol):
@@ -39,13 +46,25 @@ class Rhythm:
         max_batch: Largest number of rows of a batch.
         max_delay_seconds: How long a batch waits at most for the rows that it expects.
         queue: Largest number of rows that wait.
+        max_wait_seconds: How long a row should wait at most for its batch.
         deadline_seconds: After this, nobody waits for a row any more.
     """
 
     max_batch: int
     max_delay_seconds: float
     queue: int
+    max_wait_seconds: float
     deadline_seconds: float
+
+    def rows_in_time(self, block_seconds: float) -> int:
+        """Return how many rows may wait if the rows of a block take so long; a whole batch always may."""
+        blocks = int(self.max_wait_seconds / block_seconds) if block_seconds else self.queue
+        return min(self.queue, max(self.max_batch, blocks * self.block))
+
+    @property
+    def block(self) -> int:
+        """Rows that take as long as one of them."""
+        return min(_ROWS, self.max_batch)
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,7 @@ class ModelThread:
         self.engine, self.rhythm, self.measured = engine, rhythm, measured
         self._waiting: deque[_Waiting] = deque()
         self._expected, self._free_since = 1, 0.0
+        self._block_seconds, self._most = 0.0, rhythm.queue
         self._wanted: int | None = None  # rows that the thread waits for, if it does
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
@@ -82,6 +102,11 @@ class ModelThread:
         """Whether requests are accepted."""
         return self._thread.is_alive() and not self._closing
 
+    @property
+    def is_full(self) -> bool:
+        """Whether `offer` would now refuse any request because too many rows wait."""
+        return len(self._waiting) >= self._most
+
     def offer(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Result]]":
         """Put requests into the queue, all or none; the running event loop gets the results.
 
@@ -93,10 +118,8 @@ class ModelThread:
         with self._changed:
             if self._closing:
                 raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
-            if len(self._waiting) + len(asks) > self.rhythm.queue:
-                raise RefusedError(
-                    503, "busy", "too many requests wait. Try again later.", {"Retry-After": "1"}
-                )
+            if len(self._waiting) + len(asks) > self._most:
+                raise busy()
             self._waiting.extend(waiting)
             if self._wanted is not None and len(self._waiting) >= self._wanted:
                 self._changed.notify()
@@ -163,10 +186,24 @@ class ModelThread:
             self.measured.errors.inc()
             _tell("a batch failed, and its rows are computed one by one", error)
             results = [_alone(engine, each.ask) for each in awaited]
-        self.measured.busy.inc(monotonic() - start)
+        end = monotonic()
+        self.measured.busy.inc(end - start)
         with self._changed:
-            self._expected, self._free_since = len(batch) + len(self._waiting), monotonic()
+            self._expected, self._free_since = len(batch) + len(self._waiting), end
+            self._note(len(awaited), end - start)
         _deliver([each.future for each in awaited], results)
+
+    def _note(self, rows: int, seconds: float) -> None:
+        """Adapt the number of rows that may wait to the time that a batch took."""
+        latest = seconds / -(-rows // self.rhythm.block)
+        before = self._block_seconds or latest
+        self._block_seconds = before + _SHARE * (latest - before)
+        self._most = self.rhythm.rows_in_time(self._block_seconds)
+
+
+def busy() -> RefusedError:
+    """Return the refusal of a request for which no row may wait."""
+    return RefusedError(503, "busy", "too many requests wait. Try again later.", {"Retry-After": "1"})
 
 
 def _alone(engine: Answering, ask: Ask) -> Result:

@@ -2,6 +2,7 @@
 
 import gc
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,11 @@ from widenet.training.existing_run import check_run
 
 _BYTES, _BYTES_A_NUMBER = 2**20, 24
 """Largest body, unless dense fields need more: a number of JSON with a comma has at most so many bytes."""
+_SECONDS_IN_TURN = 0.0005
+"""How long the event loop runs Python while the thread of the model waits to, and the other way round.
+
+After each compiled call, the thread of the model may have to wait so long before it goes on.
+"""
 _SECONDS_TO_ANSWER = 10
 """Seconds that a request may still take after its deadline, once the service ends."""
 
@@ -63,6 +69,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
             arguments.max_batch,
             arguments.max_delay_ms / 1000,
             arguments.queue,
+            arguments.max_wait_ms / 1000,
             arguments.deadline_ms / 1000,
         )
         model = ModelThread(engine, rhythm, Measurements())
@@ -79,6 +86,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         # Walking through all that was imported and loaded would hold up all requests for tenths of a second.
         gc.collect()
         gc.freeze()
+        sys.setswitchinterval(_SECONDS_IN_TURN)
         listening.listen(BACKLOG)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
