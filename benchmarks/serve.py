@@ -26,12 +26,13 @@ from widenet import dataset_from_lists, train
 ITEMS, USERS, HISTORY, K = 41_000, 4_096, 20, 20
 UNITS = (64, 512)
 CONNECTIONS, SECONDS, ROUNDS, SWAPS = 64, 15, 3, 100
-TIMES_CAPACITY = 3
+TIMES_CAPACITY, WAIT_MS = 3, 20
 REQUESTS = 1_000_000
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
+    parser.add_argument("--units", type=int, nargs="+", default=UNITS, help="hidden units of the networks")
     parser.add_argument(
         "--requests", type=int, default=REQUESTS, help="requests of the measurement of memory"
     )
@@ -49,17 +50,17 @@ def run(asked: argparse.Namespace) -> None:
     memory = Table("Resident memory", ["requests", "resident"])
     with workplace() as folder:
         _write(folder)
-        for units in UNITS:
+        for units in asked.units:
             runs = [_trained(folder, units, seed) for seed in (0, 1)]
             capacity = _rates(folder, units, runs[0], rates)
             _beyond(folder, units, runs[0], capacity, beyond)
             _swaps(folder, units, runs, swaps)
-            if units == UNITS[0]:
+            if units == asked.units[0]:
                 _memory(folder, runs[0], asked.requests, memory)
     rates.notes += [
         f"Medians of {ROUNDS} rounds of {SECONDS} s, alternately. wrk asks from the same processors."
     ]
-    beyond.notes += ["The service lets as many rows wait as there are connections above; hey asks."]
+    beyond.notes += [f"The service runs with `--max-wait-ms {WAIT_MS}`; hey asks."]
     for table in (rates, beyond, swaps, memory):
         print(table)
     publish("serve", [rates, beyond, swaps, memory], asked.out)
@@ -118,7 +119,7 @@ def _batches(folder: Path, run: Path) -> float:
 
 def _beyond(folder: Path, units: int, run: Path, capacity: float, table: Table) -> None:
     rate = TIMES_CAPACITY * capacity
-    with _service(_SERVE, run, "--queue", str(CONNECTIONS)) as (_, port):
+    with _service(_SERVE, run, "--max-wait-ms", str(WAIT_MS)) as (_, port):
         load(folder, port, 2, CONNECTIONS)
         for status, each in overload(
             folder / "body", port, SECONDS, 2 * TIMES_CAPACITY * CONNECTIONS, rate
