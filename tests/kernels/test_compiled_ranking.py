@@ -93,6 +93,14 @@ def test_a_search_goes_on_in_another_shard():
     torch.testing.assert_close(found, expected.values)
 
 
+def test_of_equal_logits_in_two_shards_the_lower_units_win():
+    direct_EH, search = made(64, 30, 1)[0], RunningTopK(K, torch.full((64,), -torch.inf))
+    for first in (1, 0):
+        own = Units(torch.zeros(450, 30), None, [0, 450], range(first, 900, 2), 0)
+        rank(direct_EH, ROWS, LEAST, own, search, NO_SUMS)
+    assert unpacked(search.result())[1].tolist() == [[0, 1, 2, 3, 4]] * 64
+
+
 def test_without_biases_the_logits_are_products():
     direct_EH, weight_TH, _ = made(64, 30, 90)
     search = RunningTopK(90, torch.full((64,), -torch.inf))

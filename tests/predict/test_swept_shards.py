@@ -22,7 +22,7 @@ NETWORKS = {
     "cosine softmax": [ITEMS, MID, out(cosine={"temperature": 0.1})],
     "sigmoid": [ITEMS, MID, out(activation="sigmoid", loss="cross_entropy")],
 }
-EXCLUDED = SparseBatch.from_lists([[(7 * unit + e) % WIDTH for unit in range(e)] for e in range(NUM)])
+EXCLUDED = SparseBatch.from_lists([[(700 * unit + e) % WIDTH for unit in range(e)] for e in range(NUM)])
 RULES = {
     "none": {},
     "excluded": {"excluded": EXCLUDED},
