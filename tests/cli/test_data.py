@@ -244,6 +244,23 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
     assert "could not be checked" in ended.err
 
 
+def test_the_command_line_names_descriptions_after_their_columns(tmp_path, widenet):
+    (tmp_path / "log.csv").write_text(
+        "user,item\n" + "".join(f"{user},{item}\n" for user in "abc" for item in "wxy")
+    )
+    (tmp_path / "items.csv").write_text("id,genre,price,pages\nz,a,1.5,3\nw,b,2,4\n")
+    words = ["--items", tmp_path / "items.csv", "--items-sparse", "genre", "--items-dense", "price"]
+    words += ["--items-dense", "size=pages,price", "--normalize"]
+    ended = widenet("data", "ingest", tmp_path / "log.csv", "--out", tmp_path / "data", *words)
+    assert ended.status == 0, ended.err
+    described = Dataset.open(tmp_path / "data").field("items").described
+    assert described == {"genre": 2, "price": 1, "size": 2}
+    assert "items without interactions: 1" in ended.out
+    again = [*words, "--items-dense", "genre,price"]
+    ended = widenet("data", "ingest", tmp_path / "log.csv", "--out", tmp_path / "other", *again)
+    assert "--items-dense must be [NAME=]COLUMN, each name once; got 'genre,price'." in ended.err
+
+
 UNPRIVILEGED = """
 import os, sys
 import widenet.cli.progress, widenet.data.fetch, widenet.dsstne.data

@@ -24,7 +24,8 @@ def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
 
     Args:
         option: The flag, for the message.
-        form: "FIELD=COLUMN", for the message; the part before "=" is the name.
+        form: "FIELD=COLUMN", for the message; the part before "=" is the name. With "[NAME=]COLUMN" a text
+            without a name is its own.
         texts: The texts.
 
     Raises:
@@ -33,9 +34,12 @@ def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
     values: dict[str, str] = {}
     for text in texts:
         name, sign, value = text.partition("=")
+        if form.startswith("[") and not sign and "," not in text:
+            sign, value = "=", name
         if not (name and sign and value) or name in values:
             raise OptionError(
-                f"{option} must be {form}, each {form.partition('=')[0].lower()} once; got {text!r}."
+                f"{option} must be {form}, each {form.strip('[').partition('=')[0].lower()} once; got"
+                f" {text!r}."
             )
         values[name] = value
     return values

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.blocks import check_whole
+from widenet.data.described import Described, described_file
 from widenet.data.manifest import FILE_NAME, Field, Manifest, Part, check_size
 from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, checked_parts, examples_schema
@@ -61,6 +62,10 @@ def check_contents(folder: Path, manifest: Manifest) -> None:
             _check_vocabulary(folder, manifest, field, field.vocabulary)
         if attributes_file(name) in manifest.files:
             Attributes.open(folder / attributes_file(name), field.width)
+        described: dict[str, int] = {}
+        if described_file(name) in manifest.files:
+            described = Described.open(folder / described_file(name), field.width).widths
+        _compare(folder / FILE_NAME, f"descriptions of field {name!r}", described, field.described)
 
 
 def _batches(

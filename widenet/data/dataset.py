@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions, typed
 from widenet.data.attributes import Attributes, aside_file, attributes_file
+from widenet.data.described import Described, described_file
 from widenet.data.manifest import PARTS, Field, Manifest, Part, column, value_column
 from widenet.data.mapped import FixedColumn, ListColumn, MappedFile
 from widenet.data.rules import check_indices
@@ -239,10 +240,33 @@ class Dataset:
             self._attributes[field] = Attributes.open(path, self.fields[field].width, stated.sha256)
         return self._attributes[field]
 
+    def described_rows(self, field: str, names: Sequence[str]) -> "SparseBatch":
+        """The attributes of every feature of a field, over those of some descriptions; see `Described.rows`.
+
+        Raises:
+            DataError: There is no such description, or it is damaged.
+        """
+        described = self.described(field)
+        missing = next((name for name in names if described is None or name not in described.widths), None)
+        if described is None or missing is not None:
+            raise DataError(f'{self.path}: field {field!r} has no description "{missing}".')
+        return described.rows(names)
+
+    def described(self, field: str) -> Described | None:
+        """The descriptions of a field's features; None if the dataset has none.
+
+        Raises:
+            DataError: There is no such field, or the descriptions are damaged.
+        """
+        path = self.path / described_file(self.field(field).name)
+        stated = self.manifest.files.get(path.name)
+        return None if stated is None else Described.open(path, self.fields[field].width, stated.sha256)
+
     @property
     def beside(self) -> list[Path]:
-        """The files of attributes: of features, and of items that are none."""
-        names = [name(field) for field in self.fields for name in (attributes_file, aside_file)]
+        """The files of attributes: of features, of items that are none, and for networks."""
+        kinds = attributes_file, aside_file, described_file
+        names = [name(field) for field in self.fields for name in kinds]
         return [self.path / name for name in names if name in self.manifest.files]
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:

@@ -115,7 +115,7 @@ class _Work:
         tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
         if titles is not None:
             titles.read(tables)
-        beside = self._attributes(tables, items, scratch)
+        beside, described = self._attributes(tables, items, scratch)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
         self._report("writing")
         entries = {part: SortedEntries(merging.entries(part), options.keep_times) for part in parts}
@@ -125,7 +125,13 @@ class _Work:
             name=options.name or read["train"].short_names[0].split(".")[0],
             layouts=[
                 FieldLayout(
-                    options.field, merging.num_features, kind, parts, options.has_values, options.keep_times
+                    options.field,
+                    tables.count("SELECT count(*) FROM features"),
+                    kind,
+                    parts,
+                    options.has_values,
+                    options.keep_times,
+                    described,
                 ),
                 *side.layouts,
             ],
@@ -151,19 +157,26 @@ class _Work:
             },
         )
 
-    def _attributes(self, tables: Tables, items: OpenedItems | None, scratch: Path) -> list[Path]:
-        """Write the attributes of the items, or those of the earlier dataset, into files."""
+    def _attributes(
+        self, tables: Tables, items: OpenedItems | None, scratch: Path
+    ) -> tuple[list[Path], dict[str, int]]:
+        """Write the attributes of the items, or those of the earlier dataset, into files.
+
+        Returns:
+            The files, and the number of attributes of each description.
+        """
         options = self._options
         if items is not None:
-            rows: ItemRows | None = items.read(tables)
+            rows: ItemRows | None = items.read(tables, options.selection.known_only)
         else:
             rows = known_items(tables, options.known, options.field)
         if rows is None:
-            return []
+            return [], {}
         paths = rows.written(scratch, options.field)
         for line in rows.notes():
             self._report(line)
-        return paths
+        found = rows.described(scratch, options.field)
+        return (paths, {}) if found is None else ([*paths, found[0]], found[1])
 
     def _read(
         self, tables: Tables, scratch: Path, beside: list[str], users: OpenedUsers | None

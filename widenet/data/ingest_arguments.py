@@ -94,6 +94,22 @@ class IngestArguments:
             form="COLUMN,...",
         ),
     ] = None
+    items_sparse: Annotated[
+        Mapping[str, str] | None,
+        Argument(
+            "Describe items to networks by the categories in a column of `items`. Items without interactions"
+            " become features, too.",
+            form="[NAME=]COLUMN",
+        ),
+    ] = None
+    items_dense: Annotated[
+        Mapping[str, Sequence[str]] | None,
+        Argument("As `items_sparse`, by the numbers in columns of `items`.", form="[NAME=]COLUMN,COLUMN"),
+    ] = None
+    normalize: Annotated[
+        bool,
+        Argument("Bring the numbers of `items_dense` to mean 0 and deviation 1 over the items of training."),
+    ] = False
     titles: Annotated[Any, Argument("File with the titles of the items.")] = None
     title_id: Annotated[str | None, Argument("Column of `titles` with the item's id.")] = None
     title: Annotated[str | None, Argument("Column of `titles` with the title.")] = None

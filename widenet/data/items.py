@@ -1,14 +1,16 @@
 """Items with their attributes: from a file or a table, or kept from an earlier dataset."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
-from widenet.data.attributes import aside_file, aside_schema, attributes_file, kinds_of
+from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
+from widenet.data.described import described_file, write_descriptions
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
 from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
@@ -27,6 +29,38 @@ _SHOWN = 12
 
 
 @dataclass(frozen=True)
+class Descriptions:
+    """The descriptions of items to make for networks.
+
+    Attributes:
+        sparse: Names of descriptions by categories, each with its column.
+        dense: Names of descriptions by numbers, each with its columns.
+        normalize: Whether to normalize numbers over the items of training.
+    """
+
+    sparse: Mapping[str, str] = field(default_factory=dict)
+    dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    normalize: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sparse or self.dense)
+
+    def check(self, items: object) -> None:
+        """Raise OptionError for descriptions without a source of items, or two of one name."""
+        for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
+            if named and items is None:
+                raise OptionError(f"`{option}` needs `items`. Name the file of items.")
+        for name in self.dense:
+            if name in self.sparse:
+                raise OptionError(
+                    f'`items_dense` must make a description of another name; `items_sparse` has "{name}".'
+                    " Choose another."
+                )
+        if self.normalize and not self.dense:
+            raise OptionError("`normalize` needs `items_dense`. Name the columns, or remove it.")
+
+
+@dataclass(frozen=True)
 class Items:
     """A source of items with their attributes, if there is one.
 
@@ -38,9 +72,10 @@ class Items:
         item_of_interactions: Column of the interactions with the item, if it was named.
         has_titles: Whether titles come from elsewhere, so that this source has none.
         forms: How cells are written.
+        descriptions: What to describe items by.
 
     Raises:
-        OptionError: An option needs `items`.
+        OptionError: An option needs `items`, or descriptions do not go together.
     """
 
     items: Any = None
@@ -50,8 +85,10 @@ class Items:
     item_of_interactions: str | None = None
     has_titles: bool = False
     forms: Forms = field(default_factory=Forms)
+    descriptions: Descriptions = field(default_factory=Descriptions)
 
     def __post_init__(self) -> None:
+        self.descriptions.check(self.items)
         options = {"`items_id`": self.item, "`items_title`": self.title, **self.forms.options}
         for option in [*(name for name, value in options.items() if value), *self.reading.given_options]:
             if self.items is None:
@@ -83,7 +120,7 @@ class Items:
                 columns = columns_of(source, {key, title or key}, self.forms, database)
             except duckdb.Error as error:
                 raise mistake([(source, Columns(key, key))], reason_of(error)) from error
-        return OpenedItems(source, key, title, columns)
+        return OpenedItems(source, key, title, columns, self.descriptions)
 
 
 @dataclass(frozen=True)
@@ -94,6 +131,7 @@ class OpenedItems:
     key: str
     title: str | None
     columns: Sequence[ItemColumn]
+    descriptions: Descriptions = field(default_factory=Descriptions)
 
     def described(self) -> str:
         """Describe in one line how the source is read."""
@@ -110,8 +148,12 @@ class OpenedItems:
     def _short_name(self) -> str:
         return self.source.name.rpartition("/")[2]
 
-    def read(self, tables: Tables) -> "ItemRows":
-        """Read all rows, and add their titles to the table `titles`.
+    def read(self, tables: Tables, known_only: bool) -> "ItemRows":
+        """Read all rows, and add their titles to the table `titles`; described items become features.
+
+        Args:
+            tables: The tables.
+            known_only: Whether an earlier vocabulary takes no new features.
 
         Raises:
             DataError: A row has no id, an id repeats, or no id is a feature.
@@ -127,6 +169,8 @@ class OpenedItems:
         except duckdb.Error as error:
             raise mistake([(source, Columns(key, key))], reason_of(error)) from error
         self._check(tables)
+        if self.descriptions and not known_only:
+            _add_features(tables)
         titled = f"SELECT name, title FROM {_ROWS} WHERE title IS NOT NULL"
         tables.connection.execute(f"INSERT INTO titles {titled}")
         tables.facts["items"] = self._short_name
@@ -134,7 +178,8 @@ class OpenedItems:
             tables.facts["items_with_title"] = tables.count(
                 f"SELECT count(*) FROM features JOIN ({titled}) USING (name)"
             )
-        return ItemRows(tables, pa.schema([(column.name, column.type) for column in self.columns]))
+        schema = pa.schema([(column.name, column.type) for column in self.columns])
+        return ItemRows(tables, schema, self.descriptions, self._short_name)
 
     def _check(self, tables: Tables) -> None:
         if tables.count(f"SELECT count(*) FROM {_ROWS} WHERE name IS NULL"):
@@ -149,6 +194,19 @@ class OpenedItems:
             )
         if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
             raise no_item_of(tables, self.source, self.key, "items_id")
+
+
+def _add_features(tables: Tables) -> None:
+    """Append the items that are no features to the table `features`, without interactions."""
+    names = f"SELECT name FROM {_ROWS} ANTI JOIN features USING (name)"
+    before = tables.count("SELECT count(*) FROM features")
+    number = f"row_number() OVER (ORDER BY {tables.order(names)}) - 1"
+    tables.connection.execute(
+        "INSERT INTO features BY NAME SELECT name, 0 AS count,"
+        f" CAST({before} + {number} AS UINTEGER) AS feature FROM ({names})"
+    )
+    added = tables.count("SELECT count(*) FROM features") - before
+    tables.facts["items_without_interactions"] = added
 
 
 def known_items(tables: Tables, known: KnownFeatures, field_name: str) -> "ItemRows | None":
@@ -193,6 +251,27 @@ class ItemRows:
 
     tables: Tables
     schema: pa.Schema
+    descriptions: Descriptions = field(default_factory=Descriptions)
+    source: str = ""
+
+    def described(self, folder: Path, field_name: str) -> tuple[Path, dict[str, int]] | None:
+        """Write the descriptions of features, after `written`, into a file of the folder.
+
+        Returns:
+            The file, and the number of attributes of each description; None without descriptions.
+
+        Raises:
+            DataError: A column does not exist, or holds something else.
+        """
+        if not self.descriptions:
+            return None
+        path, tables = folder / described_file(field_name), self.tables
+        counts = np.zeros(tables.count("SELECT count(*) FROM features"), dtype=np.int64)
+        for batch in tables.stream("SELECT feature, coalesce(count, 0) AS n FROM features", ROWS_PER_BATCH):
+            counts[batch.column("feature").to_numpy()] = batch.column("n").to_numpy()
+        attributes = Attributes.open(folder / attributes_file(field_name), len(counts))
+        made, over = self.descriptions, counts if self.descriptions.normalize else None
+        return path, write_descriptions(path, attributes, made.sparse, made.dense, over, self.source)
 
     def written(self, folder: Path, field_name: str) -> list[Path]:
         """Write the attributes of features, and of the items that are none, each into a file of a folder.

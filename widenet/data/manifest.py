@@ -5,7 +5,15 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic import Field as Limits
 
 from widenet.errors import DataError
@@ -64,6 +72,16 @@ class Field(_Frozen):
     max_value: float = 1.0
     vocabulary: FileName | None = None
     """File name of the feature names beside the manifest."""
+    described: dict[str, Annotated[int, Limits(ge=1)]] = {}
+    """Number of attributes of each description of the features, by name."""
+
+    @model_serializer(mode="wrap")
+    def _without_descriptions(self, serialized: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave descriptions out where there are none, as earlier versions wrote fields."""
+        contents: dict[str, Any] = serialized(self)
+        if not self.described:
+            del contents["described"]
+        return contents
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.item_columns import Forms
-from widenet.data.items import Items
+from widenet.data.items import Descriptions, Items
 from widenet.data.known import KnownFeatures
 from widenet.data.limits import Limits
 from widenet.data.rules import check_field_name
@@ -119,7 +119,17 @@ class Options(IngestArguments):
         reading = replace(reading, decimal=self.items_decimal)
         forms = Forms(self.items_decimal or ".", self.items_separator, tuple(self.items_booleans or ()))
         has_titles = self.titles is not None
-        return Items(self.items, self.items_id, self.items_title, reading, self.item, has_titles, forms)
+        descriptions = Descriptions(self.items_sparse or {}, self.items_dense or {}, self.normalize)
+        return Items(
+            self.items,
+            self.items_id,
+            self.items_title,
+            reading,
+            self.item,
+            has_titles,
+            forms,
+            descriptions,
+        )
 
     @cached_property
     def known(self) -> KnownFeatures:

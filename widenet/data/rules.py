@@ -1,7 +1,8 @@
 """The rules of the example columns: how fields may be named, which columns they have, what rows may hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ class FieldLayout:
     parts: tuple[Part, ...] = ("train",)
     has_values: bool = False
     has_times: bool = False
+    described: Mapping[str, int] = dataclass_field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_field_name(self.name)
@@ -48,7 +50,15 @@ class FieldLayout:
     @classmethod
     def of(cls, field: Field) -> "FieldLayout":
         """The layout of a field in a manifest."""
-        return cls(field.name, field.width, field.kind, field.parts, field.has_values, field.has_times)
+        return cls(
+            field.name,
+            field.width,
+            field.kind,
+            field.parts,
+            field.has_values,
+            field.has_times,
+            field.described,
+        )
 
 
 def check_field_name(name: str) -> None:

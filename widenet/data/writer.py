@@ -58,6 +58,7 @@ class _Statistics:
             min_value=low,
             max_value=high,
             vocabulary=vocabulary,
+            described=dict(layout.described),
         )
 
 

@@ -1,0 +1,154 @@
+"""Descriptions of items: made by an ingest, kept by splits, and refused where they cannot be made."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from widenet.data.contents import verify
+from widenet.data.described import Described
+from widenet.data.held_users import split_users
+from widenet.data.ingest import ingest
+from widenet.data.split import split
+from widenet.errors import DataError, OptionError
+
+LOG = [(user, item) for user in "abcd" for item in "wxy" if (user, item) != ("a", "y")]
+ITEMS = {
+    "id": ["z", "y", "w", "v"],
+    "genre": [["a", "b"], ["b"], [], ["c", "b", "b"]],
+    "new": [True, False, None, True],
+    "price": [9.0, 2.0, 4.0, None],
+    "pages": [1, 2, 3, 4],
+    "word": ["3", "4", "five", None],
+}
+SPARSE, DENSE = {"kind": "genre", "new": "new"}, {"size": ["pages", "price"]}
+
+
+def made(folder, **options):
+    return ingest(LOG, folder, **{"items": ITEMS, "items_sparse": SPARSE, "items_dense": DENSE} | options)
+
+
+def test_items_without_interactions_become_features_after_all_others(tmp_path):
+    said = []
+    dataset = made(tmp_path / "data", on_progress=said.append)
+    assert dataset.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
+    assert dataset.counts("items").tolist() == [4, 4, 3, 0, 0]
+    assert dataset.vocabulary("items").counts.tolist() == [4, 4, 3, 0, 0]
+    assert dataset.manifest.source["items_without_interactions"] == 2
+    assert dataset.field("items").described == {"kind": 3, "new": 2, "size": 2}
+    assert not any("kept aside" in line for line in said)
+    verify(dataset.path, dataset.manifest)
+
+
+def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
+    described = made(tmp_path / "data").described("items")
+    assert described.categories == {"kind": ["b", "a", "c"], "new": ["true", "false"]}
+    assert described.normalizations == {}
+    rows = described.rows(["kind", "new", "size"]).to_dense(7)
+    assert rows.tolist() == [
+        [0, 0, 0, 0, 0, 3, 4],
+        [0, 0, 0, 0, 0, 0, 0],
+        [1, 0, 0, 0, 1, 2, 2],
+        [1, 0, 1, 1, 0, 4, 0],
+        [1, 1, 0, 1, 0, 1, 9],
+    ]
+    assert described.rows(["size"]).to_dense(2)[:, 0].tolist() == [3, 0, 2, 4, 1]
+
+
+def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
+    described = made(tmp_path / "data", normalize=True).described("items")
+    found = described.normalizations["size"]
+    assert (found.mean, found.deviation) == ((2.5, 3.0), (0.5, 1.0))
+    numbers = described.rows(["size"]).to_dense(2)
+    assert numbers.tolist() == [[1, 1], [0, 0], [-1, -1], [3, 0], [-3, 6]]
+
+
+def test_the_order_of_the_sources_does_not_count(tmp_path):
+    turned = {name: column[::-1] for name, column in ITEMS.items()}
+    again = ingest(
+        LOG[::-1], tmp_path / "b", items=turned, items_sparse=SPARSE, items_dense=DENSE, normalize=True
+    )
+    assert again.digest == made(tmp_path / "a", normalize=True).digest
+
+
+def test_splits_keep_descriptions(tmp_path):
+    whole = made(tmp_path / "data")
+    parts = [split(whole, tmp_path / "split", heldout=0.3)]
+    parts += split_users(whole, tmp_path / "train", tmp_path / "users", users=0.5, heldout=0.5)
+    for part in parts:
+        verify(part.path, part.manifest)
+        assert part.field("items").described == whole.field("items").described
+        assert np.array_equal(
+            part.described_rows("items", ["kind", "size"]).to_dense(5),
+            whole.described_rows("items", ["kind", "size"]).to_dense(5),
+        )
+
+
+def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
+    ingest(LOG, tmp_path / "before")
+    kept = made(tmp_path / "kept", vocabulary=tmp_path / "before")
+    assert kept.vocabulary("items").ids(range(3)) == ["w", "x", "y"]
+    assert kept.described_rows("items", ["size"]).to_dense(2).tolist() == [[3, 4], [0, 0], [2, 2]]
+    grown = made(tmp_path / "grown", vocabulary=tmp_path / "before", grow=True)
+    assert grown.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
+
+
+def test_datasets_without_descriptions_are_as_they_were(tmp_path):
+    dataset = ingest(LOG, tmp_path / "data", items=ITEMS)
+    assert "described" not in (tmp_path / "data" / "dataset.json").read_text("utf-8")
+    assert dataset.described("items") is None
+    with pytest.raises(DataError, match="field 'items' has no description"):
+        dataset.described_rows("items", ["kind"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"items_sparse": {"g": "gener"}}, 'column "gener" does not exist, or is the id or the title; '),
+        ({"items_dense": {"w": ["word"]}}, "column \"word\" must hold numbers; it holds 'five'."),
+        ({"items_dense": {"g": ["genre"]}}, 'column "genre" must hold numbers; it holds '),
+        ({"items": {"id": ["w"], "none": [None]}, "items_sparse": {"n": "none"}, "items_dense": None},
+         'column "none" must hold a category for at least one item; it is empty.'),
+    ],
+)  # fmt: skip
+def test_what_cannot_describe_is_refused_and_leaves_nothing(tmp_path, options, said):
+    with pytest.raises(DataError) as raised:
+        made(tmp_path / "data", **options)
+    assert said in str(raised.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"items": None}, "`items_sparse` needs `items`. Name the file of items."),
+        ({"items": None, "items_sparse": None}, "`items_dense` needs `items`. Name the file of items."),
+        ({"items_dense": {"kind": ["price"]}}, "`items_dense` must make a description of another name; "),
+        ({"items_dense": None, "normalize": True}, "`normalize` needs `items_dense`. Name the columns, or"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together_are_named(tmp_path, options, said):
+    with pytest.raises(OptionError) as raised:
+        made(tmp_path / "data", **options)
+    assert said in str(raised.value)
+
+
+def test_damaged_descriptions_are_named(tmp_path):
+    dataset = made(tmp_path / "data")
+    path = tmp_path / "data" / "items.described.arrow"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-60] + bytes(60))
+    with pytest.raises(DataError, match=r"items\.described\.arrow"):
+        dataset.described_rows("items", ["kind"])
+    for facts in ({}, {"kind": {"categories": ["one"]}, "new": {"categories": ["a", "b"]}, "size": {}}):
+        path.write_bytes(whole)
+        table = pa.ipc.open_file(whole).read_all()
+        table = table.replace_schema_metadata({b"descriptions": json.dumps(facts)})
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        with pytest.raises(DataError, match="must hold descriptions of features; it is damaged"):
+            Described.open(path, 5)
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match="must describe 4 features; got 5"):
+        Described.open(path, 4)

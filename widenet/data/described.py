@@ -1,0 +1,227 @@
+"""Descriptions of items for networks: categories with a vocabulary of their own, and numbers.
+
+A single Arrow file has a column for each description and a row for each feature: a list of categories, by
+index, or numbers of a fixed count. Its schema's metadata names the categories, and how numbers were
+normalized.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.attributes import Attributes
+from widenet.data.normalization import Normalization
+from widenet.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
+    from widenet.sparse import SparseBatch
+
+_FACTS = b"descriptions"
+
+
+def described_file(field: str) -> str:
+    """File name of the descriptions of a field's features."""
+    return f"{field}.described.arrow"
+
+
+class Described:
+    """The descriptions of a field's features, by index.
+
+    Attributes:
+        path: The file.
+        widths: Number of attributes of each description, by name: its categories, or its numbers.
+        categories: The categories of each description that has some, by name, in order.
+        normalizations: How the numbers of a description were normalized, by name; those that were.
+    """
+
+    def __init__(self, path: Path, table: pa.Table) -> None:
+        self.path, self._table = path, table
+        facts = json.loads(table.schema.metadata[_FACTS])
+        self.categories: dict[str, list[str]] = {
+            name: own["categories"] for name, own in facts.items() if "categories" in own
+        }
+        self.normalizations = {
+            name: Normalization(tuple(own["mean"]), tuple(own["deviation"]))
+            for name, own in facts.items()
+            if "mean" in own
+        }
+        self.widths = {
+            name: len(self.categories[name])
+            if name in self.categories
+            else int(table.schema.field(name).type.list_size)
+            for name in table.schema.names
+        }
+
+    @classmethod
+    def open(cls, path: Path, num_features: int, sha256: str | None = None) -> "Described":
+        """Open and check the descriptions in a file.
+
+        Args:
+            path: The file.
+            num_features: Number of features.
+            sha256: The file's SHA-256, if it is known.
+
+        Raises:
+            DataError: The file is missing, damaged, or does not describe so many features.
+        """
+        table = open_table(path, "file of descriptions", sha256)
+        try:
+            described = cls(path, table)
+            for name in table.schema.names:
+                described._check(name)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(
+                f"{path}: must hold descriptions of features; it is damaged ({type(error).__name__})."
+                f" {REMEDY}"
+            ) from None
+        if table.num_rows != num_features:
+            raise DataError(
+                f"{path}: must describe {num_features:,} features; got {table.num_rows:,}. {REMEDY}"
+            )
+        return described
+
+    def _check(self, name: str) -> None:
+        """Raise ValueError if the entries of a description are not those of its kind."""
+        kind = pa.list_(pa.uint32()) if name in self.categories else pa.list_(pa.float32(), self.widths[name])
+        column = self._table.column(name)
+        entries = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        is_sound = entries.max(initial=0) < self.widths[name] if name in self.categories else True
+        if column.type != kind or column.null_count or not is_sound or not np.isfinite(entries).all():
+            raise ValueError(name)
+
+    def rows(self, names: Sequence[str]) -> "SparseBatch":
+        """The attributes of every feature, over those of some descriptions one after the other.
+
+        A category has the value 1; numbers that are zero are left out.
+        """
+        owners, indices, values, first = [], [], [], 0
+        for name in names:
+            column = self._table.column(name).combine_chunks()
+            entries = column.flatten().to_numpy(zero_copy_only=False)
+            if name in self.categories:
+                owners.append(pc.list_parent_indices(column).to_numpy())
+                indices.append(entries.astype(np.int64) + first)
+                values.append(np.ones(len(entries), dtype=np.float32))
+            else:
+                numbers = entries.reshape(self._table.num_rows, -1)
+                rows, places = np.nonzero(numbers)
+                owners.append(rows)
+                indices.append(places + first)
+                values.append(numbers[rows, places])
+            first += self.widths[name]
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        counts = np.bincount(np.concatenate(owners), minlength=self._table.num_rows)
+        return _batch(counts, np.concatenate(indices)[order], np.concatenate(values)[order])
+
+
+def _batch(counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> "SparseBatch":
+    import torch
+
+    from widenet.sparse import SparseBatch
+
+    indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return SparseBatch(indptr, torch.from_numpy(indices), torch.from_numpy(values.astype(np.float32)))
+
+
+def write_descriptions(
+    path: Path,
+    attributes: Attributes,
+    sparse: Mapping[str, str],
+    dense: Mapping[str, Sequence[str]],
+    counts: np.ndarray | None,
+    place: str,
+) -> dict[str, int]:
+    """Write descriptions made of attributes.
+
+    Args:
+        path: The file to write.
+        attributes: The attributes of all features.
+        sparse: Names of descriptions by categories, each with its attribute.
+        dense: Names of descriptions by numbers, each with its attributes.
+        counts: Training interactions of each feature, to normalize numbers over the features that have some;
+            None leaves numbers as they are.
+        place: Name of the source of items, for messages.
+
+    Returns:
+        The number of attributes of each description.
+
+    Raises:
+        DataError: There is no such attribute, or it has no categories or no numbers.
+    """
+    every = np.arange(len(attributes))
+    columns, facts = {}, {}
+    for name, attribute in sparse.items():
+        _check_attribute(attributes, attribute, place)
+        columns[name], facts[name] = _categories(attributes.column(attribute, every), attribute, place)
+    for name, named in dense.items():
+        for attribute in named:
+            _check_attribute(attributes, attribute, place)
+        numbers = np.stack([_numbers(attributes, attribute, every, place) for attribute in named], axis=1)
+        facts[name] = {"columns": list(named)}
+        if counts is not None:
+            normalization = Normalization.of(numbers[counts > 0])
+            numbers = normalization.applied(numbers)
+            facts[name] |= normalization.facts
+        flat = pa.array(np.nan_to_num(numbers).astype(np.float32).ravel())
+        columns[name] = pa.FixedSizeListArray.from_arrays(flat, len(named))
+    table = pa.table(columns).replace_schema_metadata({_FACTS: json.dumps(facts)})
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Described(path, table).widths
+
+
+def _check_attribute(attributes: Attributes, name: str, place: str) -> None:
+    if name not in attributes.kinds:
+        known = ", ".join(attributes.kinds)
+        raise DataError(
+            f'{place}: column "{name}" does not exist, or is the id or the title; attributes are {known}.'
+            f"{did_you_mean(name, attributes.kinds)}"
+        )
+
+
+def _categories(column: pa.Array, name: str, place: str) -> tuple[pa.Array, dict[str, Any]]:
+    """The categories of each feature by index, and their names: those of most features first."""
+    is_list = pa.types.is_list(column.type)
+    owners = pc.list_parent_indices(column).to_numpy() if is_list else np.arange(len(column))
+    texts = (column.flatten() if is_list else column).cast(pa.string())
+    named = zip(owners.tolist(), texts.to_pylist(), strict=True)
+    pairs = sorted({(owner, text) for owner, text in named if text})
+    if not pairs:
+        raise DataError(f'{place}: column "{name}" must hold a category for at least one item; it is empty.')
+    names, numbers = np.unique([text for _, text in pairs], return_inverse=True)
+    order = np.argsort(-np.bincount(numbers), kind="stable")
+    index_of = np.argsort(order)
+    rows = np.array([owner for owner, _ in pairs])
+    indices = index_of[numbers]
+    in_order = np.lexsort((indices, rows))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(column)))]).astype(np.int32)
+    listed = pa.ListArray.from_arrays(pa.array(offsets), pa.array(indices[in_order].astype(np.uint32)))
+    return listed, {"categories": names[order].tolist()}
+
+
+def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) -> np.ndarray:
+    """The numbers of an attribute, float64, NaN where there is none."""
+    column = attributes.column(name, rows)
+    kind = attributes.kinds[name]
+    if kind not in ("number", "boolean"):
+        text = next((text for text in column.to_pylist() if not _is_number(text)), None)
+        raise DataError(
+            f'{place}: column "{name}" must hold numbers; it holds {text!r}. Correct the cell, or make'
+            " categories of the column with `items_sparse`."
+        )
+    numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
+    return numbers
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return text is None
+    return True
