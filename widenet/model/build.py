@@ -11,6 +11,7 @@ from torch import Tensor
 
 from widenet.kernels import roomy
 from widenet.model.deferred_rows import DeferredRows
+from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
 from widenet.model.initializers import fill
@@ -24,11 +25,13 @@ from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
 from widenet.plan.deferred_rows import catch_up_window, defers_rows
+from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
 from widenet.plan.shards import Shards
 from widenet.plan.streaming import streams
 from widenet.scratch import Scratch
+from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 from widenet.spec.training import TrainingSpec
 
@@ -42,6 +45,7 @@ def build(
     device: torch.device | str = "cpu",
     counts: Mapping[str, np.ndarray] | None = None,
     elsewhere: Scratch | HostMemory | None = None,
+    attributes: Mapping[str, SparseBatch] | None = None,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -49,10 +53,12 @@ def build(
         layout: Its layers and weights.
         exchange: Knows which shards this process holds.
         device: Device of the weights.
-        counts: Training interactions int64 [width] of the fields that "popularity_damping" and samples by
-            popularity need. None leaves every weight undefined, for a checkpoint to fill.
+        counts: Training interactions int64 [width] of the fields that "popularity_damping", samples by
+            popularity and descriptions need. None leaves every weight undefined, for a checkpoint to fill.
         elsewhere: Takes wide weights, and later their state: a file on a CPU, the host's memory on CUDA;
             None: the device's memory does.
+        attributes: The attributes of the rows of every weight that is described, by name; None outside
+            training.
     """
     device, spec = torch.device(device), layout.network
     made = _InitialWeights(layout, device, counts is None, elsewhere)
@@ -66,11 +72,19 @@ def build(
                 torch.empty(units) if counts is None else damping(layer, counts[layer.field], units)
             ).to(device)
     outputs = {output.name: _output(output, layout, wide, exchange) for output in spec.outputs}
+    described = described_weights(layout)
+    if counts is not None:
+        _forget_unknown(layout, described, wide, outputs, counts)
     for output in spec.outputs:
         if output.sample is not None and counts is not None:
             weight, of_field = outputs[output.name].weight, counts.get(output.field)
+            shards = outputs[output.name].known or weight.shards
             outputs[output.name].sampler = Sampler.of(
-                output.sample, output.name, weight.shards, list(weight.parts), of_field
+                output.sample,
+                output.name,
+                shards,
+                list(weight.parts),
+                None if of_field is None else of_field[: shards.width],
             )
     return Network(
         layout=layout,
@@ -81,7 +95,28 @@ def build(
         pieces=Pieces.of(layout, trunk, exchange),
         outputs=outputs,
         damping=factors,
+        descriptions={
+            name: Description.of(wide[name], trunk[vectors_name(name)], rows)
+            for name, rows in (attributes or {}).items()
+        },
     )
+
+
+def _forget_unknown(
+    layout: Layout,
+    described: Mapping[str, Described],
+    wide: Mapping[str, WideWeight],
+    outputs: Mapping[str, WideOutput],
+    counts: Mapping[str, np.ndarray],
+) -> None:
+    """Leave features after the last one with training interactions out of losses, without own vectors."""
+    known = {name: last_known(counts[own.field]) for name, own in described.items()}
+    for name, num_known in known.items():
+        clear_unknown(wide[name], num_known)
+    for name, output in outputs.items():
+        weight = layout.links[name, ""].weight
+        if weight in known:
+            output.known = layout.shards(known[weight])
 
 
 def _output(
@@ -93,7 +128,7 @@ def _output(
         weight=wide[layout.links[spec.name, ""].weight],
         bias=wide.get(f"{spec.name} bias"),
         exchange=exchange,
-        owns_weight=not layout.is_shared(spec.name),
+        updates_at_once=not layout.waits(spec.name),
         half=layout.training.precision == "bfloat16"
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
@@ -207,7 +242,7 @@ class _InitialWeights:
 
     def _fill(self, first: Tensor, name: str, weight: Weight, shard: int) -> None:
         """Draw the first numbers of a shard, in the host's memory or in a file."""
-        if not weight.columns:
+        if not weight.columns or weight.describes is not None:
             return
         layer, kind = self._owner(weight)
         fans = (weight.columns, weight.rows * weight.places)

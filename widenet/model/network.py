@@ -12,6 +12,7 @@ from widenet.kernels import Touched, gather_sum
 from widenet.model import preparation
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
+from widenet.model.description import Description
 from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
@@ -80,6 +81,7 @@ class Network:
         trunk: All other weights.
         pieces: Those of the trunk of which each process steps pieces.
         outputs: Its outputs, by name.
+        descriptions: In training, the descriptions of weights, by name.
         damping: Factors of an input's features, by layer.
     """
 
@@ -91,6 +93,7 @@ class Network:
     pieces: Pieces
     outputs: dict[str, WideOutput]
     damping: dict[str, Tensor]
+    descriptions: dict[str, Description] = field(default_factory=dict)
 
     @property
     def spec(self) -> NetworkSpec:
@@ -176,8 +179,7 @@ class Network:
 
     def example_weights(self, output: WideOutput, prepared: Prepared) -> Tensor | None:
         """Return loss weights of an output's vectors from those of the examples: [E], or [M] with "next"."""
-        weights_E = prepared.weights_E
-        if weights_E is None or output.spec.predict != "next":
+        if (weights_E := prepared.weights_E) is None or output.spec.predict != "next":
             return weights_E
         positions = prepared.positions[self.layout.along[output.spec.name]]
         return weights_E[positions.examples_N[positions.asking_M]]
@@ -222,8 +224,7 @@ class Network:
             return torch.zeros(activity.features[output.spec.name].num_examples, 0, device=self.device)
         sources = [activity.values[source] for source in self.spec.sources(output.spec)]
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
-        taken = activity.taken.get(output.spec.name)
-        if taken is not None:
+        if (taken := activity.taken.get(output.spec.name)) is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
         return output.direct(hidden_EH)
 

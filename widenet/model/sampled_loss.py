@@ -75,12 +75,13 @@ def sampled(
 
     parts = output.exchange.each(copied)
     chosen = Chosen(
-        output.width,
+        (output.known or output.weight.shards).width,
         output.weight.shards.count,
         {shard: len(units_U) for shard, units_U in choice.units.items()},
     )
     narrow = replace(
         output,
+        known=None,
         weight=WideWeight(chosen, {shard: copies[0] for shard, copies in parts}),
         bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in parts}),
     )

@@ -72,9 +72,9 @@ def output_step(
             tiles.
         stands: See `OutputStep`.
     """
-    loss, kind, shards = output.loss, output.spec.activation.kind, output.weight.shards
+    loss, kind, shards = output.loss, output.spec.activation.kind, output.known or output.weight.shards
     device, units_here = direct_EH.device.type, sum(map(shards.size, output.weight.parts))
-    target_weight_E, other_weight_E = loss.weights(targets.num_E, output.width, weight_E)
+    target_weight_E, other_weight_E = loss.weights(targets.num_E, shards.width, weight_E)
     rows = RowWise(closed=kind == "softmax" and loss.slope_of_logit) if kind in ROW_WISE else None
     cut = [list(tiles(shards.size(s), max(len(direct_EH), tiled_for), device)) for s in range(shards.count)]
     if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time

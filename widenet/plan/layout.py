@@ -1,7 +1,7 @@
 """A network bound to the fields of its data: widths, shapes, weights and shards, in one immutable value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from widenet.plan.shards import Shards
@@ -33,6 +33,10 @@ class FieldFacts(Protocol):
     def max_value(self) -> float:
         """The largest stored value; 1 without values."""
 
+    @property
+    def described(self) -> Mapping[str, int]:
+        """Number of attributes of each description of the features, by name; see `data.described`."""
+
 
 @dataclass(frozen=True)
 class Width:
@@ -42,6 +46,7 @@ class Width:
     kind: str = "sparse"
     min_value: float = 1.0
     max_value: float = 1.0
+    described: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,8 @@ class Weight:
         input: The sparse input whose features are its rows, or its columns if `by_columns`; None without one.
         by_columns: Whether it belongs to an output on a sparse input; a batch then touches columns.
         norm_limit: Largest Euclidean length of a unit's incoming weights, kept after each step.
+        describes: The weight whose rows contain these vectors of attributes; they start with zeros. None for
+            any other weight.
     """
 
     layer: str
@@ -83,6 +90,7 @@ class Weight:
     input: str | None = None
     by_columns: bool = False
     norm_limit: float | None = None
+    describes: str | None = None
 
     @property
     def rows_are_features(self) -> bool:
@@ -128,7 +136,8 @@ class Layout:
         along: For every layer along a sequence, the input of the sequence.
         weights: By name, hidden layers' first: "LAYER/SOURCE" of a hidden or recurrent layer, "LAYER/PART" of
             an attention layer, "LAYER" of an output, "LAYER bias" of any, and of a batch normalization
-            "LAYER normalization scale", "... shift", "... mean" and "... variance".
+            "LAYER normalization scale", "... shift", "... mean" and "... variance"; last the vectors of
+            attributes, "WEIGHT description".
         by_examples: Layers over pictures of which each shard computes some examples in a step, in order.
     """
 
@@ -174,9 +183,17 @@ class Layout:
         """Return whether others use an output's weight too."""
         return self.users(self.links[output, ""].weight) > 1
 
+    def is_described(self, weight: str) -> bool:
+        """Return whether the rows of a weight contain vectors of attributes."""
+        return any(own.describes == weight for own in self.weights.values())
+
+    def waits(self, output: str) -> bool:
+        """Return whether an output's weight is updated only when the whole step's gradient is known."""
+        return self.is_shared(output) or self.is_described(self.links[output, ""].weight)
+
     def owns(self, output: str) -> bool:
-        """Return whether an output has a weight of its own that no other layer uses."""
-        return self.links[output, ""].weight == output and not self.is_shared(output)
+        """Return whether an output has a weight of its own that nothing else uses."""
+        return self.links[output, ""].weight == output and not self.waits(output)
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:

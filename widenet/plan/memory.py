@@ -11,6 +11,7 @@ from widenet.plan.by_examples import (
     weights_by_examples,
 )
 from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
+from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
@@ -88,6 +89,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     if job.device == "cpu":  # a sample is drawn by the host
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     counted += sum(_neighbours(job, layer, process) for layer in job.network.outputs)
+    counted += sum(_attributes(job, weight, process) for weight in job.layout.weights.values())
     whole = {*stored} - {*weights_by_examples(job.layout)}
     trained = sum(stored[name] for name in whole if job.layout.weights[name].trained) + _pieces(job, process)
     optimizer = job.training.optimizer
@@ -135,6 +137,17 @@ def _neighbours(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of an output's neighbourhood: a key and a similarity for each place."""
     places = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
     return 12 * places * job.rows(job.layout.of_output(layer.name), process)
+
+
+def _attributes(job: Job, weight: Weight, process: int) -> int:
+    """Return the bytes of the attributes of a weight's rows, of which each is assumed to have a few.
+
+    They are stored by row and, for tiles of two sizes, by attribute.
+    """
+    if weight.describes is None:
+        return 0
+    rows = job.rows(job.layout.weights[weight.describes], process)
+    return rows * ASSUMED_ATTRIBUTES * (12 + 2 * 20) + 8 * rows
 
 
 def _deferred_state(job: Job, layer: OutputLayer, process: int) -> int:
@@ -210,6 +223,11 @@ def _phases(job: Job, process: int) -> Iterator[int]:
                     job.vectors(layer), windows, filters, job.training.shards, job.num_threads, job.device
                 )
     yield _gradients_by_shard(job, process)
+    yield sum(
+        weight.numbers * (4 * (2 + job.num_held(process)) + 3 * 8)
+        for weight in job.layout.weights.values()
+        if weight.describes is not None
+    )
     if any(layer.neighbourhood is not None for layer in job.network.outputs):
         yield _PAIR_BYTES * COUNTED_PAIRS * min(job.num_threads, job.num_held(process))
     yield (
@@ -372,7 +390,7 @@ def _defers_rows(job: Job, layer: OutputLayer, process: int) -> int:
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:
-    """Return whether an output is updated at the end of a step: its weight is shared, or all wait."""
+    """Return whether an output is updated at the end of a step: its weight waits, or all do."""
     if layer.sample is not None:
         return False
-    return job.layout.is_shared(layer.name) or job.training.waits
+    return job.layout.waits(layer.name) or job.training.waits

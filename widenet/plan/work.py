@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from widenet.plan.by_examples import ends_of, piece_numbers
 from widenet.plan.deferred_rows import deferred_columns, deferred_operations
+from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
 from widenet.plan.memory import examples_of_shards, keeps, waits
@@ -40,7 +41,11 @@ def work(job: Job, process: int = 0) -> Work:
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
     sent += _handed_out(job, process)
-    return Work(sum(_products(job, process)), round(sent), *streamed_bytes(job, process))
+    return Work(
+        sum(_products(job, process)) + sum(_described(job, process)),
+        round(sent),
+        *streamed_bytes(job, process),
+    )
 
 
 def _products(job: Job, process: int) -> Iterator[int]:
@@ -77,6 +82,14 @@ def _products(job: Job, process: int) -> Iterator[int]:
                 * job.units_at_work(output, process)
                 * weight.row_length
             )
+
+
+def _described(job: Job, process: int) -> Iterator[int]:
+    """Yield the operations of descriptions: the gradient to their vectors, and the change of the rows."""
+    for weight in job.layout.weights.values():
+        if weight.describes is not None:
+            rows = job.rows(job.layout.weights[weight.describes], process)
+            yield 2 * 2 * rows * ASSUMED_ATTRIBUTES * weight.row_length
 
 
 def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
@@ -151,6 +164,9 @@ def _summed_bytes(job: Job) -> Iterator[int]:
             yield 16 * num * (columns + 1)
             continue
         yield 8 * num * (job.layout.of_output(output.name).incoming + 1) + 16
+    for weight in job.layout.weights.values():
+        if weight.describes is not None:
+            yield 8 * weight.rows * (weight.row_length + 1)
     if job.training.gradient_norm_limit is not None:
         samples = sum(output.sample is not None and output.bias for output in job.network.outputs)
         yield 16 * (

@@ -30,6 +30,7 @@ from widenet.parallel.group import (
 )
 from widenet.parallel.launcher import launch_id
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.descriptions import described_weights
 from widenet.plan.fit import fits_in_memory
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
@@ -197,10 +198,13 @@ def built(
     place: Scratch | HostMemory | None = None,
 ) -> Network:
     """Build the network of a training, before its first step."""
-    counts = {field: dataset.counts(field) for field in job.network.counted_fields}
+    described = described_weights(job.layout)
+    counted = dict.fromkeys([*job.network.counted_fields, *(own.field for own in described.values())])
+    counts = {field: dataset.counts(field) for field in counted}
+    attributes = {name: dataset.described_rows(own.field, own.names) for name, own in described.items()}
 
     def make() -> Network:
-        network = build(job.layout, exchange, device, counts, place)
+        network = build(job.layout, exchange, device, counts, place, attributes)
         for output in network.outputs.values():
             output.kept_bytes = job.kept_bytes
             if output.neighbourhood is not None:

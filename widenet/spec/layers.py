@@ -103,6 +103,10 @@ class HiddenLayer(Spec, OfLayers):
     """Initial weights."""
     weights: Shares | None = None
     """Weights shared with another layer, or with several, each for one of the sources."""
+    described_by: Sources | None = None
+    """Descriptions of the features of a sparse source, such as ["genre", "price"]: the weights of a feature
+    are then a vector of its own plus those of its attributes, also where other layers share them.
+    """
     dropout: Probability = 0.0
     """Share of the units set to zero in each training step, the others rescaled by 1 / (1 - dropout)."""
     dropout_form: DropoutForm = "mask"
@@ -236,6 +240,11 @@ class OutputLayer(Spec, OfLayers):
     """Initial weights."""
     weights: Shares | None = None
     """Weights shared with another layer."""
+    described_by: Sources | None = None
+    """Descriptions of the field's features, such as ["genre", "price"]: the weights of a unit are then a
+    vector of its own plus those of its attributes. Units after the last one that the training part has take
+    no part in the loss, and have no vector of their own.
+    """
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""
     weightless: bool = False

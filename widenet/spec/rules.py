@@ -18,6 +18,8 @@ def check_layers(layers: Sequence[Layer]) -> None:
         if isinstance(layer, OutputLayer):
             _check_output(place, layer, layers)
         layer.check(place, len(sources))
+        if getattr(layer, "described_by", None) is not None:
+            _check_described(place, layer, shares)
         for number, share in enumerate(shares):
             key = f"weights[{number}]" if len(shares) > 1 else "weights"
             _check_share(place, key, layer, share, layers)
@@ -70,6 +72,21 @@ def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) ->
     extra = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
     if extra:
         raise ValueError(f'{place}.{extra[0]} needs weights, which "weightless" takes away. Remove one.')
+
+
+def _check_described(place: str, layer: Layer, shares: Sequence[Share]) -> None:
+    """Check that a described layer owns the weights that are described, and that nothing shortens them."""
+    if shares:
+        raise ValueError(
+            f"{place}.described_by belongs to the layer that owns the weights. Move it to"
+            f' "{shares[0].layer}".'
+        )
+    if getattr(layer, "weight_norm", None) is not None:
+        raise ValueError(f"{place}.weight_norm must be unset beside described_by. Remove one of them.")
+    if getattr(layer, "weightless", False):
+        raise ValueError(
+            f'{place}.described_by needs weights, which "weightless" takes away. Remove one of them.'
+        )
 
 
 def _check_neighbourhood(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:

@@ -11,6 +11,7 @@ _OWN_NUMBERS = {
     "normalization shift": "shifts",
     "normalization mean": "means",
     "normalization variance": "variances",
+    "description": "vectors of attributes",
 }
 """Numbers of each unit of a layer: the ending of their name, and the word for them."""
 

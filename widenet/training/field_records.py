@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
@@ -31,6 +31,7 @@ class FieldRecord:
         vocabulary_sha256: SHA-256 of the run's vocabulary file; None in runs of early versions.
         whole_numbers: Whether the ids of the features were numbers in the data.
         attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
+        described: Number of attributes of each description of the features, by name.
 
     Raises:
         ValueError: No field can have these facts.
@@ -44,10 +45,13 @@ class FieldRecord:
     vocabulary_sha256: str | None = None
     whole_numbers: bool = False
     attributes_sha256: str | None = None
+    described: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or type(self.width) is not int or self.width < 1:
             raise ValueError(f"{self.kind} of {self.width}")
+        if any(type(number) is not int or number < 1 for number in dict(self.described).values()):
+            raise ValueError(f"{self.described} as described")
         if type(self.whole_numbers) is not bool:
             raise ValueError(f"{self.whole_numbers} as whole_numbers")
         if not (math.isfinite(self.min_value) and math.isfinite(self.max_value)):
@@ -56,20 +60,21 @@ class FieldRecord:
 
 def record_of(dataset: Dataset, name: str) -> FieldRecord:
     """Return the record of a dataset's field."""
-    field = dataset.field(name)
-    if field.vocabulary is None:
-        return FieldRecord(field.kind, field.width, field.min_value, field.max_value, None)
+    stored = dataset.field(name)
+    if stored.vocabulary is None:
+        return FieldRecord(stored.kind, stored.width, stored.min_value, stored.max_value, None)
     attributes = dataset.attributes(name)
     names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
     return FieldRecord(
-        field.kind,
-        field.width,
-        field.min_value,
-        field.max_value,
+        stored.kind,
+        stored.width,
+        stored.min_value,
+        stored.max_value,
         digest_of(names),
         sha256_of(names.path),
         isinstance(whole, list) and name in whole,
         None if attributes is None else sha256_of(attributes.path),
+        dict(stored.described),
     )
 
 
@@ -99,6 +104,8 @@ def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
     for record in facts.values():
         if record["attributes_sha256"] is None:  # so that earlier versions read the run
             del record["attributes_sha256"]
+        if not record["described"]:
+            del record["described"]
     path.write_text(json.dumps(facts, indent=2))
 
 

@@ -63,6 +63,12 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
 
 def _check_layers(before: RunDirectory, layout: Layout) -> None:
     """Raise unless two runs have weights of the same names, sizes and kinds; their features may differ."""
+    described = next((own for own in layout.weights.values() if own.describes is not None), None)
+    if described is not None:
+        raise CheckpointError(
+            f'{before.path}: `start_from` does not go with "described_by" of layer "{described.layer}":'
+            " attributes of the two datasets are not matched. Train without one of them."
+        )
     old, new = dict(_sizes(before.layout)), dict(_sizes(layout))
     for name in [*new, *old]:
         if old.get(name) != new.get(name):

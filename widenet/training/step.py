@@ -96,7 +96,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
                 pending.append(samples[name].start())
                 continue
             wide = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
-            at_once = output.owns_weight and step.norm_limit is None and on_loss is None
+            at_once = output.updates_at_once and step.norm_limit is None and on_loss is None
             pending.append(run(wide, _updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
@@ -117,6 +117,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
         let_go_of_rows(network.wide, touched)
+        update.spread_descriptions()
     return launched
 
 

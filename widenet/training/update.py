@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import RowGradient, Touched
+from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
 from widenet.model.network import Network
 from widenet.model.output_step import OutputStep
@@ -51,6 +52,10 @@ class Update:
             self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
+        self.descriptions = {
+            name: DescriptionStep(description, network.share_of_gradient(name))
+            for name, description in network.descriptions.items()
+        }
         self.split: dict[str, dict[int, Tensor]] = {}
         self.pieces: dict[int, Tensor] = {}
         self.stepped: dict[str, list[OutputStep]] = {}
@@ -77,6 +82,7 @@ class Update:
         if self.pieces:
             terms.append(exchange.each(lambda shard: self.pieces[shard].double().square().sum()))
         squares = exchange.start_sum(*terms, where="gradient norm").result()
+        self._finish_descriptions()
         squares += [
             trunk.tensor.grad.double().square().sum() * self.network.share_of_gradient(name) ** 2
             for name, trunk in self.network.trunk.items()
@@ -90,6 +96,7 @@ class Update:
             self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
+        self._finish_descriptions()
         if self.pieces:
             self.network.pieces.step(self.pieces, rule, numbers, self.network.exchange)
         by_share: dict[float, list[TrunkWeight]] = {}
@@ -98,6 +105,19 @@ class Update:
         for share, weights in by_share.items():
             update(weights, rule, replace(numbers, gradient_scale=numbers.gradient_scale * share))
         self._limit_columns()
+
+    def spread_descriptions(self) -> None:
+        """Move the rows that contain vectors of attributes by the change of these."""
+        for step in self.descriptions.values():
+            step.spread(self.network.exchange)
+
+    def _finish_descriptions(self) -> None:
+        """Give the vectors of attributes their gradients, once those of all rows have been computed."""
+        for name, step in self.descriptions.items():
+            if name not in self.stepped:
+                for shard, rows in self.rows[name].items():
+                    step.add_rows(shard, rows)
+            step.finish(self.network.exchange, f'weight "{name}"')
 
     def _scaled(self, name: str, numbers: StepNumbers) -> StepNumbers:
         """Return the numbers of a weight's step, with the factor on the gradients of its users."""
@@ -183,6 +203,9 @@ class Update:
             start, stop = users[0].tiles[shard][index]
             parts = [(user, *tile_gradient(user, shard, index)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
+            if name in self.descriptions:
+                assert isinstance(gradient, Tensor)
+                self.descriptions[name].add(shard, start, stop, gradient)
             biases = [bias for user, _, bias in parts if user.output.bias is not None]
             yield start, stop, gradient, biases
 

@@ -15,7 +15,7 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.operands import add_product, matrix_product, rounded
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
-from widenet.plan.shards import as_slice
+from widenet.plan.shards import Shards, as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
@@ -28,7 +28,9 @@ SHORTEST = 1e-12
 class WideOutput:
     """An output of L units in shards, fed by hidden vectors [E, H].
 
-    owns_weight: nobody shares the weight, so that a tile may be updated as soon as its gradient is known.
+    updates_at_once: whether a tile may be updated as soon as its gradient is known: nobody shares the weight,
+        and its rows are not described.
+    known: shards of the units that take part in the loss; None if all do.
     half: a training step's matrix products take operands rounded to bfloat16.
     tf32: on CUDA they round float32 operands to TF32.
     deferred_rows: its rows with deferred updates; None if a step needs the logits.
@@ -43,7 +45,8 @@ class WideOutput:
     weight: WideWeight
     bias: WideWeight | None
     exchange: Exchange
-    owns_weight: bool = True
+    updates_at_once: bool = True
+    known: Shards | None = None
     half: bool = False
     tf32: bool = False
     deferred_rows: DeferredRows | None = None

@@ -1,0 +1,56 @@
+"""A small dataset with described items, of which the last ones have no interactions."""
+
+import numpy as np
+
+from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
+
+USERS, ITEMS, COLD = 60, 24, 6
+BY = ["genre", "price"]
+
+
+def described(folder) -> Dataset:
+    """Everybody likes one of three genres; a tenth of the rest, and all that is cold, is held out."""
+    random = np.random.default_rng(2)
+    train, heldout = [], []
+    for user in range(USERS):
+        for item in random.permutation([item for item in range(ITEMS) if item % 3 == user % 3])[:6]:
+            is_held = item >= ITEMS - COLD or random.random() < 0.1
+            (heldout if is_held else train).append((f"u{user}", f"i{item}"))
+    catalogue = {
+        "id": [f"i{item}" for item in range(ITEMS)],
+        "title": [f"Item {item}" for item in range(ITEMS)],
+        "genre": [["poem", "novel", "play"][item % 3] for item in range(ITEMS)],
+        "price": [float(item % 5) for item in range(ITEMS)],
+    }
+    return ingest(
+        train,
+        folder,
+        heldout=heldout,
+        items=catalogue,
+        items_sparse={"genre": "genre"},
+        items_dense={"price": ["price"]},
+        normalize=True,
+    )
+
+
+def network(tied=True):
+    """A network whose items are described."""
+    taste = {"name": "taste", "units": 6, "activation": "linear", "bias": False, "described_by": BY}
+    share = {"weights": {"layer": "taste", "transposed": True}} if tied else {"described_by": BY}
+    return {
+        "layers": [
+            {"name": "history", "kind": "input", "field": "items", "denoise": 0.3},
+            taste,
+            {"name": "next", "kind": "output", "field": "items", **share},
+        ]
+    }
+
+
+TRAINING = {
+    "epochs": 4,
+    "batch_size": 16,
+    "shards": 4,
+    "optimizer": {"kind": "adam", "learning_rate": 0.05},
+    "evaluation": None,
+}

@@ -1,0 +1,390 @@
+"""Described weights against torch's autograd on a dense twin, whose rows are sums of vectors; their runs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.described import COLD, ITEMS, TRAINING, USERS, described, network
+from tests.rows import all_rows
+from widenet.data.ingest import ingest
+from widenet.errors import CheckpointError, DocumentError, FitError
+from widenet.model.build import build
+from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
+from widenet.parallel.local import LocalExchange
+from widenet.plan.binding import bind
+from widenet.plan.job import Job
+from widenet.plan.memory import memory
+from widenet.plan.work import work
+from widenet.runs import Model, train
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import Step, train_step
+from widenet.training.weights import settle
+
+WIDTH, KNOWN, GENRES, UNITS, EXAMPLES, RATE = 23, 19, 5, 4, 6, 0.3
+BY = ["genre", "price"]
+HISTORY = {"name": "history", "kind": "input", "field": "items"}
+NEXT = {"name": "next", "kind": "output", "field": "items"}
+TASTE = {"name": "taste", "units": UNITS, "activation": "tanh"}
+
+
+def layers(tied=False, of_input=True, of_output=True, taste=(), **settings):
+    """The layers of a network whose input, output or shared weights are described."""
+    taste = {**TASTE, **dict(taste), **({"described_by": BY} if of_input else {})}
+    share = {"weights": {"layer": "taste", "transposed": True}} if tied else {}
+    by = {"described_by": BY} if of_output and not tied else {}
+    return {"layers": [HISTORY, taste, {**NEXT, **share, **by, **settings}]}
+
+
+NETWORKS = {
+    "an output": layers(of_input=False),
+    "an input": layers(of_output=False),
+    "both": layers(),
+    "tied": layers(tied=True),
+    "tied, by cosine": layers(tied=True, cosine={"temperature": 0.5}),
+    "an output by cosine": layers(of_input=False, cosine={"temperature": 0.5}),
+    "cosine contrastive": layers(
+        of_input=False,
+        activation="linear",
+        loss={"kind": "cosine_contrastive", "margin": 0.1, "negative_weight": 20},
+        cosine={"temperature": 1},
+        bias=False,
+    ),
+    "single units": layers(activation="sigmoid", loss="cross_entropy"),
+    "squares": layers(of_input=False, activation="linear", loss="l2"),
+    "a mean gradient": {**layers(tied=True), "shared_gradient": "mean"},
+    "tied, sampled": layers(tied=True, sample={"kind": "uniform", "units": 7}),
+    "an output sampled": layers(of_input=False, sample={"kind": "popularity", "units": 7}),
+}
+
+
+def attributes():
+    """Categories and a number for all items but the fourth, which has none; items beyond 21 have none."""
+    random = np.random.default_rng(5)
+    rows = [sorted({int(g) for g in random.integers(0, GENRES, 2)} | {GENRES}) for _ in range(WIDTH - 2)]
+    rows[3] = []
+    values = [[1.0 if g < GENRES else float(np.float32(random.normal())) for g in row] for row in rows]
+    return SparseBatch.from_lists(rows, values)
+
+
+def batch():
+    random = np.random.default_rng(6)
+    return SparseBatch.from_lists(
+        [sorted(random.choice(KNOWN, 3, replace=False).tolist()) for _ in range(EXAMPLES)]
+    )
+
+
+class Real:
+    """A network with lively biases and vectors of attributes, ready to step."""
+
+    def __init__(self, document, training=(), num_known=KNOWN, threads=1):
+        self.spec = NetworkSpec.of(document)
+        options = {"epochs": 1, "optimizer": {"kind": "sgd", "learning_rate": RATE}, "shards": 3}
+        self.training = TrainingSpec.of(options | dict(training))
+        facts = SimpleNamespace(
+            kind="sparse",
+            width=WIDTH,
+            min_value=1.0,
+            max_value=1.0,
+            described={"price": 1, "genre": GENRES},
+        )
+        layout = bind(self.spec, self.training, {"items": facts})
+        counts = np.array([WIDTH - item if item < num_known else 0 for item in range(WIDTH)])
+        described = [name for name, own in layout.weights.items() if own.describes]
+        self.network = build(
+            layout,
+            LocalExchange(3, threads),
+            counts={"items": counts},
+            attributes={layout.weights[name].describes: attributes() for name in described},
+        )
+        self.rule = Optimizer(self.training.optimizer, self.training.l1, self.training.l2)
+        self.network.prepare_training(self.rule)
+        generator = torch.Generator().manual_seed(3)
+        for name in described:
+            vectors = self.network.trunk[name].tensor
+            change = torch.randn(vectors.shape, generator=generator) * 0.5
+            with torch.no_grad():
+                vectors += change
+            for shard in range(3):
+                self.network.descriptions[layout.weights[name].describes].spread(shard, change)
+        for wide in self.network.wide.values():
+            for part in wide.parts.values() if wide.is_bias else ():
+                part.weight += torch.randn(part.weight.shape, generator=generator) * 0.3
+        self.rates, self.random = rates(self.training, 100), StepRandom(11, 2, 3)
+
+    def step(self, number=1):
+        items = {"items": batch()}
+        prepared = self.network.prepare(items, self.random)
+        numbers = StepNumbers(number, self.rates)
+        step = Step(prepared, self.random, numbers, self.training.gradient_norm_limit)
+        loss = train_step(self.network, self.rule, step)
+        settle(self.network, self.rule, self.rates, number)
+        return loss
+
+    def weights(self):
+        """Every weight, float64, by name."""
+        wide = {name: all_rows(weight) for name, weight in self.network.wide.items()}
+        trunk = {name: weight.tensor.detach() for name, weight in self.network.trunk.items()}
+        return {name: tensor.double().clone() for name, tensor in (wide | trunk).items()}
+
+
+def twin_loss(spec, weights, num_known, stands=None):
+    """The loss of the batch by dense formulas; `weights` are those of the real network, by name."""
+    x = batch().to_dense(WIDTH).double()
+    h = torch.tanh(x @ weights["taste/history"] + weights["taste bias"])
+    output = spec.outputs[0]
+    rows = weights["taste/history" if output.weights else "next"][:num_known]
+    if output.cosine is not None:
+        h = h / h.norm(dim=1, keepdim=True) / output.cosine.temperature
+        rows = rows / rows.norm(dim=1, keepdim=True)
+    z, t = h @ rows.T, x[:, :num_known]
+    if output.bias:
+        z = z + weights["next bias"][:num_known]
+    if output.loss.kind == "cosine_contrastive":
+        targets = (t * (1 - z)).sum(dim=1) / t.sum(dim=1)
+        others = ((1 - t) * (z - 0.1).clamp_min(0)).sum(dim=1) / (1 - t).sum(dim=1)
+        return (targets + 20 * others).mean()
+    if output.activation.kind == "linear":
+        return (0.5 * (z - t) ** 2).sum() / EXAMPLES
+    if output.activation.kind == "sigmoid":
+        return torch.nn.functional.binary_cross_entropy_with_logits(z, t, reduction="sum") / EXAMPLES
+    if stands is not None:
+        z = torch.where(t > 0, z, z + stands.clamp_min(1e-250).log())
+    return -(t / t.sum(dim=1, keepdim=True) * torch.log_softmax(z, dim=1)).sum() / EXAMPLES
+
+
+def stands_of(network, random):
+    """How many units each unit of a sample represents, float64; None without a sample."""
+    output = network.outputs["next"]
+    if output.sampler is None:
+        return None
+    points, shards = output.sampler.points(random), output.known
+    found = torch.zeros(shards.width, dtype=torch.float64)
+    for shard in output.weight.parts:
+        units_U, stands_U = output.sampler.drawn(shard, points)
+        found[torch.tensor(shards.units(shard))[units_U]] = stands_U.double()
+    return found
+
+
+def expected_step(real):
+    """The loss, and every weight after a step of plain descent of own vectors and of those of attributes."""
+    x, before = attributes().to_dense(GENRES + 1).double(), real.weights()
+    x = torch.cat([x, x.new_zeros(2, GENRES + 1)])
+    described = {
+        name: real.network.layout.weights[name].describes for name in before if "description" in name
+    }
+    leaves = {name: weight.clone().requires_grad_() for name, weight in before.items()}
+    own = {name: (before[name] - x @ before[vectors]).requires_grad_() for vectors, name in described.items()}
+    rows = {name: own[name] + x @ leaves[vectors] for vectors, name in described.items()}
+    num_known = KNOWN if real.network.outputs["next"].known is not None else WIDTH
+    loss = twin_loss(real.spec, leaves | rows, num_known, stands_of(real.network, real.random))
+    loss.backward()
+    leaves |= own
+    # The mean over two users of a shared weight halves the gradients to both kinds of vectors.
+    halved = {*described, *described.values()} if real.spec.shared_gradient == "mean" else set()
+    gradients = {name: leaf.grad / (2 if name in halved else 1) for name, leaf in leaves.items()}
+    if (limit := real.training.gradient_norm_limit) is not None:
+        length = sum(rows_gradient.square().sum() for rows_gradient in gradients.values()).sqrt()
+        gradients = {name: gradient * min(1.0, limit / float(length)) for name, gradient in gradients.items()}
+    after = {name: leaf.detach() - RATE * gradients[name] for name, leaf in leaves.items()}
+    for vectors, name in described.items():
+        after[name] = after[name] + x @ after[vectors]
+    return float(loss.detach()), after
+
+
+@pytest.mark.parametrize("limit", [None, 0.2])
+@pytest.mark.parametrize("which", NETWORKS)
+def test_a_step_is_that_of_the_dense_twin(which, limit):
+    real = Real(NETWORKS[which], {} if limit is None else {"gradient_norm_limit": limit})
+    loss, after = expected_step(real)
+    assert real.step() == pytest.approx(loss, rel=1e-5)
+    found = real.weights()
+    assert found.keys() == after.keys()
+    for name, expected in after.items():
+        torch.testing.assert_close(found[name], expected, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["both", "tied, by cosine", "tied, sampled"])
+def test_threads_move_no_bit(which):
+    alone, together = Real(NETWORKS[which]), Real(NETWORKS[which], threads=3)
+    for number in (1, 2, 3):
+        assert alone.step(number) == together.step(number)
+    for name, weight in alone.weights().items():
+        assert torch.equal(weight, together.weights()[name]), name
+
+
+def test_rows_of_items_without_interactions_are_sums_of_their_attributes_for_ever():
+    real = Real(NETWORKS["tied"], {"optimizer": {"kind": "adam", "learning_rate": 0.05}})
+    x = attributes().to_dense(GENRES + 1).double()
+    start = real.weights()["taste/history description"]
+    for number in range(1, 6):
+        real.step(number)
+    weights = real.weights()
+    vectors, rows = weights["taste/history description"], weights["taste/history"]
+    assert float((vectors - start).abs().min(dim=1).values.max()) > 0.01
+    torch.testing.assert_close(rows[KNOWN : WIDTH - 2], (x @ vectors)[KNOWN:], atol=1e-5, rtol=1e-5)
+    assert not rows[WIDTH - 2 :].any()
+    assert float((rows[:KNOWN] - (x @ vectors)[:KNOWN]).abs().min(dim=1).values.min()) > 0
+
+
+def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
+    plain = Real(
+        {"layers": [{k: v for k, v in each.items() if k != "described_by"} for each in layers()["layers"]]}
+    )
+    layout = Real(layers()).network.layout
+    network = build(layout, LocalExchange(3), counts={"items": np.ones(WIDTH, dtype=np.int64)})
+    assert not network.trunk["next description"].tensor.any()
+    for name in ("next", "taste/history"):
+        assert torch.equal(all_rows(network.wide[name]), plain.weights()[name].float())
+
+
+REFUSED = {
+    "an unknown description": (
+        layers(described_by=["gener"]),
+        {},
+        'have no description "gener". Did you mean "genre"?',
+    ),
+    "l2": (layers(), {"l2": 0.1}, "needs l2 0 in the training document; got 0.1"),
+    "weight decay": (
+        layers(),
+        {"optimizer": {"kind": "adamw"}},
+        'needs an optimizer that shrinks no weights; got "adamw"',
+    ),
+    "a deeper layer": (
+        {"layers": [HISTORY, TASTE, {**TASTE, "name": "deep", "described_by": BY}, NEXT]},
+        {},
+        r"layers\[2\].described_by \(\"deep\"\) needs one source that is a sparse input; it has 0",
+    ),
+    "an output on a sparse input": (
+        {"layers": [HISTORY, {**NEXT, "described_by": BY}]},
+        {},
+        "needs a hidden layer between the output and a sparse input",
+    ),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+def test_what_does_not_go_together_is_refused_in_a_sentence(which):
+    document, training, said = REFUSED[which]
+    with pytest.raises(FitError, match=said):
+        Real(document, training)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (
+            layers(tied=True, described_by=BY),
+            'belongs to the layer that owns the weights. Move it to "taste"',
+        ),
+        (layers(weight_norm=1.0), "weight_norm must be unset beside described_by"),
+        (layers(taste={"weight_norm": 1.0}), "weight_norm must be unset beside described_by"),
+        (layers(weightless=True, bias=False), 'needs weights, which "weightless" takes away'),
+    ],
+)
+def test_documents_that_contradict_themselves_are_refused(document, said):
+    with pytest.raises(DocumentError, match=said):
+        NetworkSpec.of(document)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return described(tmp_path_factory.mktemp("described") / "data")
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """A finished run for each network."""
+    folder = tmp_path_factory.mktemp("runs")
+    return {tied: train(network(tied), TRAINING, data, folder / f"tied {tied}") for tied in (True, False)}
+
+
+def used(out, data):
+    model = Model.load(out)
+    ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6, part="heldout")]
+    return model.fingerprint(), dict(model.evaluate(data, ks=[5])), ranked
+
+
+def trained(document, data, out):
+    train(document, TRAINING, data, out)
+    return used(out, data)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_any_number_of_processes_trains_and_reads_the_same_model(tied, runs, data, groups, tmp_path):
+    alone = used(runs[tied].run.path, data.path)
+    for size in (2, 4):
+        assert groups(size)(trained, network(tied), data.path, tmp_path / f"{size}") == [alone] * size
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_resumed_training_ends_with_the_same_bits(tied, runs, data, tmp_path):
+    steps = []
+
+    def stop():
+        steps.append(None)
+        return len(steps) == 7
+
+    training = TRAINING | {"checkpoints": {"every_steps": 2}}
+    with pytest.raises(KeyboardInterrupt):
+        train(network(tied), training, data, tmp_path / "run", interrupted=stop)
+    train(network(tied), training, data, tmp_path / "run", resume=True)
+    assert Model.load(tmp_path / "run").fingerprint() == runs[tied].fingerprint()
+
+
+def test_items_that_nobody_had_are_recommended_by_what_they_are(runs):
+    """A reader of poems alone gets the poems that nobody has read, as their titles tell."""
+    poems = [f"i{item}" for item in range(0, ITEMS - COLD, 3)]
+    cold = [f"i{item}" for item in range(ITEMS - COLD, ITEMS)]
+    for model in runs.values():
+        found = model.recommend(poems[:3], k=2, only=cold)
+        assert sorted(each.item for each in found) == ["i18", "i21"]
+        assert model.attributes_of([found[0].item], ["genre"]) == [{"genre": "poem"}]
+
+
+def test_a_run_needs_neither_attributes_nor_data_to_recommend(runs, data, tmp_path):
+    model = runs[True]
+    expected = model.recommend(["i0", "i3"], k=4)
+    away = data.path.rename(tmp_path / "away")
+    try:
+        assert Model.load(model.run.path).recommend(["i0", "i3"], k=4) == expected
+    finally:
+        away.rename(data.path)
+
+
+def test_a_training_cannot_start_from_another_run(runs, data, tmp_path):
+    with pytest.raises(
+        CheckpointError, match='`start_from` does not go with "described_by" of layer "taste"'
+    ):
+        train(network(), TRAINING, data, tmp_path / "run", start_from=runs[True].run.path)
+
+
+def test_a_dataset_without_descriptions_is_refused_with_a_remedy(tmp_path):
+    plain = ingest([("a", "x"), ("a", "y"), ("b", "x")], tmp_path / "data")
+    with pytest.raises(
+        FitError, match=r'have no description "genre"\. Ingest with `items`, and `items_sparse`'
+    ):
+        train(network(), TRAINING, plain, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_counts_vectors_and_attributes(data):
+    def needed(document):
+        layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
+        job = Job.of(layout, {"items": 4.0}, USERS, num_processes=2)
+        return memory(job), work(job)
+
+    plain = network()
+    del plain["layers"][1]["described_by"]
+    (with_, more), (without, less) = needed(network()), needed(plain)
+    vectors, rows = 4 * 6 * (3 + 1), 12
+    assert with_.weights - without.weights == vectors + rows * (5 * 52 + 8)
+    assert with_.state - without.state == 2 * vectors
+    assert more.sent_bytes - less.sent_bytes == 8 * 4 * (6 + 1)
+    assert more.operations - less.operations == 4 * rows * 5 * 6
