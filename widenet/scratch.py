@@ -31,8 +31,9 @@ _THREADS = 16
 _BEGINNING = 2**21
 """A tensor begins at a multiple of this in its file, so that the kernel can use large pages."""
 _READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-_FIXED, _UNRESERVED, _MOVE_TO_FIXED, _LARGE_PAGES, _DO_NOT_NEED, _WRITE_AND_WAIT = 0x10, 0x4000, 3, 14, 4, 7
-"""Linux's numbers for `mmap` (two), `mremap`, `madvise` (two) and `sync_file_range`."""
+_FIXED, _UNRESERVED, _MOVE_TO_FIXED, _KEEP_ADDRESSES = 0x10, 0x4000, 3, 4
+_LARGE_PAGES, _DO_NOT_NEED, _WRITE_AND_WAIT = 14, 4, 7
+"""Linux's numbers for `mmap` (two), `mremap` (two), `madvise` (two) and `sync_file_range`."""
 _NOWHERE = 2 ** (8 * ctypes.sizeof(ctypes.c_void_p)) - 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
@@ -44,6 +45,7 @@ class Scratch:
     Attributes:
         folder: The folder.
         pool: Threads that read ahead and write behind.
+        rooms: Memory for rows that are loaded.
         num_bytes: End of its last tensor, at a multiple of 2 MiB.
         num_reserved: Bytes of the disk that its tensors take.
         is_cached: Whether rows pass through the system's cache, because the folder's file system allows
@@ -69,6 +71,7 @@ class Scratch:
         self.folder, self.lock = folder, Lock()
         self.num_bytes = self.num_reserved = 0
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
+        self.rooms = _Rooms()
 
     def __del__(self) -> None:
         """Close the file; the mapped memory of its tensors keeps it."""
@@ -168,6 +171,70 @@ _regions: dict[int, _Region] = {}
 """The memory of tensors in files, by address."""
 
 
+class _Rooms:
+    """Memory for rows that are loaded, used again and again, since the kernel takes long to clear new memory.
+
+    A room's memory moves to the address of the rows, and back when they are stored. Its own addresses stay
+    taken meanwhile, so that nothing else gets there. Before Linux 5.7 they cannot: each room is used once.
+    """
+
+    def __init__(self) -> None:
+        self._free: list[tuple[int, int]] = []
+        self._lent: dict[int, tuple[int, int]] = {}
+        self._lock, self._keeps = Lock(), True
+        self._munmap = _libc.munmap
+
+    def take(self, size: int) -> tuple[int, int]:
+        """Return address and size of a free room that is large enough, or of a new one in place of another."""
+        with self._lock:
+            best = max(self._free, key=lambda room: (room[1] >= size, -room[1]), default=None)
+            if best is not None:
+                self._free.remove(best)
+        if best is not None:
+            if best[1] >= size:
+                return best
+            self._end(best)
+        room = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), size
+        _advise(*room, _LARGE_PAGES)
+        return room
+
+    def give(self, room: tuple[int, int]) -> None:
+        """Take a room back that was not lent."""
+        with self._lock:
+            self._free.append(room)
+
+    def lend(self, room: tuple[int, int], address: int, size: int) -> None:
+        """Move the memory of a room to the address of rows.
+
+        Raises:
+            CapacityError: The system maps no more memory; the room is not lent.
+        """
+        if self._keeps and _moved(room[0], address, size, _KEEP_ADDRESSES):
+            self._lent[address] = room
+            return
+        if not _moved(room[0], address, size):
+            raise _no_more_memory()
+        self._keeps = False
+
+    def bring_back(self, address: int, size: int) -> None:
+        """Move the memory of rows back to its room, if it has one."""
+        room = self._lent.pop(address, None)
+        if room is None:
+            return
+        if _moved(address, room[0], size, _KEEP_ADDRESSES):
+            self.give(room)
+        else:
+            self._end(room)
+
+    def _end(self, room: tuple[int, int]) -> None:
+        self._munmap(ctypes.c_void_p(room[0]), ctypes.c_size_t(room[1]))
+
+    def __del__(self) -> None:
+        """Give all memory back."""
+        for room in self._free:
+            self._end(room)
+
+
 class _Memory(mmap.mmap):
     """Addresses of a tensor, which end with it."""
 
@@ -196,19 +263,18 @@ def load(tensor: Tensor) -> None:
     region = _region_of(tensor)
     assert region is not None
     start, size = region.pages(tensor)
-    memory = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    old, new, length = ctypes.c_void_p(memory), ctypes.c_void_p(region.start + start), ctypes.c_size_t(size)
+    rooms = region.file.rooms
+    room = rooms.take(size)
     try:
-        _advise(memory, size, _LARGE_PAGES)
-        region.file.move(os.preadv, memory, region.offset + start, size)
-        _mapped(_libc.mremap(old, length, length, _MOVE_TO_FIXED, new))
+        region.file.move(os.preadv, room[0], region.offset + start, size)
+        rooms.lend(room, region.start + start, size)
     except BaseException:
-        _libc.munmap(old, length)
+        rooms.give(room)
         raise
 
 
 def store(tensor: Tensor, writes: bool) -> None:
-    """Give back the memory of rows that `load` has read.
+    """Give back the memory of rows that `load` has read, even if the disk fails.
 
     Args:
         tensor: The rows.
@@ -221,9 +287,12 @@ def store(tensor: Tensor, writes: bool) -> None:
     assert region is not None
     start, size = region.pages(tensor)
     address, offset = region.start + start, region.offset + start
-    if writes:
-        region.file.move(os.pwritev, address, offset, size)
-    _map(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
+    try:
+        if writes:
+            region.file.move(os.pwritev, address, offset, size)
+    finally:
+        region.file.rooms.bring_back(address, size)
+        _map(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
 
 
 def fetch_rows(tensor_RH: Tensor, rows_U: Tensor) -> None:
@@ -295,11 +364,21 @@ def _map(address: int | None, size: int, flags: int, descriptor: int = -1, offse
 def _mapped(address: int | None) -> int:
     """Return the address that the kernel gives; raises CapacityError if it gives none."""
     if address is None or address == _NOWHERE:
-        raise CapacityError(
-            f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}."
-            " Raise the limit on a process's memory (ulimit -v)."
-        )
+        raise _no_more_memory()
     return address
+
+
+def _moved(address: int, to: int, size: int, flags: int = 0) -> bool:
+    """Move memory to another address; return whether the kernel did."""
+    old, new, length = ctypes.c_void_p(address), ctypes.c_void_p(to), ctypes.c_size_t(size)
+    return bool(_libc.mremap(old, length, length, _MOVE_TO_FIXED | flags, new) == to)
+
+
+def _no_more_memory() -> CapacityError:
+    return CapacityError(
+        f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}."
+        " Raise the limit on a process's memory (ulimit -v)."
+    )
 
 
 def _advise(address: int, size: int, advice: int) -> None:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from types import TracebackType
 
 from torch import Tensor
@@ -114,8 +115,9 @@ class Sweep:
             load(self._rows_of(chunk, tensor))
 
     def _store(self, chunk: int, writes: bool) -> None:
-        for tensor in self._tensors:
-            store(self._rows_of(chunk, tensor), writes)
+        with ExitStack() as stack:  # each of them leaves its memory, also where another fails
+            for tensor in self._tensors:
+                stack.callback(store, self._rows_of(chunk, tensor), writes)
 
     def __enter__(self) -> "Sweep":
         if self._host is None:
