@@ -8,15 +8,23 @@ from widenet.errors import CapacityError
 from widenet.model import sweep
 from widenet.model.sweep import Sweep, groups
 from widenet.plan import streaming
-from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND, chunk_rows
+from widenet.plan.streaming import chunk_rows
 from widenet.scratch import Scratch, load, release, scratch_of
 
-ROWS, COLUMNS, CHUNK = 20_000, 64, 64 * 1024
+ROWS, COLUMNS, REQUEST = 20_000, 64, 32 * 1024
+AHEAD, BEHIND = 2, 3
+"""Chunks of one tensor; of two, half of them: at least one."""
 
 
 @pytest.fixture
-def tensors(tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming, "CHUNK_BYTES", CHUNK)
+def small_requests(monkeypatch):
+    monkeypatch.setattr(streaming, "REQUEST_BYTES", REQUEST)
+    monkeypatch.setattr(streaming, "AHEAD_BYTES", AHEAD * REQUEST)
+    monkeypatch.setattr(streaming, "BEHIND_BYTES", BEHIND * REQUEST)
+
+
+@pytest.fixture
+def tensors(tmp_path, small_requests):
     file = Scratch(tmp_path)
     made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
     for number, tensor in enumerate(made):
@@ -28,7 +36,7 @@ def tensors(tmp_path, monkeypatch):
 @pytest.mark.parametrize("tile", [30, 100, 1_000])
 @pytest.mark.parametrize("writes", [False, True])
 def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
-    window = (-(-tile * COLUMNS * 8 // CHUNK) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND) * CHUNK
+    window = (-(-tile * COLUMNS * 4 // REQUEST) + 1 + AHEAD // 2 + BEHIND // 2) * 2 * REQUEST
     held = 0
     with Sweep(tensors, writes) as rows:
         for start in range(0, ROWS, tile):
@@ -61,7 +69,7 @@ def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch
     with Sweep(tensors[:1]) as rows:
         chunk = rows.chunk_rows
         rows.at(0, 1)
-    assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + CHUNKS_AHEAD)]
+    assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + AHEAD)]
 
 
 def test_a_pass_reads_what_the_cache_has_not_written_yet(tensors):
@@ -87,7 +95,7 @@ def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensor
     read = []
 
     def failing(rows):
-        chunk = int((rows.data_ptr() - tensors[0].data_ptr()) // CHUNK)
+        chunk = int((rows.data_ptr() - tensors[0].data_ptr()) // REQUEST)
         if chunk in (1, 2):
             raise CapacityError(f"chunk {chunk}")
         load(rows)
@@ -96,17 +104,17 @@ def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensor
     monkeypatch.setattr(sweep, "load", failing)
     with pytest.raises(CapacityError, match="chunk 1"), Sweep(tensors[:1], writes) as rows:
         rows.at(0, 2 * rows.chunk_rows)
-    assert len(read) == CHUNKS_AHEAD
+    assert len(read) == AHEAD
     assert resident(tensors[0]) == 0
     release(tensors[0])
     assert torch.equal(tensors[0], before)
 
 
 @pytest.mark.parametrize(
-    ("row_bytes", "rows"), [([1024] * 3, 20), ([4 * 33], 1024), ([4096, 4096], 8), ([100_000] * 3, 128)]
+    ("row_bytes", "rows"), [([1024] * 3, 32), ([4 * 33], 1024), ([4096, 4096], 8), ([100_000] * 3, 128)]
 )
-def test_chunks_are_whole_pages_of_every_tensor(row_bytes, rows, monkeypatch):
-    monkeypatch.setattr(streaming, "CHUNK_BYTES", CHUNK)
+@pytest.mark.usefixtures("small_requests")
+def test_chunks_are_whole_pages_of_every_tensor(row_bytes, rows):
     assert chunk_rows(row_bytes) == rows
     assert all(rows * size % 4096 == 0 for size in row_bytes)
 

@@ -34,8 +34,10 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Chunks of six pages, which are counted, and six tiles in a shard."""
-    monkeypatch.setattr(streaming, "CHUNK_BYTES", 6 * 4096)
+    """Chunks of two pages of each tensor, which are counted, and six tiles in a shard."""
+    monkeypatch.setattr(streaming, "REQUEST_BYTES", 2 * 4096)
+    monkeypatch.setattr(streaming, "AHEAD_BYTES", 12 * 4096)
+    monkeypatch.setattr(streaming, "BEHIND_BYTES", 12 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     loaded = []
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from torch import Tensor
 
 from widenet.model.host_memory import Crossing, HostMemory
-from widenet.plan.streaming import CHUNKS_AHEAD, CHUNKS_BEHIND, NUM_WINDOWS, chunk_rows
+from widenet.plan.streaming import NUM_WINDOWS, chunk_rows, chunks_ahead, chunks_behind
 from widenet.scratch import load, release, scratch_of, store
 
 
@@ -42,8 +42,10 @@ class Sweep:
         self._scratch = scratch_of(self._tensors[0]) if self._tensors and host is None else None
         self._writes, self._host = writes, host
         row_bytes = [tensor[:1].numel() * tensor.element_size() for tensor in self._tensors]
-        self._rows = 0 if self._scratch is None else chunk_rows(row_bytes)
-        self._ahead = CHUNKS_AHEAD if host is None else NUM_WINDOWS - 1
+        self._rows, self._ahead, self._behind = 0, NUM_WINDOWS - 1, 0
+        if self._scratch is not None:
+            self._rows, self._ahead = chunk_rows(row_bytes), chunks_ahead(row_bytes)
+            self._behind = chunks_behind(row_bytes)
         self._reading: deque[Future[None] | Crossing] = deque()
         self._storing: deque[Future[None]] = deque()
         self._windows: dict[int, list[Tensor]] = {}
@@ -63,7 +65,7 @@ class Sweep:
             return
         self._rows = self._rows or stop - start
         self._let_go_before(start // self._rows)
-        while len(self._storing) > CHUNKS_BEHIND:
+        while len(self._storing) > self._behind:
             self._storing.popleft().result()
         last = -(-len(self._tensors[0]) // self._rows)
         needed = -(-stop // self._rows)

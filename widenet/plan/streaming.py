@@ -8,14 +8,11 @@ from widenet.plan.layout import Weight
 from widenet.plan.tiles import predicted_units, tile_units
 from widenet.spec.layers import OutputLayer
 
-CHUNK_BYTES = 2**23
-"""Bytes of a weight and its state that are read or written together."""
+REQUEST_BYTES = 2**21
+"""Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-CHUNKS_AHEAD = 2
-"""Chunks that are read ahead of the tile at work."""
-
-CHUNKS_BEHIND = 2
-"""Chunks that are written behind it."""
+AHEAD_BYTES = BEHIND_BYTES = 2**24
+"""Bytes of a weight and its state that are read ahead of the tile at work, and those written behind it."""
 
 NUM_WINDOWS = 2
 """Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""
@@ -90,9 +87,22 @@ def with_state(job: Job, weight: Weight) -> int:
 
 
 def chunk_rows(row_bytes: Sequence[int]) -> int:
-    """Return the rows of a chunk of tensors whose rows have some bytes; it begins with a page of each."""
+    """Return the rows of a chunk, which is read and written together, of tensors whose rows have some bytes.
+
+    It begins with a page of each tensor.
+    """
     whole_pages = max(_PAGE // math.gcd(size, _PAGE) for size in row_bytes)
-    return max(CHUNK_BYTES // sum(row_bytes) // whole_pages, 1) * whole_pages
+    return max(REQUEST_BYTES // max(row_bytes) // whole_pages, 1) * whole_pages
+
+
+def chunks_ahead(row_bytes: Sequence[int]) -> int:
+    """Return the chunks that are read ahead of the tile at work."""
+    return max(1, AHEAD_BYTES // (chunk_rows(row_bytes) * sum(row_bytes)))
+
+
+def chunks_behind(row_bytes: Sequence[int]) -> int:
+    """Return the chunks that are written behind it."""
+    return max(1, BEHIND_BYTES // (chunk_rows(row_bytes) * sum(row_bytes)))
 
 
 def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
@@ -100,8 +110,10 @@ def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
     weight = job.layout.of_output(layer.name)
     if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
-    rows = chunk_rows([weight.row_bytes] * (1 + len(job.training.optimizer.state)))
-    chunks = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1 + CHUNKS_AHEAD + CHUNKS_BEHIND
+    row_bytes = [weight.row_bytes] * (1 + len(job.training.optimizer.state))
+    rows = chunk_rows(row_bytes)
+    at_work = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1
+    chunks = at_work + chunks_ahead(row_bytes) + chunks_behind(row_bytes)
     return chunks * rows * with_state(job, weight)
 
 
