@@ -197,8 +197,8 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             "--measure measures this machine, and --gpu names another. Leave one of them out.",
         ),
         (
-            ["--data", "data", "--measure", "--weights-in", "disk"],
-            "--measure measures a training in memory, not one with --weights-in disk, which is also chosen",
+            ["--data", "data", "--scratch", ".", "--weights-in", "disk"],
+            "--scratch is the folder for weights on a disk while they are measured. Add --measure and",
         ),
         (
             ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],
@@ -319,6 +319,18 @@ def test_a_measured_plan_tells_what_training_takes_and_leaves_nothing(widenet, i
     found = json.loads(widenet("plan", *words, "--json").out)["hours"]
     assert 0 < found["step_seconds"] <= found["epoch_seconds"] <= found["training_seconds"]
     assert sorted(inside.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_training_with_weights_on_a_disk_is_measured_in_their_folder(widenet, tmp_path):
+    words = ["plan", "network.json", "training.json", "--data", "data", "--measure", "--weights-in", "disk"]
+    found = json.loads(widenet(*words, "--scratch", tmp_path, "--json").out)
+    assert found["weights_in"] == "disk"
+    assert found["hours"]["step_seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+    refused = widenet(*words, "--scratch", tmp_path / "none")
+    assert (refused.status, refused.out) == (2, "")
+    assert "none must be a folder that takes files, for weights on a disk" in refused.err
 
 
 def test_it_tells_what_memory_holds_of_weights_on_a_disk_and_what_a_step_moves(plan):

@@ -10,7 +10,7 @@ from widenet.plan.numbers import duration
 
 if TYPE_CHECKING:
     from widenet.plan.devices import NamedDevice
-    from widenet.plan.job import Job
+    from widenet.plan.job import Job, WeightsIn
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
@@ -35,17 +35,22 @@ def check_measurable(data: Path | None, processes: int, planned_elsewhere: str |
         )
 
 
-def check_resident(weights_in: str) -> None:
-    """Raise OptionError if a training that is to be measured has weights elsewhere, asked for or chosen."""
-    if weights_in != "device":
+def check_scratch(scratch: Path | None, measure: bool, weights_in: str) -> None:
+    """Raise OptionError for a folder of weights on a disk where no such training is measured."""
+    if scratch is not None and not (measure and weights_in == "disk"):
         raise OptionError(
-            f"--measure measures a training in memory, not one with --weights-in {weights_in},"
-            " which is also chosen where weights do not fit. Leave --measure out."
+            "--scratch is the folder for weights on a disk while they are measured. Add --measure and"
+            " --weights-in disk, or leave it out."
         )
 
 
 def hours_here(
-    network: "NetworkSpec", training: "TrainingSpec", data: Path, device: str | None
+    network: "NetworkSpec",
+    training: "TrainingSpec",
+    data: Path,
+    device: str | None,
+    weights_in: "WeightsIn",
+    scratch: Path | None,
 ) -> dict[str, Any]:
     """Measure a training on this machine; return its hours as plain values."""
     from widenet.data.dataset import Dataset
@@ -53,7 +58,8 @@ def hours_here(
     from widenet.training.check import check_training
 
     dataset = Dataset.open(data)
-    return asdict(measured_hours(check_training(network, training, dataset), dataset, device))
+    layout = check_training(network, training, dataset)
+    return asdict(measured_hours(layout, dataset, device, weights_in, scratch))
 
 
 def published_hours(job: "Job", device: "NamedDevice", num_examples: int | None) -> dict[str, Any]:

@@ -94,6 +94,12 @@ _DiskBandwidth = Annotated[
         " takes at least with --weights-in disk. Processes share it."
     ),
 ]
+_Scratch = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of the file of weights on a disk, with --measure. Default: beside the dataset."
+    ),
+]
 
 
 def plan(
@@ -111,6 +117,7 @@ def plan(
     measure: _Measure = False,
     weights_in: _WeightsIn = None,
     disk_bandwidth: _DiskBandwidth = None,
+    scratch: _Scratch = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a training needs before it starts.
@@ -119,7 +126,7 @@ def plan(
     --measure or --gpu also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
     fits or the memory is unknown.
     """
-    from widenet.cli.hours import check_measurable, check_resident, hours_here, published_hours
+    from widenet.cli.hours import check_measurable, check_scratch, hours_here, published_hours
     from widenet.cli.plan_table import plan_table
     from widenet.plan.binding import bind
     from widenet.plan.devices import DEVICES
@@ -148,13 +155,13 @@ def plan(
         num_threads=_threads(kind, processes),
     )
     job = _placed(job, weights_in, device_bytes)
-    if measure:
-        check_resident(job.weights_in)
+    check_scratch(scratch, measure, job.weights_in)
     planned = report(job, device_bytes, more=elsewhere is not None)
     if disk_bandwidth is not None:
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
-        planned["hours"] = hours_here(*documents, data, None if device is None else device.value)
+        chosen = None if device is None else device.value
+        planned["hours"] = hours_here(*documents, data, chosen, job.weights_in, scratch)
     elif named is not None:
         planned["hours"] = published_hours(job, named, sizes[1])
     show = print_json if as_json else typer.echo

@@ -19,13 +19,15 @@ from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
-from widenet.parallel.group import exchange_for, fitted
+from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.hours import Hours, Rates, hours
+from widenet.plan.job import WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
 from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
+from widenet.runs.place_of_weights import elsewhere
 from widenet.runs.training import built, device_of, evaluation_of, job_of
 from widenet.tensor_file import write
 from widenet.training.optimizers import Optimizer
@@ -46,7 +48,13 @@ class _Enough(Exception):  # noqa: N818 # no error: an evaluation has run long e
     pass
 
 
-def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = None) -> Hours:
+def measured_hours(
+    layout: Layout,
+    dataset: Dataset,
+    device_name: str | None = None,
+    weights_in: WeightsIn = "device",
+    scratch: Path | None = None,
+) -> Hours:
     """Train a new network for a few steps and rank for some examples; nothing is kept.
 
     This process measures alone. Steps, evaluation and recommendations are those of `train`, `evaluate` and
@@ -57,12 +65,15 @@ def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = N
         layout: The layout of the two documents, checked against the dataset.
         dataset: The examples.
         device_name: "cpu" or "cuda"; None: CUDA if there is a device.
+        weights_in: Where wide weights and their state lie.
+        scratch: Folder of the file of weights on a disk; None: the one beside the dataset.
 
     Returns:
         How long the training takes on this machine.
 
     Raises:
         CapacityError: The training does not fit.
+        OptionError: The folder for weights on a disk takes no file.
         NumericsError: The loss is not finite.
     """
     device = device_of(device_name, layout.training)
@@ -70,10 +81,13 @@ def measured_hours(layout: Layout, dataset: Dataset, device_name: str | None = N
         compile_ahead(layout.network, layout.training)
     with fixed_arithmetic():
         exchange = exchange_for(layout.num_shards, device)
-        job = fitted(job_of(layout, dataset, device), device, exchange)
+        job = fitted(job_of(layout, dataset, device, weights_in), device, exchange)
+        folder = scratch or dataset.path.parent
+        if job.weights_in == "disk":
+            check_room_on_disk(job, folder, exchange)
         training = layout.training
         rule = Optimizer(layout.network.tuned(training.optimizer), training.l1, training.l2)
-        network = built(job, rule, dataset, exchange, device)
+        network = built(job, rule, dataset, exchange, device, elsewhere(job, folder, device, exchange))
         steps = list(_step_seconds(network, rule, dataset))
         ranking = _ranking_seconds(network, dataset)
         evaluation = _evaluation_seconds(network, dataset)

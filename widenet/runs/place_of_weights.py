@@ -59,24 +59,24 @@ def chosen(job: Job, asked: WeightsIn | None, store: Scratch | HostMemory | None
 
 def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exchange) -> None:
     """Raise in every process unless the folder for wide weights has room and takes a file."""
-    folder = _folder(arguments, out)
+    folder = folder_of(arguments, out)
     if arguments.scratch is not None:
         of_all(exchange, lambda: Scratch(folder), "scratch")
     check_room_on_disk(job, folder, exchange)
 
 
 def elsewhere(
-    job: Job, arguments: TrainArguments, out: Path, device: torch.device, exchange: Exchange
+    job: Job, folder: Path, device: torch.device, exchange: Exchange
 ) -> Scratch | HostMemory | None:
-    """Make the file or the host's memory for wide weights, in every process; None if the device has them."""
+    """Make the file in a folder or the host's memory for wide weights; None if the device has them."""
     match job.weights_in:
         case "disk":
-            return of_all(exchange, lambda: Scratch(_folder(arguments, out)), "scratch")
+            return of_all(exchange, lambda: Scratch(folder), "scratch")
         case "host":
             return HostMemory(device)
     return None
 
 
-def _folder(arguments: TrainArguments, out: Path) -> Path:
+def folder_of(arguments: TrainArguments, out: Path) -> Path:
     """Return the folder of the file for wide weights: the run directory unless another is named."""
     return out if arguments.scratch is None else path_of("scratch", arguments.scratch)

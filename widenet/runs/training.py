@@ -39,7 +39,7 @@ from widenet.plan.streaming import NAMES
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
 from widenet.runs.model import Model
-from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere
+from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.unread import unread
 from widenet.scratch import Scratch
@@ -121,7 +121,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
-        store = elsewhere(job, arguments, out, device, exchange)
+        store = elsewhere(job, folder_of(arguments, out), device, exchange)
         network = built(job, rule, dataset, exchange, device, store)
         report = _report(arguments, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
