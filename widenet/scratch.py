@@ -29,7 +29,7 @@ PAGE_BYTES = 4096
 
 _THREADS = 16
 _BEGINNING = 2**21
-"""A tensor begins at a multiple of this in its file, so that the kernel can use large pages."""
+"""A large page: a tensor begins with one in its file, and in memory if it has as many bytes."""
 _READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _FIXED, _UNRESERVED, _MOVE_TO_FIXED, _KEEP_ADDRESSES = 0x10, 0x4000, 3, 4
 _LARGE_PAGES, _DO_NOT_NEED, _WRITE_AND_WAIT = 14, 4, 7
@@ -103,8 +103,10 @@ class Scratch:
                 f"{self.folder} has no room for {wanted:,} bytes of weights and optimizer state. Free"
                 " some space, or name a folder on another disk with `scratch`."
             ) from None
-        memory = _Memory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
-        tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape))
+        room = size + (_BEGINNING if size >= _BEGINNING else 0)
+        memory = _Memory(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
+        first = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % _BEGINNING if room > size else 0
+        tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape), offset=first)
         memory.start = _map(tensor.data_ptr(), size, mmap.MAP_SHARED | _FIXED, self.descriptor, offset)
         _regions[memory.start] = _Region(memory.start, size, offset, self)
         return tensor.view(*shape)
@@ -185,15 +187,17 @@ class _Rooms:
         self._munmap = _libc.munmap
 
     def take(self, size: int) -> tuple[int, int]:
-        """Return address and size of a free room that is large enough, or of a new one in place of another."""
+        """Return address and size of a free room of some bytes, or of a new one in place of another.
+
+        A part of a room would not do: its large pages stay whole only if they move together.
+        """
         with self._lock:
-            best = max(self._free, key=lambda room: (room[1] >= size, -room[1]), default=None)
-            if best is not None:
-                self._free.remove(best)
-        if best is not None:
-            if best[1] >= size:
-                return best
-            self._end(best)
+            equal = next((place for place, room in enumerate(self._free) if room[1] == size), None)
+            free = self._free.pop(equal or 0) if self._free else None
+        if free is not None:
+            if equal is not None:
+                return free
+            self._end(free)
         room = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), size
         _advise(*room, _LARGE_PAGES)
         return room
