@@ -28,6 +28,8 @@ PAGE_BYTES = 4096
 """Rows are loaded and stored in multiples of this, as disks ask for past the system's cache."""
 
 _THREADS = 16
+"""Threads that read, and as many that write."""
+
 _BEGINNING = 2**21
 """A large page: a tensor begins with one in its file, and in memory if it has as many bytes."""
 _READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
@@ -44,7 +46,8 @@ class Scratch:
 
     Attributes:
         folder: The folder.
-        pool: Threads that read ahead and write behind.
+        readers: Threads that read ahead.
+        writers: Threads that write behind.
         rooms: Memory for rows that are loaded.
         num_bytes: End of its last tensor, at a multiple of 2 MiB.
         num_reserved: Bytes of the disk that its tensors take.
@@ -70,7 +73,8 @@ class Scratch:
         self.is_cached = self.direct < 0
         self.folder, self.lock = folder, Lock()
         self.num_bytes = self.num_reserved = 0
-        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
+        self.readers = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch reader")
+        self.writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch writer")
         self.rooms = _Rooms()
 
     def __del__(self) -> None:

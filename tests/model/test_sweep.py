@@ -25,6 +25,7 @@ def small_requests(monkeypatch):
 
 @pytest.fixture
 def tensors(tmp_path, small_requests):
+    del small_requests
     file = Scratch(tmp_path)
     made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
     for number, tensor in enumerate(made):

@@ -1,9 +1,9 @@
 """A pass over rows that lie in files or in the host's memory: they come ahead of it and go back behind it."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from itertools import chain
 from types import TracebackType
 
 from torch import Tensor
@@ -46,8 +46,8 @@ class Sweep:
         if self._scratch is not None:
             self._rows, self._ahead = chunk_rows(row_bytes), chunks_ahead(row_bytes)
             self._behind = chunks_behind(row_bytes)
-        self._reading: deque[Future[None] | Crossing] = deque()
-        self._storing: deque[Future[None]] = deque()
+        self._reading: deque[Sequence[Future[None] | Crossing]] = deque()
+        self._storing: deque[Sequence[Future[None]]] = deque()
         self._windows: dict[int, list[Tensor]] = {}
         self._first = self._next = self._at_hand = 0
 
@@ -66,14 +66,14 @@ class Sweep:
         self._rows = self._rows or stop - start
         self._let_go_before(start // self._rows)
         while len(self._storing) > self._behind:
-            self._storing.popleft().result()
+            _wait_for(self._storing.popleft())
         last = -(-len(self._tensors[0]) // self._rows)
         needed = -(-stop // self._rows)
         for chunk in range(self._next, min(needed + self._ahead, last)):
             self._reading.append(self._fetching(chunk))
             self._next = chunk + 1
         while len(self._reading) > max(self._next - needed, 0):
-            self._reading.popleft().result()
+            _wait_for(self._reading.popleft())
             self._at_hand += 1
 
     def rows(self, start: int, stop: int) -> list[Tensor]:
@@ -87,18 +87,18 @@ class Sweep:
         for done in range(self._first, min(chunk, self._next)):
             if self._scratch is not None:
                 writes = self._writes and done < self._at_hand  # nobody wrote to what nobody waited for
-                self._storing.append(self._scratch.pool.submit(self._store, done, writes))
+                self._storing.append(self._submitted(self._scratch.writers, done, store, writes))
             else:
                 self._send_back(done)
             self._first = done + 1
 
-    def _fetching(self, chunk: int) -> Future[None] | Crossing:
+    def _fetching(self, chunk: int) -> Sequence[Future[None] | Crossing]:
         if self._scratch is not None:
-            return self._scratch.pool.submit(self._load, chunk)
+            return self._submitted(self._scratch.readers, chunk, load)
         assert self._host is not None
         sources = [self._rows_of(chunk, tensor) for tensor in self._tensors]
         self._windows[chunk] = self._host.window(chunk, sources)
-        return self._host.send(zip(self._windows[chunk], sources, strict=True))
+        return [self._host.send(zip(self._windows[chunk], sources, strict=True))]
 
     def _send_back(self, chunk: int) -> None:
         """Copy a tile into the host's memory if it was written; its window is then free."""
@@ -112,14 +112,11 @@ class Sweep:
     def _rows_of(self, chunk: int, tensor: Tensor) -> Tensor:
         return tensor[chunk * self._rows : (chunk + 1) * self._rows]
 
-    def _load(self, chunk: int) -> None:
-        for tensor in self._tensors:
-            load(self._rows_of(chunk, tensor))
-
-    def _store(self, chunk: int, writes: bool) -> None:
-        with ExitStack() as stack:  # each of them leaves its memory, also where another fails
-            for tensor in self._tensors:
-                stack.callback(store, self._rows_of(chunk, tensor), writes)
+    def _submitted(
+        self, threads: Executor, chunk: int, work: Callable[..., None], *options: bool
+    ) -> list[Future[None]]:
+        """Begin some work on a chunk: of each tensor by itself, so that none depends on what fails."""
+        return [threads.submit(work, self._rows_of(chunk, tensor), *options) for tensor in self._tensors]
 
     def __enter__(self) -> "Sweep":
         if self._host is None:
@@ -134,19 +131,25 @@ class Sweep:
 
         Rows in memory of their own, which stayed there, would be zeros after a `release`.
         """
-        failed = _finished(self._reading)
+        failed = _failures(self._reading)
         self._let_go_before(self._next)
-        failed += _finished(self._storing)
+        failed += _failures(self._storing)
         if failed and error is None:
             raise failed[0]
 
 
-def _finished(work: deque[Future[None] | Crossing] | deque[Future[None]]) -> list[Exception]:
+def _wait_for(work: Sequence[Future[None] | Crossing]) -> None:
+    """Wait for all of some work, then raise its first error."""
+    for error in _failures([work]):
+        raise error
+
+
+def _failures(work: Iterable[Sequence[Future[None] | Crossing]]) -> list[Exception]:
     """Wait for all of some work and return its errors."""
     failed: list[Exception] = []
-    while work:
+    for part in chain.from_iterable(work):
         try:
-            work.popleft().result()
+            part.result()
         except Exception as error:
             failed.append(error)
     return failed
