@@ -6,7 +6,10 @@ import gc
 import mmap
 import os
 import re
+import resource
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -223,6 +226,62 @@ def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
         Sweep([tensor], writes) as rows,
     ):
         rows.at(0, ROWS)
+
+
+def test_a_write_that_fails_leaves_no_tensor_in_memory(file, numbers, monkeypatch):
+    """The second of three tensors fails; all are in their file again, the others as they were written."""
+    tensors, written = [file.zeros((ROWS, COLUMNS)) for _ in range(3)], os.pwritev
+
+    def failing(descriptor, memory, offset):
+        if 2**21 <= offset < 2**22:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return written(descriptor, memory, offset)
+
+    monkeypatch.setattr(os, "pwritev", failing)
+    with ExitStack() as stack:
+        stack.enter_context(Sweep(tensors, writes=True)).at(0, ROWS)
+        for tensor in tensors:
+            tensor.copy_(numbers)
+        with pytest.raises(CapacityError, match="Input/output"):
+            stack.close()
+    assert [resident(tensor) for tensor in tensors] == [0, 0, 0]
+    assert [bool(torch.equal(tensor, numbers)) for tensor in tensors] == [True, False, True]
+
+
+def test_rows_are_loaded_into_memory_that_other_rows_had(file, numbers):
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    rows = [tensor[start : start + CHUNK_ROWS] for start in range(0, ROWS - CHUNK_ROWS, CHUNK_ROWS)]
+    load(rows[0])
+    store(rows[0], writes=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for some in rows:
+        load(some)
+        store(some, writes=True)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < CHUNK_ROWS * COLUMNS * 4 // 4096
+    assert torch.equal(tensor, numbers)
+
+
+def test_a_kernel_that_keeps_no_addresses_clears_memory_each_time(file, numbers, monkeypatch):
+    """As before Linux 5.7."""
+    library = scratch._libc
+
+    def mremap(old, size, new_size, flags, new):
+        return None if flags & scratch._KEEP_ADDRESSES else library.mremap(old, size, new_size, flags, new)
+
+    calls = {name: getattr(library, name) for name in ("mmap", "munmap", "madvise", "sync_file_range")}
+    monkeypatch.setattr(scratch, "_libc", SimpleNamespace(mremap=mremap, **calls))
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    for _ in range(3):
+        load(tensor)
+        tensor += 1
+        store(tensor, writes=True)
+        assert resident(tensor) == 0
+        unmap(tensor)
+    assert torch.equal(tensor, numbers + 3)
 
 
 @pytest.mark.parametrize("fails", ["preadv", "mremap"])
