@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.model.exchange import Exchange
-from widenet.plan.by_examples import fields_by_examples
+from widenet.plan.by_examples import ROW_NUMBERS, fields_by_examples, long_rows
 from widenet.plan.layout import Layout
 from widenet.plan.narrow import edges
 
@@ -108,9 +108,10 @@ class _Divided(torch.autograd.Function):
             # An end without weights before it, such as a pooled input, has no graph.
             roots = [(end, whole) for end, whole in zip(ends, gradients, strict=True) if end.requires_grad]
             torch.autograd.backward([end for end, _ in roots], [whole[start:stop] for _, whole in roots])
-            return torch.cat(
-                [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
-            )
+            numbers = sum(leaf.numel() for leaf in leaves)
+            whole_rows = leaves[0].new_zeros(ROW_NUMBERS * long_rows(numbers, len(spans)) - numbers)
+            flat = [(torch.zeros_like(leaf) if leaf.grad is None else leaf.grad).flatten() for leaf in leaves]
+            return torch.cat([*flat, whole_rows])
 
         pieces = stack.exchange.sum_by_pieces(stack.exchange.each(of_shard), stack.where)
         stack.gradients.update(zip(stack.exchange.each(lambda shard: shard), pieces, strict=True))

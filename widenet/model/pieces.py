@@ -99,11 +99,13 @@ class Pieces:
                     [step for is_bias, step in steps if is_bias == are_biases], numbers, are_biases
                 )
             # Zeros fill up the last pieces, since all that is gathered has one shape.
-            own = (part.numbers for part in self.by_shard[shard])
-            return torch.cat([*own, gradients[shard].new_zeros(self.length)])[: self.length]
+            own = [part.numbers for part in self.by_shard[shard]]
+            missing = self.length - sum(map(len, own))
+            return torch.cat([*own, gradients[shard].new_zeros(missing)])
 
-        for shard, piece in enumerate(exchange.gather(exchange.each(stepped), "stepped weights")):
-            for part, numbers_N in self.cut(shard, piece):
+        pieces = exchange.gather(exchange.each(stepped), "stepped weights")
+        for shard in range(len(self.of_all)):
+            for part, numbers_N in self.cut(shard, pieces[shard]) if shard not in self.by_shard else []:
                 part.numbers.copy_(numbers_N)
         for weight in self.weights.values():
             if weight.norm_limit is not None:

@@ -19,7 +19,8 @@ T = TypeVar("T")
 def in_rows(vector: Tensor, num_shards: int) -> Tensor:
     """Return a vector as rows of neighbours, filled up with zeros so that every shard has as many rows."""
     rows = long_rows(len(vector), num_shards)
-    return pad(vector, (0, rows * ROW_NUMBERS - len(vector))).view(rows, ROW_NUMBERS)
+    missing = rows * ROW_NUMBERS - len(vector)
+    return (pad(vector, (0, missing)) if missing else vector).view(rows, ROW_NUMBERS)
 
 
 @dataclass(frozen=True)
