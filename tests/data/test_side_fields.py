@@ -150,6 +150,16 @@ def test_users_are_read_as_sources_are(tmp_path, log, source, name, text, option
     assert names_of(Dataset.open(tmp_path / "ds"), "land")[:2] == [["at"], ["de"]]
 
 
+def test_the_column_of_the_users_in_the_interactions_names_theirs_too(tmp_path, source):
+    log = source("log.csv", "account,sku\na,1\nb,1\n")
+    users = source("users.csv", "id,account,country\n1,a,at\n2,b,de\n")
+    ingest(log, tmp_path / "ds", user="account", item="sku", users=users, sparse={"land": "country"})
+    assert names_of(Dataset.open(tmp_path / "ds"), "land") == [["at"], ["de"]]
+    others = source("others.csv", "id,country\na,at\nb,de\n")
+    ingest(log, tmp_path / "other", user="account", item="sku", users=others, sparse={"land": "country"})
+    assert names_of(Dataset.open(tmp_path / "other"), "land") == [["at"], ["de"]]
+
+
 def test_several_rows_of_a_user_are_several_categories(tmp_path, log, source):
     users = source("tags.csv", "userid,tag\na,x\na,w\na,x\nb,x\n")
     ingest(log, tmp_path / "ds", users=users, sparse={"tags": "tag"}, min_user_items=2)

@@ -198,9 +198,12 @@ class IngestArguments:
         str | None, Argument("Decimal separator of CSV: a point, which is the default, or a comma.")
     ] = None
     time_format: Annotated[
-        str | None,
+        str | Sequence[str] | None,
         Argument(
-            "Format of `time`, such as '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none.", form="FORMAT"
+            "Format of `time`, such as '%d/%m/%Y %H:%M:%S'. Numbers and ISO dates need none. Of several"
+            " formats, the first that fits a cell counts.",
+            form="FORMAT",
+            is_repeated=True,
         ),
     ] = None
     skip_bad_lines: Annotated[

@@ -1,4 +1,4 @@
-"""The column of a source, of titles or of attributes, that holds the ids of items."""
+"""The column of a source beside the interactions that holds the ids of its items or users."""
 
 from widenet.data.formats.columns import choose_column
 from widenet.data.formats.source import Source
@@ -13,8 +13,8 @@ def id_column(source: Source, role: str, named: str | None, of_interactions: str
         source: The source.
         role: Name of the option that names the column, with a dash.
         named: The column that was named; None chooses one.
-        of_interactions: Column of the interactions with the item, if it was named. If the source has a column
-            of this name too, it holds the ids by default.
+        of_interactions: Column of the interactions with the same ids, if it was named. If the source has a
+            column of this name too, it holds the ids by default.
 
     Raises:
         DataError: The column does not exist.

@@ -65,7 +65,7 @@ class Options(IngestArguments):
             self.value,
             self.time,
             self.min_value is not None and not self._counts_rows,
-            self.time_format,
+            (self.time_format,) if isinstance(self.time_format, str) else tuple(self.time_format or ()),
         )
 
     @cached_property
@@ -88,7 +88,7 @@ class Options(IngestArguments):
             "users_", self.users_format, self.users_delimiter, self.users_header, self.users_columns, named
         )
         reading = replace(reading, decimal=self.users_decimal)
-        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading)
+        return SideFields(self.users, self.users_id, sparse, dense, self.weight, reading, self.user)
 
     @cached_property
     def naming(self) -> Titles:

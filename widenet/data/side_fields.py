@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from widenet.data.assemble import SortedEntries
 from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, choose_column, listed, remedy_for
+from widenet.data.formats.columns import Columns, listed, remedy_for
 from widenet.data.formats.source import Reading, Source
+from widenet.data.item_ids import id_column
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
 from widenet.data.sources import Sources, mistake, opened_one
@@ -36,6 +37,7 @@ class SideFields:
         dense: Names of dense fields, each with its columns of `users`.
         weight: Column of `users` with the weights of the examples.
         reading: How to read `users`.
+        user_of_interactions: Column of the interactions with the user, if it was named.
 
     Raises:
         OptionError: The name of a field is wrong, or an option needs `users`.
@@ -47,6 +49,7 @@ class SideFields:
     dense: Mapping[str, Sequence[str]] = field(default_factory=dict)
     weight: str | None = None
     reading: Reading = field(default_factory=Reading)
+    user_of_interactions: str | None = None
 
     def __post_init__(self) -> None:
         for name in (*self.sparse, *self.dense):
@@ -75,9 +78,7 @@ class SideFields:
         if self.users is None:
             return None
         source = opened_one(self.users, self.reading, folder)
-        key = choose_column(
-            source.name, source.columns, "users-id", self.user, source.roles.get("user"), source.hint
-        )
+        key = id_column(source, "users-id", self.user, self.user_of_interactions)
         for column in self.numbers:
             if column not in source.columns:
                 raise DataError(

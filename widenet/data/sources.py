@@ -35,7 +35,7 @@ class Roles:
         value: Column with the value.
         time: Column with the time.
         needs_value: Whether to read a value even if its column was not named.
-        time_format: Format of the times.
+        time_formats: Formats of the times; without any, numbers and ISO times.
 
     Raises:
         OptionError: The format of times is invalid, or has no `time`.
@@ -46,13 +46,13 @@ class Roles:
     value: str | None = None
     time: str | None = None
     needs_value: bool = False
-    time_format: str | None = None
+    time_formats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.time_format is not None:
-            if self.time is None:
-                raise OptionError("`time_format` needs `time`. Name the time's column.")
-            check_time_format(self.time_format)
+        if self.time_formats and self.time is None:
+            raise OptionError("`time_format` needs `time`. Name the time's column.")
+        for each in self.time_formats:
+            check_time_format(each)
 
     @property
     def numbers(self) -> list[str]:
@@ -84,7 +84,9 @@ class Roles:
                     f" `{role}`."
                 )
         self._check_guesses(source, columns)
-        return Columns(**columns, decimal=source.decimal, time_format=self.time_format, floats=source.floats)
+        return Columns(
+            **columns, decimal=source.decimal, time_formats=self.time_formats, floats=source.floats
+        )
 
     def _check_guesses(self, source: Source, columns: Mapping[str, str]) -> None:
         """Raise DataError if the guessed user or item looks like a time or like lists."""

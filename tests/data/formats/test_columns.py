@@ -32,9 +32,9 @@ TIMES = {
 @pytest.mark.parametrize("cell", ["infinity", "-Infinity", " epoch", "", "31/12/24x", "44-03-15 (BC)"])
 def test_words_and_other_formats_are_no_times(cell):
     with duckdb.connect() as database:
-        for time_format in (None, "%d/%m/%y"):
+        for formats in ((), ("%d/%m/%y",), ("%d/%m/%y", "%Y-%m-%d")):
             assert database.execute(
-                f"SELECT {sql.seconds('cell', '.', time_format)} FROM (SELECT ? AS cell)", [cell]
+                f"SELECT {sql.seconds('cell', '.', formats)} FROM (SELECT ? AS cell)", [cell]
             ).fetchone() == (None,)
 
 
@@ -42,7 +42,7 @@ def test_words_and_other_formats_are_no_times(cell):
 def test_a_time_is_seconds_of_utc(cell):
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'Asia/Tokyo'")
-        read = sql.seconds("cell", ".", TIMES[cell])
+        read = sql.seconds("cell", ".", [TIMES[cell]] if TIMES[cell] else [])
         assert database.execute(f"SELECT {read} FROM (SELECT ? AS cell)", [cell]).fetchone() == (NOON,)
         for stamp in (f"TIMESTAMPTZ '{cell}'", "TIMESTAMP '2024-05-01 12:00:00'"):
             if TIMES[cell] is None and "+" in cell:
@@ -74,6 +74,7 @@ def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
         )
         for cell in cells
     ]
+    given = [] if time_format is None else [time_format]
     pattern = columns._ISO if time_format is None else columns._pattern_of(time_format)
     surely = [cell for cell in [*cells, *changed] if columns._is_real_time(pattern.fullmatch(cell))]
     assert surely[:50] == cells
@@ -81,7 +82,7 @@ def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
         database.register("given", pa.table({"cell": surely}))
         assert (
             database.execute(
-                f"SELECT cell FROM given WHERE {sql.seconds('cell', '.', time_format)} IS NULL"
+                f"SELECT cell FROM given WHERE {sql.seconds('cell', '.', given)} IS NULL"
             ).fetchall()
             == []
         )
@@ -141,6 +142,27 @@ def test_lines_with_times_of_another_format_are_skipped(tmp_path, source):
     assert ingest(path, tmp_path / "ds", time="at", time_format="%d/%m/%Y", skip_bad_lines=1).ids(
         slice(None)
     ) == ["u"]
+
+
+def test_of_several_formats_the_first_that_fits_a_cell_counts(tmp_path, source):
+    rows = "u,a,1,2024-01-15\nu,a,2,02/01/2024\nu,a,3,31.12.2023\n"
+    path = source("a.csv", f"user,item,rating,at\n{rows}")
+    point = "%d.%m.%Y"
+    for formats, value in (
+        (["%Y-%m-%d", "%d/%m/%Y", "%m/%d/%Y", point], 1.0),
+        ((point, "%m/%d/%Y", "%d/%m/%Y", "%Y-%m-%d"), 2.0),
+    ):
+        dataset = ingest(path, tmp_path / str(value), value="rating", time="at", time_format=formats)
+        assert dataset.sparse("items", slice(None)).values.tolist() == [value]
+    with pytest.raises(DataError) as refused:
+        ingest(path, tmp_path / "ds", time="at", time_format=["%d/%m/%Y", point])
+    assert str(refused.value).endswith(
+        "line 2: column \"at\" must be a time as `time_format='%d/%m/%Y'` or `time_format='%d.%m.%Y'` has it;"
+        " got \"2024-01-15\". If the column has both forms, also give `time_format='%Y-%m-%d'`. Correct the"
+        " format, or fix the row."
+    )
+    with pytest.raises(OptionError, match="must hold specifiers"):
+        ingest(path, tmp_path / "ds", time="at", time_format=[point, "yyyy"])
 
 
 @pytest.mark.parametrize(

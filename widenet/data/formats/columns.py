@@ -77,6 +77,8 @@ _ISO = re.compile(
 )
 _DIGITS = {"Y": "[12][0-9]{3}", **dict.fromkeys("mdHMS", "[0-9]{2}")}
 """Texts that DuckDB surely accepts for a specifier. It accepts more, but asking it takes milliseconds."""
+_ISO_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ")
+"""ISO times, which need a format only beside others."""
 _OTHER_FORMATS = (
     "%a %b %d %H:%M:%S %Y",
     "%d/%b/%Y:%H:%M:%S %z",
@@ -104,7 +106,7 @@ class Columns:
         value: Column with the value.
         time: Column with the time.
         decimal: Decimal separator.
-        time_format: Format of the times, for DuckDB's strptime; None means numbers and ISO times.
+        time_formats: Formats of the times, for DuckDB's strptime; without any, numbers and ISO times.
         floats: Columns of floating-point numbers; their ids are written without ".0".
     """
 
@@ -113,7 +115,7 @@ class Columns:
     value: str | None = None
     time: str | None = None
     decimal: str = "."
-    time_format: str | None = None
+    time_formats: tuple[str, ...] = ()
     floats: frozenset[str] = frozenset()
 
     def expressions(self) -> dict[str, tuple[str, str]]:
@@ -128,7 +130,7 @@ class Columns:
         if self.value:
             read["value"] = (self.value, sql.number(sql.name(self.value), self.decimal))
         if self.time:
-            read["time"] = (self.time, sql.seconds(sql.name(self.time), self.decimal, self.time_format))
+            read["time"] = (self.time, sql.seconds(sql.name(self.time), self.decimal, self.time_formats))
         return read
 
     def interactions(self, table: str) -> str:
@@ -211,10 +213,11 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
                 "Scale the column down, or take its logarithm.",
             )
     if role == "time":
-        if columns.time_format is not None:
+        if columns.time_formats:
+            formats = " or ".join(f"`time_format={each!r}`" for each in columns.time_formats)
             rule, remedy = (
-                f"must be a time as `time_format={columns.time_format!r}` has it",
-                "Correct the format, or fix the row.",
+                f"must be a time as {formats} has it",
+                f"{_more_formats(text)}Correct the format, or fix the row.",
             )
         elif text:
             remedy = _time_remedy(text)
@@ -251,9 +254,20 @@ def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
 
 def _time_remedy(text: str) -> str | None:
     """Suggest formats that fit a time; None if no common one fits."""
-    formats = [day + hour for day in _DATE_FORMATS for hour in _TIME_FORMATS] + list(_OTHER_FORMATS)
-    fitting = [f"'{each}'" for each in formats if _fits(text.strip(), each)]
+    fitting = [f"'{each}'" for each in _fitting(text, ())]
     return f"Use `time_format={fitting[0]}`{f' or {fitting[1]}' if fitting[1:] else ''}." if fitting else None
+
+
+def _more_formats(text: str | None) -> str:
+    """Suggest to give another format too; empty if no common one fits."""
+    fitting = _fitting(text or "", _ISO_FORMATS)
+    return f"If the column has both forms, also give `time_format={fitting[0]!r}`. " if fitting else ""
+
+
+def _fitting(text: str, further: Sequence[str]) -> list[str]:
+    """The common formats, and some further ones, that fit a time."""
+    formats = [*further, *(day + hour for day in _DATE_FORMATS for hour in _TIME_FORMATS), *_OTHER_FORMATS]
+    return [each for each in formats if _fits(text.strip(), each)]
 
 
 def _fits(text: str, time_format: str) -> bool:
@@ -287,7 +301,7 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
         "user": bool,
         "item": bool,
         "value": lambda text: is_number(text, columns.decimal),
-        "time": lambda text: _is_time(text, columns.decimal, columns.time_format),
+        "time": lambda text: _is_time(text, columns.decimal, columns.time_formats),
     }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
@@ -303,14 +317,13 @@ def is_number(text: str, decimal: str = ".") -> bool:
     return number is not None and abs(number) <= sql.LARGEST_FLOAT32
 
 
-def _is_time(text: str, decimal: str, time_format: str | None) -> bool:
-    if time_format is None and _number(text, decimal) is not None:
+def _is_time(text: str, decimal: str, time_formats: Sequence[str]) -> bool:
+    if not time_formats and _number(text, decimal) is not None:
         return True
-    if (pattern := _ISO if time_format is None else _pattern_of(time_format)) and _is_real_time(
-        pattern.fullmatch(text)
-    ):
+    patterns = [*map(_pattern_of, time_formats)] or [_ISO]
+    if any(pattern is not None and _is_real_time(pattern.fullmatch(text)) for pattern in patterns):
         return True
-    read = sql.seconds("cell", decimal, time_format)
+    read = sql.seconds("cell", decimal, time_formats)
     row = _database().execute(f"SELECT {read} FROM (SELECT CAST(? AS VARCHAR) AS cell)", [text]).fetchone()
     return row is not None and row[0] is not None
 

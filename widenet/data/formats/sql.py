@@ -1,6 +1,7 @@
 """Quotes names and texts for DuckDB's SQL, and converts numbers, times and ids."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from widenet.data.formats.text import TextFile
@@ -67,19 +68,17 @@ def number(expression: str, decimal: str = ".") -> str:
     return f"CASE WHEN isfinite({read}) AND abs({read}) <= {LARGEST_FLOAT32} THEN {read} END"
 
 
-def seconds(expression: str, decimal: str = ".", time_format: str | None = None) -> str:
+def seconds(expression: str, decimal: str = ".", time_formats: Sequence[str] = ()) -> str:
     """The SQL of an expression as a finite number, or as seconds since 1970; NULL for anything else.
 
     A timestamp without a time zone is UTC. Those with an offset are cast to TIMESTAMPTZ, because a cast to
     TIMESTAMP drops the offset. With any format, DuckDB accepts "infinity" and "epoch" as times; a time must
-    hold a digit, which leaves these out.
+    hold a digit, which leaves these out. Of several formats, the first that fits counts.
     """
     text = f"CAST({expression} AS VARCHAR)"
-    if time_format is not None:
-        return (
-            f"CASE WHEN regexp_matches({text}, '[0-9]') THEN epoch(try_strptime({text},"
-            f" {literal(time_format)})) END"
-        )
+    if time_formats:
+        read = ", ".join(f"epoch(try_strptime({text}, {literal(each)}))" for each in time_formats)
+        return f"CASE WHEN regexp_matches({text}, '[0-9]') THEN coalesce({read}) END"
     zoned = f"WHEN regexp_matches({text}, '{_OFFSET}') THEN epoch(try_cast({text} AS TIMESTAMPTZ))"
     plain = (
         f"WHEN NOT regexp_matches({text}, '{_ZONE}') OR regexp_matches({text}, '(UTC|GMT)$') THEN"
