@@ -9,6 +9,7 @@ from widenet.data.held_users import split_users
 from widenet.data.lists import dataset_from_lists
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
+from widenet.runs import train
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
         ({"users": 0}, "`users` must be a share above 0 and below 1; got 0."),
         (
             {"users": 0.5, "heldout": 0},
-            "`heldout` must be a share above 0 and below 1 of the held-out users' items; got 0.",
+            "`heldout` must be a share above 0 and at most 1 of the held-out users' items; got 0.",
         ),
         ({"users": 0.5, "validation": 1}, "`validation` must be a share in [0, 1); got 1."),
         ({"users": 0.5, "seed": -1}, "`seed` must be 0 to 9,223,372,036,854,775,807; got -1."),
@@ -124,3 +125,33 @@ def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, 
     with pytest.raises(DataError, match="divided: field 'items' has a heldout part already"):
         split_users(tmp_path / "divided", tmp_path / "a", tmp_path / "b", users=0.3)
     assert [path.name for path in tmp_path.iterdir()] == ["divided"]
+
+
+def test_examples_with_one_label_each_are_set_aside_with_all_of_it(tmp_path):
+    words, labels = [[row % 5, 5 + row % 7] for row in range(60)], [[row % 3] for row in range(59)] + [[]]
+    whole = dataset_from_lists(tmp_path / "whole", words, sparse={"label": labels}, width=12)
+    for options in ({"heldout": 0.5}, {"validation": 0.9}):
+        with pytest.raises(DataError, match=r"one must stay\. Set aside whole users with `heldout=1`"):
+            split(whole, tmp_path / "out", field="label", **options)
+    seen, unseen = split_users(
+        whole, tmp_path / "seen", tmp_path / "unseen", users=0.2, heldout=1, field="label"
+    )
+    assert (seen.num_examples, unseen.num_examples) == (48, 12)
+    assert seen.counts("label").sum() == 47
+    assert unseen.counts("label").tolist() == unseen.vocabulary("label").counts.tolist() == [0, 0, 0]
+    rows = [int(name) for name in unseen.ids(slice(None))]
+    assert unseen.sparse("label", slice(None), "heldout").indices.tolist() == [row % 3 for row in rows]
+    assert unseen.sparse("items", slice(None)).indices.tolist() == [
+        word for row in rows for word in words[row]
+    ]
+    for dataset in (seen, unseen):
+        verify(dataset.path, dataset.manifest)
+    network = {
+        "layers": [
+            {"name": "words", "kind": "input", "field": "items"},
+            {"name": "label", "kind": "output", "field": "label"},
+        ]
+    }
+    model = train(network, {"epochs": 1, "shards": 1}, seen, tmp_path / "run")
+    assert model.evaluate(unseen, ks=[3])["recall@3"] == 1.0
+    assert model.evaluate(unseen, ks=[3])["num_examples"] == 12

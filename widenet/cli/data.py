@@ -23,7 +23,8 @@ app = typer.Typer(help="Make, split and describe datasets.", no_args_is_help=Tru
 _HeldoutUsers = Annotated[
     float,
     typer.Option(
-        help="Share of users to set aside into --users-out. --heldout then divides only their items."
+        help="Share of users to set aside into --users-out. --heldout then divides only their items; with 1,"
+        " it takes all of them."
     ),
 ]
 

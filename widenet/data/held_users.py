@@ -12,7 +12,7 @@ from widenet.arguments import typed
 from widenet.data.dataset import Dataset
 from widenet.data.replacing import check_replaceable
 from widenet.data.rules import FieldLayout
-from widenet.data.split import check_divisible, check_moves, split
+from widenet.data.split import check_divisible, check_moves, set_all_aside, split
 from widenet.data.split_arguments import LARGEST_SEED
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
@@ -39,10 +39,11 @@ def split_users(
         source: The dataset, or its directory.
         out: The dataset directory to make, without the users that are set aside.
         users_out: The dataset directory to make with these users alone.
-        users: Share of the users to set aside, in (0, 1). Of the n users with at least two train entries,
-            round(users * n) are chosen at random.
+        users: Share of the users to set aside, in (0, 1). Of the n users with at least two train entries, or
+            with one if `heldout` is 1, round(users * n) are chosen at random.
         heldout: Share of the entries of each user in `users_out` that become the heldout part, as in `split`.
-            An evaluation gives the network the rest, which is the train part.
+            An evaluation gives the network the rest, which is the train part. 1 leaves no rest: for labels,
+            which the network does not read.
         validation: Share of the entries of each user in `out` that become the validation part, as in `split`.
         seed: Seed of the random choice.
         field: The field to split.
@@ -72,8 +73,10 @@ def split_users(
         "sparse",
         ("heldout", "validation") if validation else ("heldout",),
     )
-    held, lengths = _choose_users(dataset, field, users, seed), dataset.entry_counts(field, slice(None))
-    check_moves(dataset.path, lengths[held], {"heldout": heldout})
+    lengths, least = dataset.entry_counts(field, slice(None)), 1 if heldout == 1 else 2
+    held = _choose_users(dataset, lengths, least, users, seed)
+    if heldout < 1:
+        check_moves(dataset.path, lengths[held], {"heldout": heldout})
     if validation:
         check_moves(dataset.path, lengths[~held], {"validation": validation})
     facts = {"users": users, "seed": seed}
@@ -92,18 +95,19 @@ def split_users(
             )
         else:
             training = _write(dataset, out, ~held, facts, overwrite)
-        aside = split(
-            Path(folder) / "held", users_out, heldout=heldout, seed=seed, field=field, overwrite=overwrite
-        )
+        others = Dataset.open(Path(folder) / "held")
+        if heldout == 1:
+            return training, set_all_aside(others, field, users_out, overwrite)
+        aside = split(others, users_out, heldout=heldout, seed=seed, field=field, overwrite=overwrite)
         return training, aside
 
 
 def _check_shares(users: float, heldout: float, validation: float, seed: int) -> None:
     if not 0 < users < 1:
         raise OptionError(f"`users` must be a share above 0 and below 1; got {users:g}.")
-    if not 0 < heldout < 1:
+    if not 0 < heldout <= 1:
         raise OptionError(
-            f"`heldout` must be a share above 0 and below 1 of the held-out users' items; got {heldout:g}."
+            f"`heldout` must be a share above 0 and at most 1 of the held-out users' items; got {heldout:g}."
         )
     if not 0 <= validation < 1:
         raise OptionError(f"`validation` must be a share in [0, 1); got {validation:g}.")
@@ -111,13 +115,14 @@ def _check_shares(users: float, heldout: float, validation: float, seed: int) ->
         raise OptionError(f"`seed` must be 0 to {LARGEST_SEED:,}; got {seed:,}.")
 
 
-def _choose_users(dataset: Dataset, field: str, share: float, seed: int) -> np.ndarray:
-    """Choose the users to set aside, bool [N]."""
-    eligible = np.flatnonzero(dataset.entry_counts(field, slice(None)) >= 2)
+def _choose_users(dataset: Dataset, lengths: np.ndarray, least: int, share: float, seed: int) -> np.ndarray:
+    """Choose the users to set aside, bool [N], among those with at least `least` of their `lengths` [N]."""
+    eligible = np.flatnonzero(lengths >= least)
     number = round(share * len(eligible))
     if not 0 < number < dataset.num_examples:
+        items = "an item" if least == 1 else "two items"
         raise DataError(
-            f"{dataset.path}: `users={share:g}` of {len(eligible):,} users with two items is {number}."
+            f"{dataset.path}: `users={share:g}` of {len(eligible):,} users with {items} is {number}."
             " Give another share."
         )
     held = np.zeros(dataset.num_examples, dtype=bool)

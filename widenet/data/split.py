@@ -75,19 +75,44 @@ def split(arguments: SplitArguments) -> Dataset:
         check_moves(dataset.path, dataset.entry_counts(field, slice(None)), shares)
         moved, facts = tuple(shares), {part: shares.get(part, 0) for part in requested}
         divide = partial(_random_owners, field=known, shares=shares, seed=arguments.seed)
-    counts = np.zeros(known.width, dtype=np.int64)
+    facts = {"field": field, "seed": arguments.seed, **facts}
+    return _published(dataset, known, moved, divide, facts, arguments.out, arguments.overwrite)
+
+
+def set_all_aside(dataset: Dataset, field: str, out: Path | str, overwrite: bool) -> Dataset:
+    """Publish a dataset in which all train entries of a field have moved to its heldout part."""
+
+    def divide(first_row: int, batch: pa.RecordBatch) -> np.ndarray:  # noqa: ARG001
+        return np.ones(len(examples_of(batch, known)), dtype=np.int64)
+
+    known = dataset.field(field)
+    facts: Facts = {"field": field, "heldout": 1, "validation": 0}
+    return _published(dataset, known, ("heldout",), divide, facts, out, overwrite)
+
+
+def _published(
+    dataset: Dataset,
+    field: Field,
+    moved: Sequence[Part],
+    divide: Divide,
+    facts: Facts,
+    out: Path | str,
+    overwrite: bool,
+) -> Dataset:
+    """Write and open a dataset whose train entries of a field are divided; `facts` go into its manifest."""
+    counts = np.zeros(field.width, dtype=np.int64)
     write_dataset(
-        Path(arguments.out),
-        layouts=_layouts(dataset, known, moved),
-        batches=_divided(dataset, known, moved, divide, counts),
-        vocabularies=_vocabularies(dataset, field, counts),
+        Path(out),
+        layouts=_layouts(dataset, field, moved),
+        batches=_divided(dataset, field, moved, divide, counts),
+        vocabularies=_vocabularies(dataset, field.name, counts),
         name=dataset.manifest.name,
         has_weights=dataset.manifest.has_weights,
-        source={**dataset.manifest.source, "split": {"field": field, "seed": arguments.seed, **facts}},
-        overwrite=arguments.overwrite,
+        source={**dataset.manifest.source, "split": facts},
+        overwrite=overwrite,
         beside=dataset.beside,
     )
-    return Dataset.open(arguments.out)
+    return Dataset.open(out)
 
 
 def _layouts(dataset: Dataset, field: Field, moved: Sequence[Part]) -> list[FieldLayout]:
@@ -129,7 +154,10 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
 
 
 def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
-    reason = f"no example has enough entries: the most is {lengths.max(initial=0):,}, and one must stay"
+    most = lengths.max(initial=0)
+    reason = f"no example has enough entries: the most is {most:,}, and one must stay"
+    if most == 1:
+        remedy = "Set aside whole users with `heldout=1`, which leaves them nothing of the field"
     return DataError(f"{source}: {option} must set something aside; {reason}. {remedy}, or leave it out.")
 
 
