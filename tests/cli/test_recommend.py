@@ -4,10 +4,12 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
-from widenet.runs import Model
+from widenet.data.ingest import ingest
+from widenet.runs import Model, train
 
 LOADED = """
 import json, sys
@@ -176,3 +178,40 @@ def test_a_wrong_rule_is_one_sentence(widenet, words, message):
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith(message)
     assert ended.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def linear(folder):
+    """A linear network, whose scores can be explained."""
+    ingest(folder / "likes.csv", folder / "linear-data", titles=folder / "books.csv")
+    document = json.loads((folder / "network.json").read_text())
+    document["layers"][1]["activation"] = "linear"
+    training = {"epochs": 1, "batch_size": 8, "shards": 2}
+    return train(document, training, folder / "linear-data", folder / "linear")
+
+
+def test_reasons_are_those_of_the_library(linear, widenet):
+    asked = ("recommend", linear.run.path, "-k", "2", "--explain")
+    for words, known in (
+        (("--items", "3", "5", "8", "9"), {"items": ["3", "5", "8", "9"]}),
+        (("--user", "u1"), {"user": "u1"}),
+    ):
+        found = json.loads(widenet(*asked, *words, "--json").out)
+        assert [row["because"] for row in found] == [
+            [asdict(each) for each in linear.explain(row["item"], **known)] for row in found
+        ]
+        lines = widenet(*asked, *words).out.splitlines()
+        assert [line.split()[0] for line in lines] == ["1", "because", "2", "because"]
+        listed = lines[1].strip().removeprefix("because of ").split("; ")
+        assert listed == [
+            f"{each['title']} ({each['item']}) {each['score']:+.3g}" for each in found[0]["because"][:3]
+        ]
+
+
+def test_networks_and_histories_that_cannot_be_explained_are_refused(linear, trained, widenet):
+    ended = widenet("recommend", trained.run.path, "--items", "3", "--explain")
+    assert (ended.status, ended.out) == (2, "")
+    assert "linear" in ended.err
+    ended = widenet("recommend", linear.run.path, "--field", "items=3", "--explain")
+    assert (ended.status, ended.out) == (2, "")
+    assert "--explain is for networks that read items alone" in ended.err

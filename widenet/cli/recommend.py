@@ -24,6 +24,9 @@ _Field = Annotated[
 _Attributes = Annotated[
     str | None, typer.Option(help="Attributes of the items to print, such as genre,in_stock.")
 ]
+_Explain = Annotated[
+    bool, typer.Option("--explain", help="Also print which items of the history add most to each score.")
+]
 _SHOWN = 20
 """Largest number of titles of a history to print."""
 
@@ -37,6 +40,7 @@ def recommend(
     user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
     attributes: _Attributes = None,
+    explain: _Explain = False,
     as_json: AsJson = False,
     device: Device = None,
     **words: Any,
@@ -59,6 +63,8 @@ def recommend(
         raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
     if user is None and not items and not field:
         raise OptionError('name at least one item, such as --items "The Hobbit".')
+    if explain and field:
+        raise OptionError("--explain is for networks that read items alone. Leave --field or --explain out.")
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
@@ -71,19 +77,20 @@ def recommend(
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     rules = values_of(RecommendArguments, words)
     shown |= {name: rules[name] for name in ("never", "only", "weights", "at_most", "where", "diversity")}
+    who: dict[str, Any] = {"items": items} if user is None else {"data": data}
     if user is not None:
-        warn(model.ignored(data))
-        rows, had = model.recommend(users=user, data=data, **shown), model.history_of(user, data)
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # `doubts` has said it
-            rows, had = model.recommend(items, **shown), None
+        warn(model.ignored(data) + ([] if fields else model.strangers(data, [user])))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `doubts` and `strangers` have said it
+        rows = model.recommend(**who, users=user, **shown)
+    had = None if user is None else model.history_of(user, data)
+    reasons = [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
     if not is_leader():
         return
     names = None if attributes is None else attributes.split(",")
     own = None if names is None else model.attributes_of([row.item for row in rows], names, output)
     if as_json:
-        print_json(_facts(rows, own))
+        print_json(_facts(rows, own, reasons))
         return
     source = context.get_parameter_source("k")
     if len(rows) < k and source is not None and source.name == "COMMANDLINE":
@@ -93,17 +100,24 @@ def recommend(
         _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",
         err=True,
     )
-    typer.echo(recommendations_table(rows, own))
+    typer.echo(recommendations_table(rows, own, reasons))
 
 
-def _facts(rows: "list[Recommendation]", attributes: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """The rows as JSON has them, with attributes if they were asked for."""
+def _facts(
+    rows: "list[Recommendation]",
+    attributes: list[dict[str, Any]] | None,
+    reasons: "list[list[Recommendation]] | None",
+) -> list[dict[str, Any]]:
+    """The rows as JSON has them, with attributes and reasons if they were asked for."""
     from dataclasses import asdict
 
     facts = [asdict(row) for row in rows]
-    if attributes is None:
-        return facts
-    return [row | {"attributes": own} for row, own in zip(facts, attributes, strict=True)]
+    if attributes is not None:
+        facts = [row | {"attributes": own} for row, own in zip(facts, attributes, strict=True)]
+    if reasons is not None:
+        listed = [[asdict(each) for each in own] for own in reasons]
+        facts = [row | {"because": own} for row, own in zip(facts, listed, strict=True)]
+    return facts
 
 
 def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:

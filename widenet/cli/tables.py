@@ -1,7 +1,7 @@
 """Results as text tables."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from widenet.metrics.comparison import Comparison
@@ -45,17 +45,31 @@ def comparison_table(comparison: "Comparison", names: Sequence[str]) -> str:
     return "\n".join([*lines, f"over {comparison.num_examples:,} users"])
 
 
+Reasons: TypeAlias = Sequence[Sequence[_Recommended]]
+"""For each recommended item, the items of the history with what they add to its logit, the largest first."""
+_MOST_REASONS = 3
+
+
 def recommendations_table(
-    rows: Sequence[_Recommended], attributes: Sequence[Mapping[str, Any]] | None = None
+    rows: Sequence[_Recommended],
+    attributes: Sequence[Mapping[str, Any]] | None = None,
+    reasons: Reasons | None = None,
 ) -> str:
-    """A table of rank, score and title, with the id if it is not the title, and perhaps attributes."""
+    """A table of rank, score and title, with the id if it is not the title; also attributes and reasons."""
     lines = []
     for rank, row in enumerate(rows, start=1):
-        known_as = "" if row.title == str(row.item) else f"  ({row.item})"
         own = {} if attributes is None else attributes[rank - 1]
         shown = "".join(f"  {name}={_attribute(value)}" for name, value in own.items())
-        lines.append(f"{rank:>4}  {row.score:<10.4g}  {row.title}{known_as}{shown}")
+        lines.append(f"{rank:>4}  {row.score:<10.4g}  {_named(row, '  ')}{shown}")
+        if reasons is not None:
+            added = [f"{_named(each)} {each.score:+.3g}" for each in reasons[rank - 1][:_MOST_REASONS]]
+            lines.append(f"{'':18}because of {'; '.join(added) or 'nothing'}")
     return "\n".join(lines)
+
+
+def _named(row: _Recommended, space: str = " ") -> str:
+    """The title of an item, with the id if it is not the title."""
+    return row.title if row.title == str(row.item) else f"{row.title}{space}({row.item})"
 
 
 def _attribute(value: object) -> str:
