@@ -1,6 +1,7 @@
 """The routes of a real service: answers of predict, mistakes named, hostile requests refused."""
 
 import json
+import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -77,6 +78,11 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
     text = served.get("/metrics").body.decode()
     for name in ("widenet_requests_total", "widenet_request_seconds_bucket", "widenet_queue_rows"):
         assert f"\n{name}" in text
+    served.get("/page/page.js")
+    text = served.get("/metrics").body.decode()
+    routes = re.findall('^widenet_request_seconds_count{route="(.*)"}', text, re.MULTILINE)
+    assert [route for route in routes if "page" in route or route == "/"] == ["page"]
+    assert 'widenet_requests_total{route="page",status="200"}' in text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table
-from widenet.errors import DataError, OptionError, did_you_mean, nearest
+from widenet.errors import DataError, OptionError, nearest
 
 Kind = Literal["text", "list", "boolean", "number", "date"]
 
@@ -117,8 +117,9 @@ class Attributes:
         """Return the kind of an attribute; raises OptionError that lists the known ones for another name."""
         if name not in self.kinds:
             known = ", ".join(f"{known} ({kind})" for known, kind in self.kinds.items())
-            near = did_you_mean(name, self.kinds)
-            raise OptionError(f'the items have no attribute "{name}", only {known}.{near}')
+            raise OptionError(
+                f'the items have no attribute "{name}", only {known}.{nearest(name, self.kinds)}'
+            )
         return self.kinds[name]
 
     def of(

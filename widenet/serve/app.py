@@ -18,6 +18,7 @@ from widenet.serve.batches import ModelThread, busy
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
+from widenet.serve.malformed import sentence_of
 from widenet.serve.messages import (
     LONGEST_SEARCH,
     Answer,
@@ -84,8 +85,9 @@ class Service:
         routes = {path: self._route(path, handler, ("POST",)) for path, handler in posts.items()}
         routes |= {path: self._route(path, handler, _READ) for path, handler in gets.items()}
         opened: dict[str, _Handler] = {"/health/live": self.live, "/health/ready": self.ready}
-        opened |= dict.fromkeys(PLACES, Page().answer)
         routes |= {path: self._route(path, handler, _READ, is_open=True) for path, handler in opened.items()}
+        page = self._route("page", Page().answer, _READ, is_open=True)
+        routes |= dict.fromkeys(PLACES, page)
         life = Router(lifespan=self._life)
         # Beyond the capacity most requests are refused: nobody reads their bodies or even their headers.
         busy_response = _refused(busy())
@@ -256,9 +258,7 @@ def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        sentence = str(error) if isinstance(error, msgspec.DecodeError) else "the body is no valid JSON."
-        sentence = f"{sentence.rstrip('.')}. GET /openapi.json describes requests."
-        raise RefusedError(422, "malformed", sentence) from None
+        raise RefusedError(422, "malformed", sentence_of(error, decoder.type)) from None
 
 
 def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

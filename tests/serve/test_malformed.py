@@ -1,0 +1,47 @@
+"""What a client reads that has sent something else than a request."""
+
+import msgspec
+import pytest
+
+from widenet.serve.malformed import sentence_of
+from widenet.serve.messages import RecommendMany, Similar
+
+OF_K = "k must be a whole number; got"
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"items": [5]}', "items[0] must be a text; got a whole number."),
+        (b'{"itms": ["5"]}', "the body has the unknown field 'itms'. Did you mean \"items\"?"),
+        (b'{"requests": [{"usr": "1"}]}', "requests[0] has the unknown field 'usr'. Did you mean \"user\"?"),
+        (
+            b'{"where": {"year": null}}',
+            "a value of where must be true or false, a number, a text or a list; got null.",
+        ),
+        (
+            b'{"where": {"a": [{}]}}',
+            "where[...][0] must be true or false, a number or a text; got an object.",
+        ),
+        (b'{"k": 1.5}', f"{OF_K} a fraction."),
+        (b'{"k": "5"}', f"{OF_K} a text."),
+        (b'{"include_seen": 1}', "include_seen must be true or false; got a whole number."),
+        (b'{"unknown": "x"}', "unknown: Invalid enum value 'x'."),
+        (b"[]", "the body must be an object; got a list."),
+        (b'{"items": [', "the body: Input data was truncated."),
+        (b'{"a\\nb": 1}', "the body has the unknown field 'a\\nb'."),
+        (b'{"items": ["\xff"]}', "the body is no valid JSON."),
+    ],
+)
+def test_a_sentence_names_the_place_the_rule_and_what_was_sent(body, sentence):
+    with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)) as refused:
+        msgspec.json.decode(body, type=RecommendMany)
+    told = sentence_of(refused.value, RecommendMany)
+    assert told == f"{sentence} GET /openapi.json describes requests."
+    assert told.isprintable()
+
+
+def test_a_missing_field_is_named():
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.json.decode(b"{}", type=Similar)
+    assert sentence_of(refused.value, Similar).startswith("the body must have the field 'item'.")
