@@ -1,11 +1,16 @@
 """What is left unread is said in a line: by a training, and by what is asked of a run."""
 
+import json
+
+import numpy as np
 import pytest
 
 from tests.cli.conftest import widenet  # noqa: F401 a fixture
 from widenet.cli.progress import TrainingReport
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
+from widenet.runs.unread import strangers
+from widenet.spec.network import NetworkSpec
 
 ROWS = [[0, 1], [1, 2], [0, 2, 3]]
 RATED = [[4.0, 5.0], [1.0, 3.0], [2.0, 2.0, 5.0]]
@@ -68,3 +73,47 @@ def test_values_that_only_the_training_or_the_dataset_has_are_said_where_the_net
     )
     had = '"items" had values from 1 to 5 in training; what is named here counts as 1.'
     assert model.doubts(["1"]) == ([had] if trained_rated and values == "use" else [])
+
+
+@pytest.fixture
+def partly(tmp_path):
+    """Users of whom nothing, something, and nothing is known; a run over them."""
+    data = dataset_from_lists(
+        tmp_path / "partly", [[], [1, 2], []], ids=["new", "old", "newer"], heldout=[[2], [0], []], width=4
+    )
+    return data, train(NETWORK, {"epochs": 1, "shards": 1}, data, tmp_path / "partly-run")
+
+
+NOTHING = "The network knows nothing of {}: their recommendations are not personal."
+
+
+def test_recommendations_that_are_not_personal_are_said(partly, widenet, tmp_path):  # noqa: F811
+    data, model = partly
+    for users, who in (("new", 'user "new"'), (["old", "newer"], '1 of 2 users, such as "newer"')):
+        with pytest.warns(UserWarning, match="knows nothing") as caught:
+            model.recommend(users=users)
+        assert [str(each.message) for each in caught] == [NOTHING.format(who)]
+        assert caught[0].filename == __file__
+    model.recommend(users="old")
+    model.recommend(users="new", fields={"items": ["1"]})
+    said = widenet("recommend", model.run.path, "--user", "new").err
+    assert NOTHING.format('user "new"') in said.splitlines()
+    assert "knows nothing" not in widenet("recommend", model.run.path, "--user", "old").err
+    out = tmp_path / "out.csv"
+    said = widenet("predict", model.run.path, "--data", data.path, "--out", out).err
+    assert NOTHING.format('2 of 3 users, such as "new"') in said.splitlines()
+
+
+def test_a_user_is_known_by_numbers_or_by_the_earlier_parts_of_a_sequence(tmp_path):
+    rows = np.arange(2)
+    numbers = dataset_from_lists(tmp_path / "numbers", [[], [1]], dense={"age": [[0.0], [1.0]]}, width=2)
+    history, taste, output = NETWORK["layers"]
+    age = {"name": "was", "kind": "input", "field": "age"}
+    layers = [history, age, {**taste, "source": ["history", "was"]}, output]
+    assert strangers(NetworkSpec.model_validate_json(json.dumps({"layers": layers})), numbers, rows) == []
+    network = NetworkSpec.model_validate_json(json.dumps(NETWORK))
+    assert strangers(network, numbers, rows) == [NOTHING.format('1 of 2 users, such as "0"')]
+    ends = {"heldout": [[2], [0]], "width": 3, "sequence": True}
+    sequence = dataset_from_lists(tmp_path / "sequence", [[], [1]], **ends)
+    assert strangers(network, sequence, rows) == []
+    assert strangers(network, sequence, rows, "heldout") == [NOTHING.format('1 of 2 users, such as "0"')]

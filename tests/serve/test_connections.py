@@ -28,7 +28,7 @@ def test_a_request_must_begin_and_arrive_in_time(world):
         body.sendall(HEAD + b"Content-Length: 25\r\n\r\n" + BODY[:5])
         second.sendall(HEAD + b"Content-Length: 25\r\n\r\n" + BODY)
         answer = b""
-        while not answer.endswith(b'"unknown":[]}'):
+        while not answer.endswith(b'"is_personal":true}'):
             answer += second.recv(2**16)
         assert answer.startswith(b"HTTP/1.1 200 ")
         second.sendall(HEAD)

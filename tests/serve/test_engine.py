@@ -10,7 +10,7 @@ from tests.serve.conftest import NETWORK, WIDTH
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import FitError
+from widenet.errors import DataError, FitError
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import Model, train
 from widenet.serve import engine as module
@@ -75,7 +75,7 @@ def test_filters_choose_among_the_scores_of_all_items(engine, model):
         ({"never": never}, lambda item: item not in ("i1", "i2", *never)),
         ({"only": [*only, "i1"]}, lambda item: item in only and item not in ("i1", "i2")),
         ({"only": only, "never": ["i7"], "include_seen": True}, lambda item: item in only and item != "i7"),
-        ({"only": []}, lambda _: False),
+        ({"only": [*only, "unknown"]}, lambda item: item in only),
     ]
     found = answered(engine, *(Recommend(items=["i1", "i2"], k=WIDTH, **filters) for filters, _ in wanted))
     for answer, (_, allows) in zip(found, wanted, strict=True):
@@ -144,7 +144,33 @@ def test_unknown_items_are_skipped_where_the_request_says_so(engine):
         Recommend(items=["x"], unknown="skip"),
     )
     assert (pairs(skipping), skipping.unknown, plain.unknown) == (pairs(plain), ["x"], [])
-    assert len(nothing.items) == 10
+    assert (len(nothing.items), nothing.is_personal, skipping.is_personal) == (10, False, True)
+
+
+def test_an_answer_says_whether_anything_is_known_of_the_person(engine, world):
+    users = [Recommend(user=f"u{row}") for row in range(len(world.rows))]
+    baskets = [
+        Recommend(items=["i1"]),
+        Recommend(items=["x"], unknown="skip"),
+        Score(items=["x"], candidates=["i1"], unknown="skip"),
+    ]
+    found = answered(engine, *baskets, *users)
+    assert [answer.is_personal for answer in found] == [True, False, False, *map(bool, world.rows)]
+    assert not all(world.rows)
+    assert "is_personal" not in json.loads(msgspec.json.encode(*answered(engine, Similar(item="i1"))))
+
+
+@pytest.mark.parametrize("unknown", ["refuse", "skip"])
+def test_unknown_ids_of_an_allow_list_have_no_effect_as_in_the_library(unknown, engine, model):
+    ask = Recommend(items=["i1"], only=["i9", "newer", "i4"], unknown=unknown)
+    (answer,) = answered(engine, ask)
+    assert pairs(answer) == [(one.item, one.score) for one in model.recommend(["i1"], only=ask.only)]
+    assert answer.unknown == ["newer"]
+    for none in ([], ["newer"]):
+        with pytest.raises(DataError) as refused:
+            model.recommend(["i1"], only=none)
+        (answer,) = answered(engine, Recommend(items=["i1"], only=none, unknown=unknown))
+        assert (answer.status, answer.mistake.message) == (422, str(refused.value))
 
 
 def test_a_model_whose_rows_depend_on_their_places_is_refused(world, monkeypatch):
@@ -232,6 +258,7 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
             {"at_most": {"gnre": 1}},
             'the items have no attribute "gnre", only genre (text), in_stock (boolean), ',
         ),
+        ({"where": {"zzz": 1}}, "boolean), price (number)."),
         ({"at_most": {"price": 1}}, '"price" holds numbers. Name one of genre, in_stock.'),
         ({"at_most": {"genre": 0}}, "must give a whole number from 1 on"),
         ({"where": {"genre": "other"}}, 'must give a value of "genre" that an item has'),
@@ -244,6 +271,8 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
     assert len(plain.items) == 10
     assert (refused.status, refused.mistake.code) == (422, "invalid")
     assert message in refused.mistake.message
+    assert refused.mistake.message.count("genre (text)") <= 1
+    assert "Known:" not in refused.mistake.message
 
 
 def test_a_search_has_the_attributes_that_are_named(ruled, engine):

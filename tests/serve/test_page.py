@@ -242,6 +242,7 @@ def shop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shop")
     rows = "".join(f"u{user},{(user + step * step) % 12}\n" for user in range(30) for step in range(1, 6))
     (folder / "b.csv").write_text("user,item\n" + rows)
+    (folder / "users.csv").write_text("user\nnew\n")
     kinds = ["verse", "prose", "play"]
     lines = "".join(f"{item},{kinds[item % 3]},{str(item % 2 == 0).lower()}\n" for item in range(12))
     (folder / "i.csv").write_text("item,genre,in_stock\n" + lines)
@@ -286,5 +287,9 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
             f"Items that were set aside: {aside}; of these here: {aside}."
         )
         assert page.locator("#items mark").count() == aside
+        page.get_by_label("As before the set-aside items").uncheck()
+        page.get_by_label("Id of the user").fill("new")
+        page.keyboard.press("Enter")
+        expect(page.locator("#none")).to_contain_text("Nothing is known here of this person")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_accessible(page)

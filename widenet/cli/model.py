@@ -130,7 +130,8 @@ def predict(
         _warn_of_length(model, words["k"], words["output"])
     blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
-    warn(model.ignored(dataset) + (model.caveats() if part is None else model.caveats(dataset, part, output)))
+    caveats = model.caveats() if part is None else model.caveats(dataset, part, output)
+    warn(model.ignored(dataset) + caveats + model.strangers(dataset, part=part))
     if not is_leader():
         for _ in blocks:
             pass

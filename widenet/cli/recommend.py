@@ -1,6 +1,7 @@
 """`widenet recommend`."""
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,19 +53,11 @@ def recommend(
     The named items, or those that the user has, are left out, unless you add --include-seen.
     """
     from widenet.cli.tables import recommendations_table
-    from widenet.errors import OptionError
     from widenet.training.existing_run import check_run
 
     items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
     data = words["data"]
-    if user is not None and items:
-        raise OptionError("--user and items exclude each other. Name a user of a dataset, or items.")
-    if user is None and data is not None:
-        raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
-    if user is None and not items and not field:
-        raise OptionError('name at least one item, such as --items "The Hobbit".')
-    if explain and field:
-        raise OptionError("--explain is for networks that read items alone. Leave --field or --explain out.")
+    _check_options(user, items, data, field, explain)
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
@@ -101,6 +94,22 @@ def recommend(
         err=True,
     )
     typer.echo(recommendations_table(rows, own, reasons))
+
+
+def _check_options(
+    user: str | None, items: list[str], data: Path | None, field: list[str] | None, explain: bool
+) -> None:
+    """Raise OptionError for options that do not go together."""
+    from widenet.errors import OptionError
+
+    if user is not None and items:
+        raise OptionError("--user and items exclude each other. Name a user of a dataset, or items.")
+    if user is None and data is not None:
+        raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
+    if user is None and not items and not field:
+        raise OptionError('name at least one item, such as --items "The Hobbit".')
+    if explain and field:
+        raise OptionError("--explain is for networks that read items alone. Leave --field or --explain out.")
 
 
 def _facts(

@@ -86,14 +86,18 @@ def read_allowed(only: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
     """
     units = vocabulary.places_of([item for _, item in _ids("only", only)])
     if not (units >= 0).any():
-        place = only if isinstance(only, str | PathLike) else "`only`"
-        raise DataError(
-            f"{place} must name at least one of the {len(vocabulary):,} items, such as"
-            f" {vocabulary.ids([0])[0]!r}; it names none. Write ids, not titles."
-        )
+        raise nothing_allowed(str(only) if isinstance(only, str | PathLike) else "`only`", vocabulary)
     allowed = torch.zeros(width, dtype=torch.bool)
     allowed[units[units >= 0]] = True
     return allowed
+
+
+def nothing_allowed(place: str, vocabulary: Vocabulary) -> DataError:
+    """Return the error for a list of the only items, at a place, that names none of the vocabulary."""
+    return DataError(
+        f"{place} must name at least one of the {len(vocabulary):,} items, such as"
+        f" {vocabulary.ids([0])[0]!r}; it names none. Write ids, not titles."
+    )
 
 
 def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor:

@@ -25,22 +25,21 @@ from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArgum
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.caveats import caveats_of
 from widenet.runs.evaluating import check_options, evaluated
 from widenet.runs.person import Fields
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_in_part, warn_of_seen
-from widenet.runs.unread import named_without_values, other_values, unread
+from widenet.runs.unread import named_without_values, other_values, strangers, unread
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
-from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import UNRECORDED, TrainingFacts, facts_of
+from widenet.training.saved_facts import TrainingFacts
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
 
@@ -127,21 +126,7 @@ class Model:
         - a loss that ended far above its start
         - held-out data of an output on which this run, or a run whose weights it started with, was trained
         """
-        found = []
-        facts = facts_of(self.facts)
-        arithmetic = facts.state.arithmetic if isinstance(facts, TrainingFacts) else facts.arithmetic
-        if isinstance(facts, TrainingFacts):
-            state = facts.state
-            place = (
-                f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
-            )
-            found.append(f"{self.run.path} has not ended: this is its checkpoint after {place}.")
-        if self.facts and facts.documents is None:
-            found.append(f"{self.run.path}: {UNRECORDED}")
-        if len(arithmetic) > 1:
-            found.append(mixed_arithmetic(self.run.path))
-        if (problem := diverged(self.run.training, self.run.records())) is not None:
-            found.append(f"{self.run.path}: {problem}")
+        found = caveats_of(self.run, self.facts)
         if data is not None:
             found += seen_in_part(self.run, self.network, self.facts, data, part, output)
         return found
@@ -163,6 +148,23 @@ class Model:
         """
         dataset = self._dataset(data)
         return unread(self.run.network, dataset) + other_values(self.run, dataset)
+
+    def strangers(
+        self,
+        data: Dataset | str | Path | None = None,
+        users: Sequence[str] | None = None,
+        part: Part | None = None,
+    ) -> list[str]:
+        """Return a sentence if the network knows nothing of some users, so that all of them get one list.
+
+        Args:
+            data: The dataset. Default: that of the training.
+            users: Ids of users. Default: all of the dataset.
+            part: The network sees what `predict` gives it with this part.
+        """
+        dataset = self._dataset(data)
+        rows = np.arange(dataset.num_examples) if users is None else dataset.rows_of(users)
+        return strangers(self.run.network, dataset, rows, part)
 
     @method_with_fields_of(EvaluateArguments, Dataset)
     def evaluate(self, arguments: EvaluateArguments) -> Metrics:
@@ -203,7 +205,8 @@ class Model:
             `format`, a table with the columns user, item, title (if there are titles), score and rank.
 
         Warns:
-            UserWarning: A text matches several items; the most popular one counts.
+            UserWarning: A text matches several items; the most popular one counts. Or the network knows
+                nothing of a user, whose recommendations are then not personal.
 
         Raises:
             DataError: A user, an item or a category is unknown.

@@ -29,6 +29,7 @@ from widenet.predict.top_k import Filter
 from widenet.run_arguments import PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
+from widenet.runs.unread import warn_of_strangers
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
@@ -146,6 +147,8 @@ def answered(
         if arguments.fields:
             instead = person.batches_of(run, person.with_items(run, output, (), arguments.fields))
         rows = dataset.rows_of([str(user) for user in asked])
+        if not arguments.fields:
+            warn_of_strangers(run.network, dataset, rows)
         personal = None if arguments.never_for is None else PerUser(arguments.never_for, names)
         blocks = recommendations(
             network,

@@ -1,6 +1,12 @@
-"""Differences between a dataset and a run that deserve a note: unread fields, and values in only one."""
+"""What deserves a note: fields that a run does not read, values in only one of run and dataset, strangers."""
+
+import warnings
+
+import numpy as np
 
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.predict.rows import known_parts
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
 
@@ -59,3 +65,34 @@ def named_without_values(run: RunDirectory, names: list[str]) -> list[str]:
         f'"{name}" had values from {low:g} to {high:g} in training; what is named here counts as 1.'
         for name, (low, high) in ranges.items()
     ]
+
+
+def strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray, part: Part | None = None) -> list[str]:
+    """Return a sentence about users of a dataset of whom a network knows nothing, if there are any.
+
+    Args:
+        network: The network.
+        data: The dataset.
+        rows: The users' rows.
+        part: They are as they were before this part; None: with all parts.
+    """
+    known = np.zeros(len(rows), dtype=bool)
+    for name in dict.fromkeys(layer.field for layer in network.inputs):
+        kind = data.field(name).kind
+        if kind == "dense":
+            return []
+        for each in known_parts(data, name, part) if kind == "sequence" else ("train",):
+            known |= data.entry_counts(name, rows, each) > 0
+    unknown = np.flatnonzero(~known)
+    if not len(unknown):
+        return []
+    name = data.ids(rows[unknown[:1]])[0]
+    who = f'user "{name}"' if len(rows) == 1 else f'{len(unknown):,} of {len(rows):,} users, such as "{name}"'
+    return [f"The network knows nothing of {who}: their recommendations are not personal."]
+
+
+def warn_of_strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray) -> None:
+    """Warn of users of whom a network knows nothing, on behalf of the caller of `Model.recommend`."""
+    for sentence in strangers(network, data, rows):
+        # Frames: here, `answered`, the method, its two wrappers, the caller.
+        warnings.warn(sentence, stacklevel=6)

@@ -16,6 +16,7 @@ from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.predict.filters import nothing_allowed
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares
@@ -211,16 +212,21 @@ class Engine:
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
             raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
-        only_or_none = None if ask.only is None else self.items.places(ask.only, ask.unknown, known.skipped)
-        return _Row(
-            place,
-            ask,
-            known,
-            [unit for unit in never if unit is not None],
-            None if only_or_none is None else [unit for unit in only_or_none if unit is not None],
-            [],
-            self._rules_of(ask),
-        )
+        left_out = [unit for unit in never if unit is not None]
+        return _Row(place, ask, known, left_out, self._only(ask, known), [], self._rules_of(ask))
+
+    def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
+        """Return the units to choose from, None for all; raises DataError if no id is known.
+
+        As in the library, unknown ids have no effect: a list of what is in stock may have newer items.
+        """
+        if ask.only is None:
+            return None
+        places = self.items.places(ask.only, "skip", known.skipped)
+        units = [unit for unit in places if unit is not None]
+        if not units:
+            raise nothing_allowed("`only`", self.vocabulary)
+        return units
 
     def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
         """Return a request's rules, one object for equal rules; raises WidenetError for wrong ones."""
@@ -251,11 +257,11 @@ class Engine:
                 from_rows([sorted(set(row.only or [])) for row in rows]),
                 torch.tensor([row.only is not None for row in rows]),
             )
-        network = self.model.network
+        network, fields = self.model.network, self.people.batch(people, part)
         allowed, rules = rows[0].rules
         scores_EK, units_EK = best_lists(
             network,
-            self.people.batch(people, part),
+            fields,
             self.output,
             max(row.k for row in rows),
             from_rows(excluded) if any(excluded) else None,
@@ -273,10 +279,13 @@ class Engine:
                 score_of = dict(pairs)
                 pairs = [(unit, score_of[unit]) for unit in row.candidates if unit is not None]
             found.append(pairs[: row.k])
-        return self._named(rows, found)
+        return self._named(rows, found, self.people.are_known(people, fields))
 
     def _named(
-        self, rows: Sequence[_Row], found: Sequence[Sequence[tuple[int, float]] | None]
+        self,
+        rows: Sequence[_Row],
+        found: Sequence[Sequence[tuple[int, float]] | None],
+        are_known: Sequence[bool],
     ) -> list[Answer | RefusedError]:
         """Return answers with ids and titles, which are read for the whole batch at once."""
         units = [unit for pairs in found for unit, _ in pairs or []]
@@ -289,8 +298,9 @@ class Engine:
                 [Item(*next(named), score=score) for _, score in pairs],
                 row.known.skipped,
                 self._held_out(row),
+                is_known,
             )
-            for row, pairs in zip(rows, found, strict=True)
+            for row, pairs, is_known in zip(rows, found, are_known, strict=True)
         ]
 
     def _held_out(self, row: _Row) -> list[Found] | msgspec.UnsetType:

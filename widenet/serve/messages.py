@@ -122,12 +122,15 @@ class Answer(msgspec.Struct):
         items: The items.
         unknown: Ids of the request that were skipped.
         held_out: The user's items of the part that the request names.
+        is_personal: Of recommendations and scores: whether the network knows anything of the person. If not,
+            everybody unknown gets the same.
     """
 
     fingerprint: str
     items: list[Item]
     unknown: list[str] = []
     held_out: "list[Found] | msgspec.UnsetType" = msgspec.UNSET
+    is_personal: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Answers(msgspec.Struct):

@@ -168,6 +168,17 @@ class People:
             return torch.cat([*parts, numbers])
         return stacked([*parts, _batch_of([basket.histories.get(name, _NO_HISTORY) for basket in baskets])])
 
+    def are_known(self, people: Sequence[Inputs], fields: Mapping[str, SparseBatch | Tensor]) -> list[bool]:
+        """Return whether the network reads anything of each person, from a batch of them."""
+        known = np.zeros(len(people), dtype=bool)
+        for name, rows in fields.items():
+            if isinstance(rows, SparseBatch):
+                known |= np.diff(rows.indptr.numpy()) > 0
+            else:
+                known |= [each.row is not None or name in each.numbers for each in people]
+        listed: list[bool] = known.tolist()
+        return listed
+
     def parts(self) -> list[HeldPart]:
         """Return the parts of the users' items that were set aside."""
         name = self.network.outputs[self.output].spec.field

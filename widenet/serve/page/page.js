@@ -109,7 +109,12 @@ async function recommend() {
   }
 }
 
-function noteOn({ items, unknown, held_out: set }) {
+function noteOn(answer) {
+  const notes = answer.is_personal ? [] : ["Nothing is known here of this person, so this list is not personal."];
+  return [...notes, noteOnItems(answer)].filter(Boolean).join(" ");
+}
+
+function noteOnItems({ items, unknown, held_out: set }) {
   if (set) {
     const hits = items.filter(each => heldOut.has(each.item)).length;
     return `Items that were set aside: ${set.length}; of these here: ${hits}.`;
