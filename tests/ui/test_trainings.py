@@ -126,6 +126,33 @@ def test_a_run_and_a_link_are_not_replaced_and_a_busy_folder_starts_nothing(tmp_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
 
 
+def test_what_is_kept_of_a_training_goes_with_its_run_but_not_before_there_is_one(sleeper, tmp_path):
+    trainings, path, beside = Trainings(tmp_path, train_command), tmp_path / "mine", tmp_path / ".mine.start"
+    trainings.clear_deleted()  # it has made no run yet
+    path.mkdir()
+    trainings.clear_deleted()
+    path.rmdir()
+    trainings.clear_deleted()  # its process is alive
+    assert beside.is_dir()
+    sleeper.kill()
+    sleeper.wait()
+    trainings.clear_deleted()
+    assert not beside.exists()
+    assert trainings.output(path) is None
+
+
+def test_a_training_that_ended_without_a_run_keeps_its_documents(tmp_path):
+    trainings = Trainings(tmp_path, lambda *_: [sys.executable, "-c", "print('no')"])
+    path, beside = tmp_path / "mine", tmp_path / ".mine.start"
+    beside.mkdir()
+    (beside / "seen").touch()  # an earlier run of this name, which was deleted
+    trainings.start("mine", tmp_path, {"network.json": "{}"}, 1, None)
+    until(lambda: not trainings.is_alive(path))
+    trainings.clear_deleted()
+    assert trainings.documents("mine") == beside
+    assert trainings.output(path) == "no\n"
+
+
 def test_the_end_of_a_long_output_is_shown(tmp_path):
     trainings, path = Trainings(tmp_path, train_command), tmp_path / "mine"
     assert trainings.output(path) is None

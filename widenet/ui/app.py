@@ -137,7 +137,12 @@ class Pages:
             return html(await asyncio.to_thread(readable, lambda: data_page(dataset, run, search, user)))
 
     async def _look(self) -> Known:
-        return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
+        def look() -> Known:
+            if self._trainings is not None:
+                self._trainings.trainings.clear_deleted()
+            return self._runs.look(not self.following.is_looking)
+
+        return await asyncio.to_thread(look)
 
     async def events(self, request: Request) -> Response:
         """Which runs change, as server-sent events."""
