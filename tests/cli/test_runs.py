@@ -64,6 +64,29 @@ def test_a_narrow_terminal_gets_the_same_facts_in_short_lines(runs, widenet, ter
     assert widenet("runs", runs).out == wide
 
 
+def test_runs_that_differ_much_show_the_first_of_each_document(runs, widenet):
+    path = runs / "second" / "network.json"
+    document = json.loads(path.read_text())
+    document["layers"][1]["initializer"] = {"kind": "gaussian", "deviation": 0.5}
+    document["layers"][1] |= {"bias": False, "dropout": 0.25, "units": 4}
+    document["layers"][2] |= {"bias": False}
+    document["name"] = "other"
+    path.write_text(json.dumps(document))
+    lines = widenet("runs", runs, "--sort", "name").out.splitlines()
+    first, second = [line for line in lines if line.startswith("    ")]
+    assert second.split(", ") == [
+        '    network.name="other"',
+        "network.layers[taste].bias=false",
+        'network.layers[taste].initializer.kind="gaussian"',
+        "network.layers[taste].dropout=0.25",
+        "training.epochs=5",
+        "and 2 more",
+    ]
+    assert first.endswith("training.epochs=2, and 2 more")
+    all_of_them = json.loads(widenet("runs", runs, "--json").out)["runs"][1]["differences"]
+    assert len(all_of_them) == 7
+
+
 def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):
     ended = widenet("runs", runs, "--json", "--sort", "name")
     result = json.loads(ended.out)

@@ -20,6 +20,8 @@ _SHORT = 12
 _HEADER = ("run", "state", "epochs", "kept metric", "fingerprint", "time")
 _INDENT = "    "
 _ABSENT = "-"
+_MOST = 4
+"""Differing values of a document that a run shows."""
 
 
 def runs(
@@ -36,7 +38,7 @@ def runs(
 
     Each run has a line with its state, epochs, the metric of the epoch that it keeps and the part that this
     was measured on, the beginning of its fingerprint, and the time of its steps. The lines below it show its
-    values where the documents of the listed runs differ.
+    values where the documents of the listed runs differ, up to four of each document; --json has all.
     """
     from dataclasses import asdict
 
@@ -70,7 +72,7 @@ def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
     lines = aligned[:1] if fits else []
     for line, cells, run in zip(aligned[1:], rows[1:], listed, strict=True):
         lines += [line] if fits else [cells[0], *_wrapped(_facts(cells), width)]
-        lines += _wrapped(_differences(run), width)
+        lines += _wrapped(_differences(run, listed), width)
     return lines
 
 
@@ -93,10 +95,21 @@ def _facts(cells: Sequence[str]) -> list[str]:
     return [state, f"{epochs} epochs", *(cell for cell in others if cell != _ABSENT)]
 
 
-def _differences(run: "ListedRun") -> list[str]:
+def _differences(run: "ListedRun", listed: Sequence["ListedRun"]) -> list[str]:
+    """The differing values of a run, the first few of each document, those that all runs have before others.
+
+    Otherwise one run with other layers or another optimizer would fill the screen.
+    """
     from widenet.report.differences import as_text
 
-    return [in_one_line(f"{place}={as_text(value)}") for place, value in run.differences.items()]
+    places = sorted(run.differences, key=lambda place: any(place not in each.differences for each in listed))
+    shown: dict[str, list[str]] = {}
+    for place in places:
+        shown.setdefault(place.partition(".")[0], []).append(place)
+    first = [place for own in shown.values() for place in own[:_MOST]]
+    texts = [in_one_line(f"{place}={as_text(run.differences[place])}") for place in first]
+    more = len(places) - len(first)
+    return [*texts, *([f"and {more} more"] if more else [])]
 
 
 def _wrapped(pieces: Sequence[str], width: int | None) -> list[str]:
