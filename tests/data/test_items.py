@@ -361,3 +361,22 @@ def test_lists_of_a_fixed_length_within_lists_are_refused(tmp_path, log):
     pairs = pa.array([[["a", "b"]]], pa.list_(pa.list_(pa.string(), 2)))
     with pytest.raises(DataError, match=r"it holds VARCHAR\[2\]\[\]"):
         ingest(log, tmp_path / "ds", items=pa.table({"id": [1], "g": pairs}))
+
+
+@pytest.mark.parametrize("largest", [2**63 - 1, 2**63, 2**64 - 1])
+def test_whole_numbers_of_unsigned_columns_keep_every_digit(tmp_path, log, largest):
+    numbers = pa.array([2**53 + 1, largest, None], pa.uint64())
+    dataset = ingest(log, tmp_path / "ds", items=pa.table({"id": [1, 2, 3], "code": numbers}))
+    expected = [2**53 + 1, largest]
+    expected = expected if largest < 2**63 else [str(number) for number in expected]
+    vocabulary = dataset.vocabulary("items")
+    units = [vocabulary.find(item)[0] for item in ("1", "2", "3")]
+    rows = dataset.attributes("items").of(units)
+    assert rows == [{"code": expected[0]}, {"code": expected[1]}, {}]
+
+
+def test_a_mistake_names_the_table_of_an_option(tmp_path, log):
+    table = pa.table({"x": [1], "y": [2]})
+    for option, role in (("items", "items-id"), ("titles", "title-id"), ("users", "users-id")):
+        with pytest.raises(DataError, match=f"^the table of {option}: no column is obviously the {role}"):
+            ingest(log, tmp_path / "ds", **{option: table})

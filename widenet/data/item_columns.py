@@ -13,7 +13,8 @@ from widenet.data.formats.source import Source, TextSource
 from widenet.errors import DataError, OptionError, did_you_mean
 
 _WHOLE = re.compile(r"U?(TINY|SMALL)INT|U?INTEGER|BIGINT")
-_FRACTION = re.compile(r"FLOAT|DOUBLE|UBIGINT|U?HUGEINT|DECIMAL.*")
+_LARGE = re.compile(r"UBIGINT|U?HUGEINT")
+_FRACTION = re.compile(r"FLOAT|DOUBLE|DECIMAL.*")
 _TIME = re.compile(r"TIMESTAMP.*")
 _TEXT = re.compile(r"VARCHAR|UUID|ENUM.*|\"NULL\"")
 
@@ -99,7 +100,7 @@ def columns_of(
         elif kind == "JSON[]":
             column = _listed(source, name, connection)
         else:
-            column = _typed(name, kind)
+            column = _typed(name, _narrowed(source, name, kind, connection))
         if column is None:
             raise DataError(
                 f'{source.name}: column "{name}" must hold texts, numbers, booleans, dates or lists of texts;'
@@ -171,6 +172,16 @@ def _parted(
 def text_of(source: Source, column: str) -> str:
     """The SQL of a column of `source.typed_rows` as text, in the form of ids; NULL for an empty cell."""
     return f"nullif({_text(column, 'JSON')}, '')" if isinstance(source, JsonLines) else source.text(column)
+
+
+def _narrowed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> str:
+    """The type of a column; that of larger whole numbers is 64 bits if all fit, and text otherwise."""
+    if not _LARGE.fullmatch(kind):
+        return kind
+    cell = sql.name(name)
+    query = f"SELECT count_if({cell} IS NOT NULL AND TRY_CAST({cell} AS BIGINT) IS NULL)"
+    [(number,)] = connection.execute(f"{query} FROM {source.typed_rows(connection)}").fetchall()
+    return "VARCHAR" if number else "BIGINT"
 
 
 def _typed(name: str, kind: str) -> ItemColumn | None:
