@@ -26,8 +26,8 @@ def books(tmp_path_factory):
     rows = [[(user + step * step) % NUM for step in range(1, 6)] for user in range(80)]
     data = dataset_from_lists(
         folder / "data",
-        [sorted(set(row)) for row in rows],
-        ids=[f"u{row}" for row in range(80)],
+        [*(sorted(set(row)) for row in rows), []],
+        ids=[*(f"u{row}" for row in range(80)), "new"],
         item_ids=[f"b{item}" for item in range(NUM)],
         titles=TITLES,
     )
@@ -236,13 +236,24 @@ def test_axe_finds_nothing_serious(scheme, chromium, address):
         check_accessible(page)
 
 
+def test_a_list_that_is_not_personal_says_so(chromium, address):
+    with visit(chromium, address, WIDTHS[0]) as page:
+        page.get_by_label("A user of the dataset").check()
+        note = page.locator("#none")
+        page.get_by_label("Id of the user").fill("new")
+        page.keyboard.press("Enter")
+        expect(note).to_have_text("Nothing is known here of this person, so this list is not personal.")
+        page.get_by_label("Id of the user").fill("u3")
+        page.keyboard.press("Enter")
+        expect(note).to_be_hidden()
+
+
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory):
     """A linear network over books with attributes, and users some of whose items were set aside."""
     folder = tmp_path_factory.mktemp("shop")
     rows = "".join(f"u{user},{(user + step * step) % 12}\n" for user in range(30) for step in range(1, 6))
     (folder / "b.csv").write_text("user,item\n" + rows)
-    (folder / "users.csv").write_text("user\nnew\n")
     kinds = ["verse", "prose", "play"]
     lines = "".join(f"{item},{kinds[item % 3]},{str(item % 2 == 0).lower()}\n" for item in range(12))
     (folder / "i.csv").write_text("item,genre,in_stock\n" + lines)
@@ -287,9 +298,5 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
             f"Items that were set aside: {aside}; of these here: {aside}."
         )
         assert page.locator("#items mark").count() == aside
-        page.get_by_label("As before the set-aside items").uncheck()
-        page.get_by_label("Id of the user").fill("new")
-        page.keyboard.press("Enter")
-        expect(page.locator("#none")).to_contain_text("Nothing is known here of this person")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_accessible(page)

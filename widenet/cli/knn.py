@@ -2,6 +2,7 @@
 
 import json
 import re
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -64,13 +65,16 @@ def like(
     """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
     from dataclasses import asdict
 
+    from widenet.cli.model import warn
     from widenet.cli.tables import recommendations_table
     from widenet.knn.of_network import check_layer, features_of
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     model = Model.load(run, device)
-    rows = model.similar(item, k, layer=layer, measure=measure.value)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        rows = model.similar(item, k, layer=layer, measure=measure.value)
+    warn([str(each.message) for each in caught])
     if not is_leader():
         return
     if as_json:

@@ -76,8 +76,10 @@ def recommend(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `doubts` and `strangers` have said it
         rows = model.recommend(**who, users=user, **shown)
+        reasons = (
+            [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
+        )
     had = None if user is None else model.history_of(user, data)
-    reasons = [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None
     if not is_leader():
         return
     names = None if attributes is None else attributes.split(",")

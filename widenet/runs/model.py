@@ -248,6 +248,9 @@ class Model:
         Returns:
             A list for one item, a list of lists for several, or a table.
 
+        Warns:
+            UserWarning: A text matches several items; the most popular one counts.
+
         Raises:
             DataError: An item is unknown.
             FitError: The layer does not exist, or has no such vectors.
@@ -287,6 +290,9 @@ class Model:
 
         Returns:
             A `Recommendation` for each item of the history, whose score is the number, or a table.
+
+        Warns:
+            UserWarning: A text matches several items; the most popular one counts.
 
         Raises:
             DataError: An item or the user is unknown.

@@ -146,11 +146,11 @@ def doubts(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
-    """Warn about each text that matches several features, on behalf of the caller of a checked function."""
+    """Warn about each text that matches several features, on behalf of the caller of a method of `Model`."""
     for name, values in inputs.items():
         if run.fields[name].kind != "dense":
             for sentence in _ambiguous(run.vocabulary(name), _names(name, values)):
-                # Frames: here, the method, its two wrappers, the caller.
+                # The caller is the fifth frame: `recommend` has a wrapper more than the others' `alike`.
                 warnings.warn(sentence, stacklevel=5)
 
 

@@ -233,6 +233,7 @@ def alike(
     if not asked:
         raise OptionError("items must name at least one item; got none.")
     field = field_of(model.network, check_layer(model.network, layer))
+    person.warn_of_ambiguous(run, {field: asked})
     names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
@@ -271,7 +272,10 @@ def reasons(
         assert isinstance(batch, SparseBatch), "the field is sparse"
         example = batch
     [wanted], _ = listed_ids("item", [item])
-    unit = run.vocabulary(network.outputs[output].spec.field).find(wanted)[0]
+    target = network.outputs[output].spec.field
+    for each, texts in ((target, [wanted]), (field, known.items)):
+        person.warn_of_ambiguous(run, {each: texts})
+    unit = run.vocabulary(target).find(wanted)[0]
     share_Z = shares(network, example, output, unit).numpy()
     order = np.argsort(-share_Z, kind="stable")
     return Answers(
