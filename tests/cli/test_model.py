@@ -260,7 +260,10 @@ def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
 def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(widenet, model):
     ended = widenet("fingerprint", "run")
     assert ended.out == f"{model.fingerprint()}\n"
-    assert ended.err == "run: 2 shards. Another number of shards gives other weights.\n"
+    assert ended.err == (
+        'The same data and documents give this fingerprint again, with "shards": 2 as in training.json of'
+        " run.\n"
+    )
 
 
 def pairs(data, part):

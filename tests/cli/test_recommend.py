@@ -52,6 +52,7 @@ MISTAKES = [
     "train nowhere.json training.json --data data --out new",
     "train network.json training.json --data nowhere --out new",
     "train training.json network.json --data data --out new",
+    "train network.json training.json --data data --out run",
 ]
 
 

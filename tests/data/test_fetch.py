@@ -79,10 +79,17 @@ def test_each_becomes_a_dataset_with_its_titles_and_parts(name, web, tmp_path):
 
 
 def test_what_is_in_the_cache_is_not_read_again(web, tmp_path):
-    data = local("gowalla", web)
-    fetch.fetch(data, tmp_path / "one", say=lambda _: None)
-    web.status = 500
-    fetch.fetch(data, tmp_path / "two", say=lambda _: None)
+    data, said = local("gowalla", web), []
+    urls = [facts["url"] for facts in data.files]
+    fetch.fetch(data, tmp_path / "one", say=said.append)
+    assert [line for line in said if "downloading" in line] == [f"downloading {url}" for url in urls]
+    web.status, folder = 500, tmp_path / "cache" / "gowalla"
+    said.clear()
+    fetch.fetch(data, tmp_path / "two", say=said.append)
+    assert not any("http" in line for line in said)
+    assert [line for line in said if line.startswith(f"reading {folder}")] == [
+        f"reading {folder / url.rsplit('/', 1)[1]}" for url in urls
+    ]
     with pytest.raises(DataError, match="already exists"):
         fetch.fetch(data, tmp_path / "two", say=lambda _: None)
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from widenet.errors import StoreError
-from widenet.stores.bucket import Bucket
+from widenet.stores.bucket import Bucket, _problem
 from widenet.stores.uri import Uri
 
 
@@ -156,3 +156,16 @@ def test_patterns_match_within_a_folder(store):
     assert matches("*.csv") == ["s3://shelf/top.csv"]
     assert matches("a/*/*.csv") == ["s3://shelf/a/b/3.csv"]
     assert matches("c/*") == []
+
+
+def test_a_refusal_says_whether_there_were_credentials(monkeypatch):
+    refused = "When reading: AWS Error ACCESS_DENIED (HTTP status 403) during GetObject operation"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    said = str(_problem(Uri.of("s3://shelf/books"), refused))
+    assert said.endswith(
+        "The environment names no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    )
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    said = str(_problem(Uri.of("s3://shelf/books"), refused))
+    assert said.endswith("Check that the credentials in the environment may use this bucket.")

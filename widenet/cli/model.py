@@ -197,8 +197,8 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
     elif is_leader():
         typer.echo(digest)
         typer.echo(
-            f"{shown(run)}: {model.run.training.shards} shards."
-            " Another number of shards gives other weights.",
+            f'The same data and documents give this fingerprint again, with "shards":'
+            f" {model.run.training.shards} as in training.json of {shown(run)}.",
             err=True,
         )
 

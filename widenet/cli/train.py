@@ -40,11 +40,14 @@ def train(
     from widenet.plan.machine import seems_to_have_cuda
     from widenet.runs.arguments import documents, kept_of
     from widenet.training.check import check_training
+    from widenet.training.existing_run import check_no_weights
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
     dataset = Dataset.open(words["data"])
     layout = check_training(*documents(network, training, dataset, kept_of(arguments)), dataset)
+    if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
+        check_no_weights(Path(arguments.out))  # other paths are checked by the process that makes the run
     on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
     if on_cpu and processes in (None, 1) and not is_one_of_several():
         compile_ahead(layout.network, layout.training)

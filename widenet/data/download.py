@@ -18,6 +18,11 @@ _PARTIAL, _BAD_RANGE = 206, 416
 OnBytes = Callable[[int, int | None], None]
 
 
+def place_of(url: str, folder: Path) -> Path:
+    """The file of a URL in a folder of downloads."""
+    return folder / url.rsplit("/", 1)[-1]
+
+
 def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBytes | None = None) -> Path:
     """Download a file to a folder, unless it is there already.
 
@@ -33,7 +38,7 @@ def download(url: str, folder: Path, checksum: str | None = None, on_bytes: OnBy
     Raises:
         DataError: The file cannot be read, or has another checksum.
     """
-    path = folder / url.rsplit("/", 1)[-1]
+    path = place_of(url, folder)
     recorded = path.with_name(f"{path.name}.sha256")
     if path.exists():
         _check_file(path, checksum, recorded)

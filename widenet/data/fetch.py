@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from widenet.data.dataset import Dataset
-from widenet.data.download import OnBytes, download
+from widenet.data.download import OnBytes, download, place_of
 from widenet.data.ingest import ingest_with
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.options import Options
@@ -110,7 +110,8 @@ def fetch(
     folder = cache_folder() / data.name
     files = []
     for facts in data.files:
-        say(f"reading {facts['url']}")
+        cached = place_of(facts["url"], folder)
+        say(f"reading {cached}" if cached.exists() else f"downloading {facts['url']}")
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
             checksum = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()

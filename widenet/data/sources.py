@@ -300,7 +300,7 @@ def _kinds(sources: Sequence[Source]) -> str:
 def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     """List the paths or the table of a source, each with its name in messages."""
     if memory.is_in_memory(source):
-        return [(source, "the table")]
+        return [(source, "the table" if option == "SOURCE" else f"the table of {option[1:-1]}")]
     if not isinstance(source, str | Path):
         kinds = (
             "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or"

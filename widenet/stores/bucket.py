@@ -28,6 +28,7 @@ _LARGEST_READ = 2**28
 _OF_A_STORE = re.compile("AWS Error|google::cloud::Status")
 _AWS_CODE = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))?")
 _GOOGLE_CODE = re.compile(r"\b(PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|UNAVAILABLE|DEADLINE_EXCEEDED)\b")
+_AWS_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE")
 _REFUSED = {"ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "INVALID_CLIENT_TOKEN_ID", "SIGNATURE_DOES_NOT_MATCH"}
 _REFUSED |= {"EXPIRED_TOKEN", "INVALID_SIGNATURE", "REQUEST_EXPIRED", "PERMISSION_DENIED", "UNAUTHENTICATED"}
 _UNREACHABLE = {"NETWORK_CONNECTION", "REQUEST_TIMEOUT", "UNAVAILABLE", "DEADLINE_EXCEEDED", "SLOW_DOWN"}
@@ -255,10 +256,11 @@ def _problem(uri: Uri, words: str) -> StoreError:
     if status in ("301", "307", "308") or code in ("PERMANENT_REDIRECT", "AUTHORIZATION_HEADER_MALFORMED"):
         return StoreError(f"{uri}: the bucket is in another region. Name it with AWS_REGION.")
     if code in _REFUSED or status in ("401", "403"):
-        return StoreError(
-            f"{uri}: the store refuses access ({code}). Check that the credentials in the environment may use"
-            " this bucket."
-        )
+        if uri.scheme == "s3" and not any(name in os.environ for name in _AWS_CREDENTIALS):
+            remedy = "The environment names no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        else:
+            remedy = "Check that the credentials in the environment may use this bucket."
+        return StoreError(f"{uri}: the store refuses access ({code}). {remedy}")
     if "OAuth2 access token" in words:
         return StoreError(
             f"{uri}: Google's library finds no credentials in the environment. Set"

@@ -1,4 +1,4 @@
-"""Checks that a directory is a run, without torch: a wrong path is refused at once."""
+"""Checks that a directory is a run, or none, without torch: a wrong path is refused at once."""
 
 from pathlib import Path
 
@@ -21,6 +21,22 @@ def check_run(path: Path) -> None:
             f"{path} is not a run: it has no network.json. Make one with"
             " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
         )
+
+
+def check_no_weights(path: Path) -> None:
+    """Raise CheckpointError if a path is a run with weights, which a new training must not replace."""
+    if (path / "model").is_dir() or (path / "checkpoints" / "latest").exists():
+        raise taken(path)
+
+
+def taken(path: Path) -> CheckpointError:
+    """Return the error for a new run at a path that holds something already."""
+    remedy = (
+        "Resume it with `resume=True`, replace it with `overwrite=True`, or choose another `out`."
+        if (path / "network.json").exists()
+        else "Choose another `out`."
+    )
+    return CheckpointError(f"{path} exists already. {remedy}")
 
 
 def waiting(path: Path) -> Path:

@@ -12,7 +12,7 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
-from widenet.training.existing_run import waiting
+from widenet.training.existing_run import taken, waiting
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
@@ -59,12 +59,7 @@ def start_of(run: Path) -> Path | None:
 def check_free(path: Path) -> None:
     """Raise CheckpointError if a path holds something that a new run must not replace."""
     if is_taken(path):
-        remedy = (
-            "Resume it with `resume=True`, replace it with `overwrite=True`, or choose another `out`."
-            if (path / "network.json").exists()
-            else "Choose another `out`."
-        )
-        raise CheckpointError(f"{path} exists already. {remedy}")
+        raise taken(path)
 
 
 def check_finished(start: Path) -> None:
