@@ -154,7 +154,7 @@ def test_shares_are_of_sets_and_ends_of_sequences(lists, tmp_path):
     with pytest.raises(
         DataError,
         match=(
-            r"`validation_last=1` must set something aside; no example has enough .* is 4, .* Give another"
+            r"`validation_last=1` must set something aside; no user has enough .* is 4, .* Give another"
             r" number, or"
         ),
     ):

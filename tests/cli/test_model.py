@@ -232,7 +232,7 @@ REFUSED_USERS = {
         "u99",
         "--data",
         "data",
-    ): 'data: no example is called "u99". Its 12 are called "u0", "u1", "u10" and so on.',
+    ): 'data: no user is called "u99". Its 12 users are called "u0", "u1", "u10" and so on.',
 }
 
 

@@ -193,7 +193,7 @@ def test_progress_names_each_phase(tmp_path, source):
     assert phases == [
         f"reading a.adj {how}",
         f"reading b.adj {how}",
-        "numbering examples and features",
+        "numbering users and items",
         "writing",
     ]
 

@@ -139,7 +139,7 @@ def test_a_part_that_would_be_empty_is_refused(tmp_path, shares, option):
     with pytest.raises(DataError) as raised:
         split(few, tmp_path / "ds", **shares)
     rule = (
-        f"{few.path}: {option} must set something aside; no example has enough entries: the most is 4, and"
+        f"{few.path}: {option} must set something aside; no user has enough items: the most is 4, and"
         " one must stay."
     )
     assert str(raised.value) == f"{rule} Give a larger share, or leave it out."

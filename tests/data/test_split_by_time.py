@@ -165,7 +165,7 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
         ({"heldout_since": 0}, "at least one interaction must be left for training"),
         (
             {"heldout_last": 40, "validation_last": 1},
-            r"`validation_last=1` must set something aside; no example has enough entries: the most is \d+",
+            r"`validation_last=1` must set something aside; no user has enough items: the most is \d+",
         ),
     ],
 )

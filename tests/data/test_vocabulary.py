@@ -82,7 +82,7 @@ def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
 
 
 def test_an_unknown_id_is_named(vocabulary):
-    with pytest.raises(DataError, match="the id 'b9' is not in the vocabulary of 6 features"):
+    with pytest.raises(DataError, match="the id 'b9' is not among the 6 of the vocabulary"):
         vocabulary.index_of(["b1", "b9"])
 
 

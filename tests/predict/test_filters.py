@@ -127,17 +127,17 @@ MISTAKES = [
     (
         "never",
         "a\nzz\n",
-        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it from the file.",
+        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it from the file.",
     ),
     (
         "never_for",
         "user,item\nann,zz\n",
-        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it",
+        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it",
     ),
     (
         "weights",
         "item,weight\nzz,1\n",
-        "filter.csv: line 2: the id 'zz' is not in the vocabulary of 4 features. Remove it",
+        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it",
     ),
     (
         "never_for",

@@ -249,7 +249,7 @@ MISTAKES = {
         OptionError,
         "`items` does not go with users",
     ),
-    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError, 'no example is called "x"'),
+    "an unknown user": (lambda m: m.recommend(users=["2", "x"]), DataError, 'no user is called "x"'),
     "a table of users": (
         lambda m: m.recommend(users=pd.DataFrame({"user": ["1"]})),
         OptionError,

@@ -272,7 +272,7 @@ def test_the_data_of_a_run_are_counted_and_searched(shown, trained):
     assert set(titles) <= set(user.texts["li"])
     assert dataset.ids([3]) == ["3"]
     nobody = Page(shown.get("/data?run=untied&user=" + quote(EVIL)).body.decode())
-    assert "no example is called" in nobody.text
+    assert "no user is called" in nobody.text
     assert "img" not in nobody.names
     hostile = Page(shown.get("/data?run=untied&search=" + quote("<img")).body.decode())
     assert EVIL in hostile.texts["li"]

@@ -108,7 +108,7 @@ class _Work:
             self._report(titles.described())
         if items is not None:
             self._report(items.described())
-        self._report("numbering examples and features")
+        self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         if (times := merging.described_times()) is not None:
             self._report(times)

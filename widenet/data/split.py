@@ -155,7 +155,7 @@ def check_moves(source: Path | str, lengths: np.ndarray, shares: Mapping[Part, f
 
 def _nothing_moves(source: Path | str, option: str, lengths: np.ndarray, remedy: str) -> DataError:
     most = lengths.max(initial=0)
-    reason = f"no example has enough entries: the most is {most:,}, and one must stay"
+    reason = f"no user has enough items: the most is {most:,}, and one must stay"
     if most == 1:
         remedy = "Set aside whole users with `heldout=1`, which leaves them nothing of the field"
     return DataError(f"{source}: {option} must set something aside; {reason}. {remedy}, or leave it out.")

@@ -102,7 +102,7 @@ class Vocabulary:
         unknown = np.flatnonzero(indices < 0)
         if len(unknown):
             raise DataError(
-                f"{self.path}: the id {ids[unknown[0]]!r} is not in the vocabulary of {len(self):,} features."
+                f"{self.path}: the id {ids[unknown[0]]!r} is not among the {len(self):,} of the vocabulary."
             )
         return indices
 
@@ -141,7 +141,7 @@ class Vocabulary:
         if not near:
             remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
         field = self.path.name.partition(".")[0]
-        raise DataError(f'no feature of the field "{field}" has the id or the title {text!r}.{remedy}')
+        raise DataError(f'nothing in the field "{field}" has the id or the title {text!r}.{remedy}')
 
     def matching(self, text: str) -> list[int]:
         """As `find`; returns an empty list if there is no such feature."""

@@ -246,7 +246,7 @@ def _indices(vocabulary: Vocabulary, items: Sequence[tuple[str, str]]) -> np.nda
     unknown = np.flatnonzero(units < 0)
     if len(unknown):
         place, item = items[unknown[0]]
-        rule = f"the id {item!r} is not in the vocabulary of {len(vocabulary):,} features"
+        rule = f"the id {item!r} is none of the {len(vocabulary):,} items"
         remedy = "Remove it." if place.startswith("`") else "Remove it from the file."
         raise DataError(f"{place}: {rule}. {remedy}")
     return units

@@ -28,18 +28,37 @@ def bound(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind(address)
+            # Until it listens, Linux would let another program with the option bind the port, too.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         except OSError:
             listening.close()
             raise
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise OptionError(
-                f"{place} is in use. End the other program, or choose another `port`; 0 takes a free one."
-            ) from None
+            raise _in_use(place) from None
         raise OptionError(
             f"{place} cannot be used: {error.strerror or error}. Choose another `host` or `port`."
         ) from None
     return listening
+
+
+def listen(listening: socket.socket) -> None:
+    """Accept connections at a bound port; raises OptionError if another program does."""
+    # Connections that linger after the end must not hold up the next start.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    host, port = listening.getsockname()[:2]
+    try:
+        listening.listen(BACKLOG)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise _in_use(f"port {port} of {host}") from None
+
+
+def _in_use(place: str) -> OptionError:
+    return OptionError(
+        f"{place} is in use. End the other program, or choose another `port`; 0 takes a free one."
+    )
 
 
 def _take_all_descriptors() -> None:

@@ -19,7 +19,7 @@ from widenet.serve.batches import ModelThread, Rhythm
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import guard_of
-from widenet.serve.listening import BACKLOG, address_of, bound, configuration
+from widenet.serve.listening import address_of, bound, configuration, listen
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Bounds
 from widenet.training.existing_run import check_run
@@ -87,7 +87,7 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(_SECONDS_IN_TURN)
-        listening.listen(BACKLOG)
+        listen(listening)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
             _Server(config, service).run(sockets=[listening])

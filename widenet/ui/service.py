@@ -11,7 +11,7 @@ import uvicorn
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.serve.guard import guard_of
-from widenet.serve.listening import BACKLOG, address_of, bound, configuration
+from widenet.serve.listening import address_of, bound, configuration, listen
 from widenet.ui.app import Pages
 from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
@@ -62,7 +62,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None], commands: Commands
             )
         pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
         config = configuration(pages.app(), "off", _SECONDS_TO_END)
-        listening.listen(BACKLOG)
+        listen(listening)
         url(address_of(listening))
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
             _Server(config, pages).run(sockets=[listening])
