@@ -5,7 +5,8 @@ import fcntl
 import pytest
 
 from widenet.errors import CheckpointError
-from widenet.training.run_path import is_locked, locked, without_weights
+from widenet.training.existing_run import check_no_weights, is_locked
+from widenet.training.run_path import locked, without_weights
 
 
 def test_a_run_is_locked_while_it_is_trained(tmp_path):
@@ -15,6 +16,17 @@ def test_a_run_is_locked_while_it_is_trained(tmp_path):
         with pytest.raises(CheckpointError, match="is being trained by another process"), locked(tmp_path):
             pass
     assert not is_locked(tmp_path)
+
+
+def test_a_command_is_refused_a_run_in_training_or_with_weights(tmp_path):
+    check_no_weights(tmp_path / "new")
+    (tmp_path / "network.json").touch()
+    check_no_weights(tmp_path)
+    with locked(tmp_path), pytest.raises(CheckpointError, match="is being trained by another process"):
+        check_no_weights(tmp_path)
+    (tmp_path / "model").mkdir()
+    with pytest.raises(CheckpointError, match=r"exists already\. Resume it with `resume=True`"):
+        check_no_weights(tmp_path)
 
 
 def test_looking_at_the_lock_stops_no_training(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from widenet.cli.app import app
 from widenet.errors import DocumentError
 from widenet.plan.numbers import amount
 from widenet.spec.network import NetworkSpec
-from widenet.training.run_path import is_locked
+from widenet.training.existing_run import is_locked
 from widenet.ui.training_routes import output_of
 
 READ, CHANGE = ["/start", "/schema?document=network"], ["/plan", "/measure", "/start", "/stop", "/resume"]

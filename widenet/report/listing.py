@@ -13,9 +13,9 @@ from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
+from widenet.training.existing_run import is_locked
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import is_locked
 from widenet.training.saved_facts import WeightsFacts
 
 State = Literal["training", "finished", "interrupted", "unsaved"]

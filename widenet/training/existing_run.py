@@ -1,9 +1,13 @@
 """Checks that a directory is a run, or none, without torch: a wrong path is refused at once."""
 
+import fcntl
 from pathlib import Path
 
 from widenet.errors import CheckpointError
 from widenet.stores.fetch import readable
+
+LOCK = ".lock"
+"""The file that a training locks."""
 
 
 def check_run(path: Path) -> None:
@@ -24,9 +28,30 @@ def check_run(path: Path) -> None:
 
 
 def check_no_weights(path: Path) -> None:
-    """Raise CheckpointError if a path is a run with weights, which a new training must not replace."""
+    """Raise CheckpointError if a path is a run in training or with weights, which none must replace."""
+    if is_locked(path):
+        raise busy(path)
     if (path / "model").is_dir() or (path / "checkpoints" / "latest").exists():
         raise taken(path)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process is training a run; never disturbs a training."""
+    try:
+        with (path / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def busy(path: Path) -> CheckpointError:
+    """Return the error for a run that another process is training."""
+    return CheckpointError(
+        f"{path} is being trained by another process. Wait for it, or choose another `out`."
+    )
 
 
 def taken(path: Path) -> CheckpointError:

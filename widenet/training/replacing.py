@@ -16,14 +16,11 @@ from widenet.checkpoint import UNFINISHED, writing
 from widenet.data.replacing import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
-from widenet.training.existing_run import waiting
+from widenet.training.existing_run import LOCK, busy, is_locked, waiting
 from widenet.training.run_path import (
     DATA,
-    LOCK,
     WITHOUT_WEIGHTS,
-    busy,
     check_free,
-    is_locked,
     is_taken,
     locked,
 )

@@ -32,7 +32,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
 from widenet.training import histogram_log, replacing
-from widenet.training.existing_run import check_run
+from widenet.training.existing_run import busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
@@ -45,7 +45,6 @@ from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
     DATA,
     START,
-    busy,
     check_finished,
     check_free,
     drop_unfinished,

@@ -12,13 +12,10 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
-from widenet.training.existing_run import taken, waiting
+from widenet.training.existing_run import LOCK, busy, is_locked, taken, waiting
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
-
-LOCK = ".lock"
-"""The file that a training locks."""
 
 TRACKING = "tracking.json"
 """The file with the id that a tracker has given the run."""
@@ -120,13 +117,6 @@ def drop_unfinished(path: Path) -> None:
                     shutil.rmtree(folder)
 
 
-def busy(path: Path) -> CheckpointError:
-    """Return the error for a run that another process is training."""
-    return CheckpointError(
-        f"{path} is being trained by another process. Wait for it, or choose another `out`."
-    )
-
-
 def without_weights(path: Path) -> CheckpointError:
     """Return the error for a run that holds no weights yet."""
     if is_locked(path):
@@ -156,18 +146,6 @@ def locked(path: Path) -> Iterator[None]:
             except (BlockingIOError, FileNotFoundError):
                 raise busy(path) from None
         yield
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a process is training a run; never disturbs a training."""
-    try:
-        with (path / LOCK).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
 
 
 def _lock(file: IO[str]) -> None:

@@ -24,8 +24,8 @@ from widenet.report.listing import ListedRun
 from widenet.serve.guard import Guard
 from widenet.serve.messages import RefusedError
 from widenet.training.environment import recorded_processes
+from widenet.training.existing_run import is_locked
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import is_locked
 from widenet.ui.answers import html, readable
 from widenet.ui.draft import KINDS, Checked, Draft, check, dataset_of, datasets, default_texts
 from widenet.ui.known_runs import Known, KnownRuns
