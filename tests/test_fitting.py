@@ -90,7 +90,7 @@ def test_titles_and_columns_are_those_of_ingest(tmp_path):
     assert [row.title for row in model.recommend(["Book 1"], k=2)] == [
         f"Book {row.item}" for row in model.recommend([1], k=2)
     ]
-    with pytest.raises(DataError, match="the id '5' is not in the vocabulary"):
+    with pytest.raises(DataError, match="the id '5' is not among the"):
         model.recommend([5])
 
 

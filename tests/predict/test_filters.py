@@ -84,10 +84,10 @@ def test_only_some_items_are_allowed_and_unknown_ids_change_nothing(names, file)
 VALUES = {
     "never": (
         lambda names: read_banned(["a", "zz"], names, 4),
-        "`never`: the id 'zz' is not in the vocabulary",
+        "`never`: the id 'zz' is none of the",
     ),
-    "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is not in"),
-    "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is not in"),
+    "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is none of"),
+    "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is none of"),
     "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "at least 0; got -1 for 'a'"),
     "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4), "`weights`.*got 1e.39 for 'a'"),
     "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4), "got '0.5' for 'a'"),

@@ -230,7 +230,7 @@ def test_a_user_with_nothing_left_is_there_with_no_recommendations(model, data, 
 
 def test_a_mistake_is_told_before_the_first_block_is_asked_for(model, data, tmp_path):
     (tmp_path / "never").write_text("i99\n")
-    with pytest.raises(DataError, match="the id 'i99' is not in the vocabulary"):
+    with pytest.raises(DataError, match="the id 'i99' is none of the"):
         model.predict(data, never=tmp_path / "never")
     with pytest.raises(OptionError, match="`k` must be at least 1; got 0"):
         model.predict(data, k=0)

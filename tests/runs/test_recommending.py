@@ -66,7 +66,7 @@ def test_numbers_are_ids_and_never_titles(model, tmp_path):
     assert model.recommend([3, np.int64(5)], k=4) == model.recommend(["3", "5"], k=4)
     assert same(model.recommend([[3], np.array([5, 0])], k=4), model.recommend([["3"], ["5", "0"]], k=4))
     titled = dataset_from_lists(tmp_path / "data", ROWS, width=WIDTH, titles=["The 39 Steps", *TITLES[1:]])
-    with pytest.raises(DataError, match="the id '39' is not in the vocabulary"):
+    with pytest.raises(DataError, match="the id '39' is not among the"):
         train(TIED, TRAINING, titled, tmp_path / "run").recommend([39])
 
 
@@ -264,12 +264,12 @@ MISTAKES = {
     "an unknown item of a table": (
         lambda m: m.recommend({"user": ["1"], "item": ["x"]}),
         DataError,
-        "the id 'x' is not in the vocabulary",
+        "the id 'x' is not among the",
     ),
     "a title in a table": (
         lambda m: m.recommend({"user": ["1"], "item": ["Book 1"]}),
         DataError,
-        "the id 'Book 1' is not in",
+        "the id 'Book 1' is not among",
     ),
     "an empty cell": (
         lambda m: m.recommend({"user": ["1", None], "item": ["2", "3"]}),

@@ -17,6 +17,7 @@ from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
+    from widenet.plan.layout import Layout
 
 
 @with_flags_of(TrainArguments)
@@ -36,22 +37,15 @@ def train(
     """
     from widenet.cli.progress import TrainingReport
     from widenet.data.dataset import Dataset
-    from widenet.kernels.ahead import compile_ahead
-    from widenet.plan.machine import seems_to_have_cuda
     from widenet.runs.arguments import documents, kept_of
     from widenet.training.check import check_training
-    from widenet.training.existing_run import check_no_weights
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
     dataset = Dataset.open(words["data"])
     layout = check_training(*documents(network, training, dataset, kept_of(arguments)), dataset)
-    if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
-        check_no_weights(Path(arguments.out))  # other paths are checked by the process that makes the run
-    on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
-    if on_cpu and processes in (None, 1) and not is_one_of_several():
-        compile_ahead(layout.network, layout.training)
-    # The helpers compile while torch is loaded.
+    _check_path(arguments)
+    _compile_meanwhile(arguments, layout, processes)
     from widenet.parallel.group import is_leader
     from widenet.runs.training import run_training
     from widenet.tracking.follow import add_report
@@ -90,6 +84,24 @@ def train(
             f"{shown(out)} --data {shown(words['data'])}",
             includes_seen=evaluation is not None and evaluation.seen == "include",
         )
+
+
+def _check_path(arguments: TrainArguments) -> None:
+    """Refuse a run that exists before torch is loaded; the process that makes a run checks other paths."""
+    from widenet.training.existing_run import check_no_weights
+
+    if not (is_one_of_several() or arguments.resume or arguments.overwrite or is_uri(arguments.out)):
+        check_no_weights(Path(arguments.out))
+
+
+def _compile_meanwhile(arguments: TrainArguments, layout: "Layout", processes: int | None) -> None:
+    """Let helper processes compile what a training on a CPU needs, while torch is loaded."""
+    from widenet.kernels.ahead import compile_ahead
+    from widenet.plan.machine import seems_to_have_cuda
+
+    on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
+    if on_cpu and processes in (None, 1) and not is_one_of_several():
+        compile_ahead(layout.network, layout.training)
 
 
 def _print_facts(run: Path, out: str, written: Path | None) -> None:

@@ -29,7 +29,7 @@ def check_run(path: Path) -> None:
 
 def check_no_weights(path: Path) -> None:
     """Raise CheckpointError if a path is a run in training or with weights, which none must replace."""
-    if is_locked(path):
+    if path.is_dir() and is_locked(path):
         raise busy(path)
     if (path / "model").is_dir() or (path / "checkpoints" / "latest").exists():
         raise taken(path)
