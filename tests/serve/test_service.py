@@ -92,6 +92,21 @@ def test_what_is_no_run_or_has_no_weights_yet_is_told(world, refused, tmp_path):
     assert "holds no weights yet" in refused(beginning, "--port", 0)
 
 
+def assert_turned_away_unread(port):
+    """A request gets 503 before its body is sent, and the connection takes others after it."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        answers = connection.makefile("rb")
+        for _ in range(2):
+            connection.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 7\r\n\r\n")
+            assert answers.readline() == b"HTTP/1.1 503 Service Unavailable\r\n"
+            headers = dict(line.rstrip().split(b": ") for line in iter(answers.readline, b"\r\n"))
+            assert headers[b"retry-after"] == b"1"
+            assert json.loads(answers.read(int(headers[b"content-length"])))["error"]["code"] == "busy"
+            connection.sendall(b"no JSON")
+        connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
+
+
 def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_was_accepted(world):
     words = "--max-batch", 1, "--max-delay-ms", 0, "--queue", 2, "--deadline-ms", 60_000
     with service(world.run("first"), *words, program=FAULTY) as running, ThreadPoolExecutor(3) as pool:
@@ -104,8 +119,7 @@ def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_
             reply = running.recommend(items=["i3"])
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")
             assert reply.json["error"]["code"] == "busy"
-        # before anybody has looked at a body, and with no word on other routes
-        assert running.post("/v1/recommend", "no request").status == 503
+        assert_turned_away_unread(running.port)
         assert running.get("/health/live").status == 200
         running.process.terminate()
         running.process.stdin.write("go\n" * 3)

@@ -15,6 +15,7 @@ from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from widenet.serve.batches import ModelThread, busy
+from widenet.serve.connections import TurningAway
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
@@ -89,21 +90,25 @@ class Service:
         page = self._route("page", Page().answer, _READ, is_open=True)
         routes |= dict.fromkeys(PLACES, page)
         life = Router(lifespan=self._life)
-        # Beyond the capacity most requests are refused: nobody reads their bodies or even their headers.
-        busy_response = _refused(busy())
-        waiting = {path: self.model.measured.requests.labels(path, "503") for path in self._asks()}
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "lifespan":
                 await life(scope, receive, send)
-            elif self.model.is_full and scope["path"] in waiting and scope["method"] == "POST":
-                waiting[scope["path"]].inc()
-                await busy_response(scope, receive, send)
             else:
                 response = await routes.get(scope["path"], _no_route)(Request(scope, receive))
                 await response(scope, receive, send)
 
         return app
+
+    def turning_away(self) -> TurningAway:
+        """Return which requests get 503 unread while too many rows wait."""
+        numbers = {
+            path.encode(): self.model.measured.requests.labels(path, "503").inc for path in self._asks()
+        }
+        refusal = busy()
+        return TurningAway(
+            numbers, lambda: self.model.is_full, refusal.headers, _encode(Refusal(refusal.mistake))
+        )
 
     def _asks(self) -> dict[str, _Handler]:
         """Return the routes whose requests wait for the model."""

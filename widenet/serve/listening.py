@@ -74,18 +74,24 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def configuration(app: ASGIApp, lifespan: Literal["on", "off"], seconds_to_end: int) -> uvicorn.Config:
+def configuration(
+    app: ASGIApp,
+    lifespan: Literal["on", "off"],
+    seconds_to_end: int,
+    connection: type[PatientConnection] = PatientConnection,
+) -> uvicorn.Config:
     """Return uvicorn's settings for an application.
 
     Args:
         app: The application.
         lifespan: Whether the application acts at start and end.
         seconds_to_end: Seconds that accepted requests have to be answered after SIGTERM.
+        connection: What reads requests.
     """
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=PatientConnection,
+        http=connection,
         ws="none",
         lifespan=lifespan,
         log_config=None,

@@ -16,6 +16,7 @@ from widenet.errors import OptionError
 from widenet.serve.app import Service
 from widenet.serve.arguments import ServeArguments
 from widenet.serve.batches import ModelThread, Rhythm
+from widenet.serve.connections import turning
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import guard_of
@@ -82,7 +83,8 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
         runs = None if arguments.runs is None else Path(arguments.runs)
         service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
-        config = configuration(service.app(), "on", int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER)
+        seconds_to_end = int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER
+        config = configuration(service.app(), "on", seconds_to_end, turning(service.turning_away()))
         # Walking through all that was imported and loaded would hold up all requests for tenths of a second.
         gc.collect()
         gc.freeze()
