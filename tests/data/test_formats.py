@@ -35,7 +35,7 @@ def refusal(path, tmp_path, **options):
         (
             HEAD + "a,x,1\na,y,\n",
             {},
-            'r.csv: line 3: column "rating" must be a number. Fix or remove the row.',
+            'r.csv: line 3: column "rating" must be a number; the cell is empty. Fix or remove the row.',
         ),
         (
             HEAD + "a,x,nan\n",

@@ -72,7 +72,7 @@ def refused(tmp_path, given, **options):
         (
             "a.dsstne",
             "a\tx,1:y\n",
-            'a.dsstne: line 1: column "value" must be a number. Fix or remove the row.',
+            'a.dsstne: line 1: column "value" must be a number; the cell is empty. Fix or remove the row.',
         ),
         (
             "a.sessions",

@@ -199,7 +199,8 @@ def choose_column(
 
 def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
     """Describe a cell that breaks the rule of its role, as the end of a sentence."""
-    got = f'; got "{text}"' if text else ""
+    empty = "; the cell is empty" if text == "" and role in ("value", "time") else ""
+    got = f'; got "{text}"' if text else empty
     rule, remedy = RULES[role], None
     if role == "value":
         remedy = remedy_for(text, "decimal", columns.decimal)
