@@ -156,8 +156,12 @@ class TrainArguments(_Checked):
         ),
     ] = None
     after_epoch: Annotated[
-        "Callable[[Network, int], None] | None",
-        Argument("Called in every process with the network and the number of finished epochs.", flag=""),
+        "Callable[[Network, int], bool | None] | None",
+        Argument(
+            "Called in every process with the network and the number of finished epochs; when it returns"
+            " true, the training saves a checkpoint and raises KeyboardInterrupt.",
+            flag="",
+        ),
     ] = None
 
     def __post_init__(self) -> None:

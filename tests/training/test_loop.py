@@ -297,3 +297,19 @@ def test_a_training_that_ends_far_above_its_start_says_so(data, tmp_path):
         model = train(NETWORK, training(2, optimizer={"kind": "sgd", "learning_rate": rate}), data, run)
         assert any("far above" in sentence for sentence in model.caveats()) == says
         assert Model.load(run).caveats() == model.caveats()
+
+
+def test_a_training_that_is_stopped_after_an_epoch_resumes_to_the_same_bits(data, tmp_path):
+    """It saves there although no checkpoint is due, and its schedule is that of all epochs."""
+    plan = training(4, schedule="cosine", checkpoints={"every_epochs": 3})
+    whole = train(NETWORK, plan, data, tmp_path / "whole")
+    record = Record()
+    with pytest.raises(KeyboardInterrupt):
+        train(NETWORK, plan, data, tmp_path / "run", after_epoch=lambda _, epoch: epoch == 2, report=record)
+    assert len(record.epochs) == 2
+    assert RunDirectory.open(tmp_path / "run").latest().path.name == "epoch-00002-step-000000000"
+    again = {"resume": True, "after_epoch": lambda _, epoch: epoch != 3}
+    with pytest.raises(KeyboardInterrupt):
+        train(NETWORK, plan, data, tmp_path / "run", resume=True, after_epoch=lambda *_: True)
+    ended = train(NETWORK, plan, data, tmp_path / "run", **again)
+    assert ended.facts["fingerprint"] == whole.facts["fingerprint"]

@@ -36,9 +36,9 @@ from widenet.training.weights import check_weights, regularization, settle
 from widenet.transfer import Ahead
 
 Evaluate = Callable[[Network], dict[str, float]]
-AfterEpoch = Callable[[Network, int], None]
+AfterEpoch = Callable[[Network, int], bool | None]
 """Called in every process with the network and the number of finished epochs, before a checkpoint counts
-the last of them as finished.
+the last of them as finished. If it returns true, which it must in all processes, the training saves and ends.
 """
 
 
@@ -85,7 +85,7 @@ class Training:
         self.saving = Saving(run, network, in_background)
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
-        """Train to the end; return False if `interrupted` became true first.
+        """Train to the end; return False if `interrupted` became true first, or `after_epoch` returned true.
 
         In both cases the newest checkpoint holds the last step.
         """
@@ -118,11 +118,13 @@ class Training:
                 of_layers = self._histograms() if self.spec.histograms else None
                 if self._is_due(self.spec.evaluation):
                     record |= self._evaluation()
-                self._publish(record, of_layers, board)
+                is_stopped = self._publish(record, of_layers, board)
                 has_ended = state.has_ended(self.spec)
-                if self._is_due(self.spec.checkpoints) or has_ended:
-                    self._save(at_once=has_ended)
+                if self._is_due(self.spec.checkpoints) or has_ended or is_stopped:
+                    self._save(at_once=has_ended or is_stopped)
                 self._log_checkpoint_seconds()
+                if is_stopped and not has_ended:
+                    return False
             self._settle()
         return True
 
@@ -226,8 +228,12 @@ class Training:
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}
 
-    def _publish(self, record: dict[str, Any], of_layers: dict[str, Any] | None, board: Board | None) -> None:
-        """Give the lines of a finished epoch to the logs, TensorBoard, the report and `after_epoch`."""
+    def _publish(self, record: dict[str, Any], of_layers: dict[str, Any] | None, board: Board | None) -> bool:
+        """Give the lines of a finished epoch to the logs, TensorBoard, the report and `after_epoch`.
+
+        Returns:
+            Whether `after_epoch` stops the training.
+        """
 
         def log() -> None:
             if of_layers is not None:
@@ -240,8 +246,7 @@ class Training:
             if of_layers is not None:
                 board.add_histograms(self.state.epoch, histogram_log.groups(of_layers))
         self.report.epoch(record)
-        if self.after_epoch is not None:
-            self.after_epoch(self.network, self.state.epoch)
+        return self.after_epoch is not None and bool(self.after_epoch(self.network, self.state.epoch))
 
     def _log_checkpoint_seconds(self) -> None:
         """Add to the line of the epoch how long it waited for checkpoints."""
