@@ -23,12 +23,12 @@ def test_it_prints_the_schema_with_every_field_described(document, model, widene
 def test_a_misspelt_choice_gets_the_nearest_one(widenet):
     ended = widenet("schema", "netwrok")
     said = (
-        "'netwrok' is not one of 'network', 'training'. Did you mean \"network\"? See `widenet schema"
-        " --help`.\n"
+        "'netwrok' is not one of 'network', 'training', 'space'. Did you mean \"network\"? See"
+        " `widenet schema --help`.\n"
     )
     assert (ended.status, ended.err) == (2, f"widenet schema: Invalid value for 'document': {said}")
     assert (
         widenet("schema").err
-        == "widenet schema: Missing argument 'document'. Choose from: network, training. See `widenet schema"
-        " --help`.\n"
+        == "widenet schema: Missing argument 'document'. Choose from: network, training, space. See"
+        " `widenet schema --help`.\n"
     )

@@ -10,16 +10,23 @@ import typer
 class _Document(StrEnum):
     network = "network"
     training = "training"
+    space = "space"
 
 
 def schema(document: Annotated[_Document, typer.Argument(help="The document.")]) -> None:
     """Print the JSON Schema of a document, which lets editors complete and check it."""
+    from widenet.spec.document import Document
     from widenet.spec.network import NetworkSpec
+    from widenet.spec.space import SpaceSpec
     from widenet.spec.training import TrainingSpec
 
-    model = NetworkSpec if document is _Document.network else TrainingSpec
+    models: dict[str, type[Document]] = {"network": NetworkSpec, "training": TrainingSpec, "space": SpaceSpec}
     typer.echo(
         json.dumps(
-            {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}, indent=2
+            {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                **models[document].model_json_schema(),
+            },
+            indent=2,
         )
     )

@@ -170,7 +170,8 @@ def _known_fields(model: type[BaseModel], values: Any, location: tuple[int | str
     kind = here.get("kind") if isinstance(here, dict) else None
     exact = [owner for owner in candidates if _kind_of(owner) == (kind or "hidden")]
     owners = exact or [owner for owner in candidates if kind in _kinds(owner)] or candidates
-    return list(dict.fromkeys(name for owner in owners for name in owner.model_fields))
+    fields = [entry for owner in owners for entry in owner.model_fields.items()]
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
 
 
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:

@@ -1,0 +1,254 @@
+"""space.json: a network and a training document in which some values are left open for a search."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from widenet.spec.document import Document, Spec
+from widenet.spec.mistakes import first_mistake
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+FIXED = ("training.epochs", "training.evaluation", "training.keep", "training.checkpoints")
+"""Places whose values are the same in every trial, so that trials compare."""
+
+_MOST_PAIRS = 10_000
+"""Most pairs of documents that `SpaceSpec.grid` lists."""
+
+
+class From(Spec):
+    """One of some values, which may hold further choices."""
+
+    options: Annotated[list[Any], Field(alias="from", min_length=1)]
+    """The values."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The options as text: the text itself, or JSON."""
+        return [option if isinstance(option, str) else json.dumps(option) for option in self.options]
+
+    def value(self, label: str) -> Any:
+        """Return the option with a label."""
+        return self.options[self.labels.index(label)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.labels)) < len(self.options):
+            raise ValueError('"from" names a value twice. Keep one of them.')
+        return self
+
+
+class Between(Spec):
+    """A number between two bounds, both included: a whole number if both are."""
+
+    between: Annotated[list[float | int], Field(min_length=2, max_length=2)]
+    """The lower and the upper bound."""
+    log: bool = False
+    """Search evenly on a logarithmic scale, as for learning rates."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the number is a whole one."""
+        return all(isinstance(bound, int) for bound in self.between)
+
+    def value(self, number: float) -> float:
+        """Return a number itself, as `From.value` does an option."""
+        return number
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        low, high = self.between
+        if low >= high:
+            raise ValueError(f'"between" must begin with the lower bound; got [{low}, {high}]. Swap them.')
+        if self.log and low <= 0:
+            raise ValueError(f'"log" needs bounds above 0; got {low}. Raise it, or remove "log".')
+        return self
+
+
+Choice = From | Between
+Choose = Callable[[str, Choice], Any]
+"""Returns the number of a `Between`, and the label of a `From`, at a place."""
+
+
+class SpaceSpec(Document):
+    """Two documents, in which `{"from": [...]}` and `{"between": [a, b]}` are open values."""
+
+    usual_name: ClassVar[str] = "space.json"
+    network: dict[str, Any]
+    """The network document."""
+    training: dict[str, Any]
+    """The training document."""
+
+    @classmethod
+    def model_json_schema(cls, *args: Any, **words: Any) -> dict[str, Any]:
+        """Return the schema of both documents, in which every value may be open."""
+        definitions: dict[str, Any] = {}
+        for model in (NetworkSpec, TrainingSpec, From, Between):
+            schema = model.model_json_schema(*args, **words)
+            definitions |= schema.pop("$defs", {}) | {model.__name__: schema}
+        opened = {
+            name: schema if name in ("From", "Between") else _opened(schema)
+            for name, schema in definitions.items()
+        }
+        network, training = ({"$ref": f"#/$defs/{model.__name__}"} for model in (NetworkSpec, TrainingSpec))
+        return {
+            "$defs": opened,
+            "type": "object",
+            "title": cls.__name__,
+            "description": cls.__doc__,
+            "properties": {"network": network, "training": training},
+            "required": ["network", "training"],
+            "additionalProperties": False,
+        }
+
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """The open values by their places, those within the options of others included."""
+        return dict(_choices(self._values, ""))
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        return {"network": self.network, "training": self.training}
+
+    @property
+    def fixed_training(self) -> TrainingSpec:
+        """The training document with those of its fields alone that are the same in every trial."""
+        names = [place.removeprefix("training.") for place in FIXED]
+        fixed = {name: self.training[name] for name in names if name in self.training}
+        return TrainingSpec.of(fixed, f"{self.where}: training")
+
+    def documents(self, choose: Choose) -> tuple[NetworkSpec, TrainingSpec]:
+        """Return the two documents that some choices make; raises DocumentError if they break a rule."""
+        network, training = self.plain_documents(choose)
+        return (
+            NetworkSpec.of(network, f"{self.where}: network"),
+            TrainingSpec.of(training, f"{self.where}: training"),
+        )
+
+    def plain_documents(self, choose: Choose) -> tuple[Any, Any]:
+        """Return the values of the two documents that some choices make; they may break rules."""
+        return _chosen(self.network, "network", choose), _chosen(self.training, "training", choose)
+
+    def grid(self) -> Iterator[dict[str, Any]]:
+        """Yield the choices of every pair of documents; none if there are more than 10,000."""
+        sizes = [_size(choice) for choice in self.choices.values()]
+        if math.prod(sizes) <= _MOST_PAIRS:
+            yield from _assignments(self._values, "")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        choices = self.choices
+        if not choices:
+            raise ValueError(
+                'the space must leave a value open. Give one as {"from": [...]} or {"between": [a, b]}.'
+            )
+        for place in choices:
+            if place.startswith(FIXED):
+                raise ValueError(f"{place} must be the same in every trial. Write one value.")
+        return self
+
+
+def _opened(schema: Any) -> Any:
+    """Let every property and entry of a JSON Schema be an open value too."""
+    if isinstance(schema, list):
+        return [_opened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: value if key == "discriminator" else _opened(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        inner["properties"] = {name: _or_open(each) for name, each in inner["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        inner["items"] = _or_open(inner["items"])
+    return inner
+
+
+def _or_open(schema: Any) -> dict[str, Any]:
+    return {"anyOf": [schema, {"$ref": "#/$defs/From"}, {"$ref": "#/$defs/Between"}]}
+
+
+def _choice(value: Any, place: str) -> Choice | None:
+    """Return the choice that a value of the document is; None if it is no open value."""
+    if not isinstance(value, dict) or value.keys().isdisjoint(("from", "between")):
+        return None
+    kind = From if "from" in value else Between
+    if "from" in value and "between" in value:
+        raise ValueError(f'{place} must have "from" or "between"; it has both. Remove one.')
+    try:
+        return kind.model_validate_json(json.dumps(value))
+    except ValidationError as error:
+        mistake = first_mistake(kind, "", value, error.errors(include_url=False))
+        inside = mistake.removeprefix(": ")
+        raise ValueError(
+            place + (mistake if inside.startswith('"') or inside == mistake else f".{inside}")
+        ) from None
+
+
+def _parts(value: Any, place: str) -> list[tuple[str, Any]]:
+    """Return the values inside an object or a list, with their places."""
+    if isinstance(value, dict):
+        return [(f"{place}.{name}" if place else name, inner) for name, inner in value.items()]
+    return (
+        [(f"{place}[{number}]", inner) for number, inner in enumerate(value)]
+        if isinstance(value, list)
+        else []
+    )
+
+
+def _choices(value: Any, place: str) -> Iterator[tuple[str, Choice]]:
+    choice = _choice(value, place)
+    if choice is not None:
+        yield place, choice
+    inside = _options(choice, place) if isinstance(choice, From) else _parts(value, place)
+    for name, inner in inside if not isinstance(choice, Between) else ():
+        yield from _choices(inner, name)
+
+
+def _options(choice: From, place: str) -> list[tuple[str, Any]]:
+    return [(f"{place}.from[{number}]", option) for number, option in enumerate(choice.options)]
+
+
+def _chosen(value: Any, place: str, choose: Choose) -> Any:
+    """Return plain values with a value in place of every choice."""
+    choice = _choice(value, place)
+    if isinstance(choice, Between):
+        return choose(place, choice)
+    if choice is not None:
+        name, option = _options(choice, place)[choice.labels.index(choose(place, choice))]
+        return _chosen(option, name, choose)
+    if isinstance(value, dict):
+        return {name: _chosen(inner, f"{place}.{name}", choose) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_chosen(inner, f"{place}[{number}]", choose) for number, inner in enumerate(value)]
+    return value
+
+
+def _size(choice: Choice) -> float:
+    """Return the number of values of a choice; infinity for numbers that need not be whole."""
+    if isinstance(choice, From):
+        return len(choice.options)
+    low, high = choice.between
+    return high - low + 1 if choice.is_whole else math.inf
+
+
+def _assignments(value: Any, place: str) -> Iterator[dict[str, Any]]:
+    """Yield every way to make the choices in a value."""
+    choice = _choice(value, place)
+    if isinstance(choice, From):
+        for label, (name, option) in zip(choice.labels, _options(choice, place), strict=True):
+            for inner in _assignments(option, name):
+                yield {place: label, **inner}
+    elif choice is not None:
+        low, high = map(int, choice.between)
+        yield from ({place: number} for number in range(low, high + 1))
+    else:
+        for parts in product(*(list(_assignments(inner, name)) for name, inner in _parts(value, place))):
+            yield {key: chosen for part in parts for key, chosen in part.items()}
+
+
+def from_values(values: Mapping[str, Any]) -> Choose:
+    """Return a function that makes the choices that are listed by their places."""
+    return lambda place, _: values[place]
