@@ -20,7 +20,7 @@ LEVELS = [
     {"dsstne", "fitting", "frameworks", "spark"},
     {"cli"},
     {"ui"},
-    {"serve"},
+    {"serve", "tuning"},
     {"demo", "interop", "report", "starter"},
     {"runs"},
     {"baselines", "run_arguments"},
@@ -49,6 +49,7 @@ CONFINED = {
     "mlflow": ("widenet/tracking/mlflow_run.py",),
     "netCDF4": ("widenet/dsstne/",),
     "onnx": ("widenet/frameworks/",),
+    "optuna": ("widenet/tuning/",),
     "pyarrow.fs": ("widenet/stores/",),
     "pyspark": ("widenet/spark/",),
     "pydantic": ("widenet/spec/", "widenet/data/manifest.py"),
@@ -95,7 +96,7 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-MOST_STATEMENTS = 35_270  # of the whole package, without docstrings
+MOST_STATEMENTS = 36_300  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""

@@ -49,6 +49,7 @@ EXTRAS = {
     "h5py": ("keras", "h5py"),
     "google.protobuf": ("caffe", "protobuf"),
     "faiss": ("knn", "faiss"),
+    "optuna": ("tune", "optuna"),
     "matplotlib": ("plot", "matplotlib"),
 }
 """The libraries that may be missing, each with its extra and what a message calls it."""
@@ -68,6 +69,7 @@ COMMANDS = {
     "onnx": ["import model.onnx --out OUT", "export run --out OUT.onnx"],
     "h5py": ["import model.keras --out OUT"],
     "faiss": ["knn export vectors.txt --out OUT"],
+    "optuna": ["tune space.json --data data --out OUT"],
     "matplotlib": ["data describe data --plot OUT.png"],
 }
 """Command lines that need a library. OUT is a path where nothing is. TensorBoard, which is always there,

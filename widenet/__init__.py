@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
     from widenet.spec.training import TrainingSpec as Training
+    from widenet.tuning.tune import tune
 
 _HOME = {
     "BatchedNeighbours": "widenet.knn.batched:BatchedNeighbours",
@@ -43,6 +44,7 @@ _HOME = {
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
     "train": "widenet.runs:train",
+    "tune": "widenet.tuning.tune:tune",
     "write_report": "widenet.report.write:write_report",
 }
 
@@ -65,6 +67,7 @@ __all__ = [
     "split",
     "split_users",
     "train",
+    "tune",
     "write_report",
 ]
 

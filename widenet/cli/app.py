@@ -26,6 +26,7 @@ _COMMANDS = {
     "schema": Command("Print the JSON Schema of a document", "widenet.cli.schema:schema"),
     "plan": Command("Tell what a training needs before it starts", "widenet.cli.plan:plan"),
     "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
+    "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
     "compare": Command("Compare two runs with care", "widenet.cli.compare:compare"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),

@@ -18,6 +18,7 @@ _IN_STORES = {
     "recommend": {"run", "data"},
     "report": {"runs", "data"},
     "train": {"data", "out", "start_from"},
+    "tune": {"data"},
 }
 """The paths of each command that may be URIs. Sources of an ingest are texts, which are checked later."""
 

@@ -28,7 +28,7 @@ def _of_one(subject: Subject) -> Html:
         sections.documents_section(subject),
         sections.machine_section(subject),
     ]
-    return _whole(subject.name, subject.run.network.name, parts)
+    return whole(subject.name, subject.run.network.name, parts)
 
 
 def _of_several(subjects: Sequence[Subject]) -> Html:
@@ -38,10 +38,11 @@ def _of_several(subjects: Sequence[Subject]) -> Html:
         comparison.curves_over_each_other(subjects),
         comparison.differences(subjects),
     ]
-    return _whole(f"{len(subjects)} runs", ", ".join(subject.name for subject in subjects), parts)
+    return whole(f"{len(subjects)} runs", ", ".join(subject.name for subject in subjects), parts)
 
 
-def _whole(title: str, below: str, parts: Sequence[Html]) -> Html:
+def whole(title: str, below: str, parts: Sequence[Html]) -> Html:
+    """Return a page of some sections, with a title and a line below it."""
     style = Html((Path(__file__).parent / "page.css").read_text(encoding="utf-8"))
     head = tag(
         "head",

@@ -1,0 +1,47 @@
+"""The progress of a search: a line for each rung, and a bar on a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from widenet.cli import study_progress
+from widenet.cli.study_progress import StudyProgress
+
+
+def search(report):
+    report.begin(0, 0, 3)
+    for epoch in range(1, 4):
+        report.epoch(0, {"epoch": epoch})
+    report.reach(0, 3, 0.25)
+    report.begin(1, 0, 3)
+    report.reach(1, 3, 0.125)
+    report.fail(2, "numbers overflow.")
+    report.say("Worker 0 was lost; `resume` it.")
+    report.begin(0, 3, 9)
+    report.stop()
+
+
+def test_a_line_is_printed_for_each_rung(capsys):
+    search(StudyProgress(4))
+    assert capsys.readouterr().err.splitlines() == [
+        "trial   0  epochs   3  0.2500  best so far",
+        "trial   1  epochs   3  0.1250",
+        "trial   2  failed: numbers overflow.",
+        "Worker 0 was lost; --resume it.",
+    ]
+    search(StudyProgress(4, quiet=True))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_terminal_shows_a_bar(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(
+        study_progress, "Console", lambda **_: Console(file=shown, force_terminal=True, width=120)
+    )
+    report = StudyProgress(4)
+    search(report)
+    assert "2/4 trials" in shown.getvalue()
+    assert "3 epochs  best 0.2500 after epoch 3  trial 0 to epoch 9" in shown.getvalue()

@@ -1,0 +1,68 @@
+"""`widenet tune`: what it prints, as text and as JSON, its progress, and how it resumes."""
+
+import json
+import signal
+
+import pytest
+
+from tests.tuning.studies import SPACE, people
+from widenet.cli.study_progress import StudyProgress
+from widenet.spec.space import SpaceSpec
+
+
+@pytest.fixture
+def files(tmp_path):
+    people(tmp_path / "data")
+    (tmp_path / "space.json").write_text(json.dumps(SPACE))
+    return [tmp_path / "space.json", "--data", tmp_path / "data", "--out", tmp_path / "study", "--rungs", 2]
+
+
+def test_a_search_prints_its_rungs_and_the_best(widenet, files, tmp_path):
+    ended = widenet("tune", *files, "--trials", 2)
+    assert ended.status == 0
+    first, *rest = ended.err.splitlines()
+    assert first.startswith("trial   0  epochs   3  0.")
+    assert rest[-1].startswith(f"Next: widenet evaluate {tmp_path / 'study' / 'trials' / '0000'}")
+    assert ended.out.startswith(
+        f"{tmp_path / 'study'}: 2 trials in 12 epochs, 66.7% of training each to the end.\n"
+    )
+    assert "\nBest: trial " in ended.out
+    again = widenet("tune", *files, "--trials", 2, "--resume", "--json")
+    facts = json.loads(again.out)
+    assert again.err == ""
+    assert facts["rungs"] == [3, 9]
+    assert f"Fingerprint {facts['best']['fingerprint']}" in ended.out
+    assert [trial["state"] for trial in facts["trials"]].count("finished") == 1
+
+
+def test_mistakes_are_one_sentence(widenet, files, tmp_path):
+    (tmp_path / "space.json").write_text(json.dumps({**SPACE, "trials": 3}))
+    ended = widenet("tune", *files)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == (
+        f"widenet: {tmp_path / 'space.json'}: trials is not a known field. Known: network, training.\n"
+    )
+    assert not (tmp_path / "study").exists()
+    ended = widenet("tune", *files, "--trials", 0)
+    assert ended.err == "widenet tune: --trials must be at least 1; got 0. See `widenet tune --help`.\n"
+
+
+def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkeypatch):
+    def interrupt(*_):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(StudyProgress, "epoch", interrupt)
+    ended = widenet("tune", *files, "--trials", 1)
+    assert ended.status == 130
+    *_, command = ended.err.splitlines()
+    assert command.split()[:3] == ["widenet", "tune", str(tmp_path / "space.json")]
+    assert command.endswith("--resume")
+    monkeypatch.undo()
+    ended = widenet(*command.split()[1:])
+    assert ended.status == 0
+
+
+def test_the_schema_of_a_space_is_printed(widenet):
+    printed = json.loads(widenet("schema", "space").out)
+    assert printed.pop("$schema") == "https://json-schema.org/draft/2020-12/schema"
+    assert printed == SpaceSpec.model_json_schema()

@@ -1,0 +1,143 @@
+"""Workers that are processes: one that is killed loses nothing, and nothing is counted twice."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.tuning.studies import SPACE, Heard, people
+from widenet.errors import GroupError
+from widenet.runs import train
+from widenet.tuning import processes
+from widenet.tuning.tune import tune
+
+DYING = """
+import os, signal, sys
+from widenet.tuning import __main__, processes
+
+class Dying(processes.Telling):
+    def epoch(self, trial, record):
+        super().epoch(trial, record)
+        if record["epoch"] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+__main__.Telling = Dying
+sys.exit(__main__.main(*sys.argv[1:]))
+"""
+"""A worker that is killed in the second epoch of its first trial, whose first epoch has a checkpoint."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return people(tmp_path_factory.mktemp("processes") / "data")
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """Lets the first worker of a study be another program."""
+
+    def by(program):
+        class Worker(processes._Worker):
+            left = (program,)
+
+            def __init__(self, number, command, *rest):
+                if number == 0 and Worker.left:
+                    command = [sys.executable, "-c", *Worker.left, *command[3:]]
+                    Worker.left = ()
+                super().__init__(number, command, *rest)
+
+        monkeypatch.setattr(processes, "_Worker", Worker)
+
+    return by
+
+
+def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path, replaced):
+    replaced(DYING)
+    heard = Heard()
+    result = tune(SPACE, data, tmp_path / "study", trials=4, rungs=2, workers=2, report=heard)
+    assert heard.said.count("Worker 0 was lost (signal SIGKILL); another one takes its place.") == 1
+    assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
+    assert {trial.state for trial in result.trials} <= {"finished", "waiting"}
+    stops = [(trial, epochs) for trial, epochs, _ in heard.reached]
+    assert len(set(stops)) == len(stops)
+    assert {trial for trial, epochs in stops if epochs == 3} == {0, 1, 2, 3}
+    (lost,) = {trial for trial, start, stop in heard.begun if (start, stop) == (1, 3)}
+    assert (lost, 0, 3) in heard.begun
+    for trial in result.trials:
+        if trial.state == "finished" or trial.number == lost:
+            run = tmp_path / f"{trial.number}"
+            model = train(trial.run / "network.json", trial.run / "training.json", data, run)
+            assert trial.fingerprint in (None, model.facts["fingerprint"])
+            assert trial.value == max(record["ndcg@5"] for record in model.run.records()[: trial.epochs])
+
+
+def test_ctrl_c_lets_every_worker_save(data, tmp_path, replaced):
+    """The first worker gets SIGTERM in its second epoch, as all do after Ctrl-C, and ends with status 130.
+
+    No worker trains an epoch again that has ended before.
+    """
+    replaced(DYING.replace("SIGKILL", "SIGTERM"))
+    first, heard = Heard(), Heard()
+    with pytest.raises(KeyboardInterrupt):
+        tune(SPACE, data, tmp_path / "study", trials=2, rungs=1, workers=2, report=first)
+    result = tune(SPACE, data, tmp_path / "study", trials=2, rungs=1, resume=True, report=heard)
+    assert [trial.state for trial in result.trials] == ["finished", "finished"]
+    assert len({*first.epochs, *heard.epochs}) == len(first.epochs) + len(heard.epochs)
+
+
+def test_what_a_worker_cannot_go_on_with_is_raised_here(data, tmp_path, replaced):
+    replaced('import sys; print(\'["error", "CheckpointError", "disk full."]\'); sys.exit(2)')
+    with pytest.raises(Exception, match=r"^disk full\.$") as raised:
+        tune(SPACE, data, tmp_path / "study", trials=2, workers=1 + 1)
+    assert type(raised.value).__name__ == "CheckpointError"
+
+
+def test_workers_that_begin_nothing_are_not_replaced(data, tmp_path, monkeypatch):
+    class Lost(processes._Worker):
+        def __init__(self, number, _command, *rest):
+            super().__init__(number, [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], *rest)
+
+    monkeypatch.setattr(processes, "_Worker", Lost)
+    heard = Heard()
+    with pytest.raises(GroupError, match="all workers were lost before they had begun a trial"):
+        tune(SPACE, data, tmp_path / "study", trials=2, workers=2, report=heard)
+    assert sorted(heard.said) == [
+        f"Worker {number} was lost (signal SIGKILL); it had not begun a trial." for number in (0, 1)
+    ]
+
+
+def test_workers_share_processors_and_devices(monkeypatch):
+    class Facts:
+        device = "cuda"
+
+    class Study:
+        facts = Facts
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    monkeypatch.setattr(processes, "available_threads", lambda workers: 12 // workers)
+    found = [processes._environment(Study, number, 3, 9) for number in range(3)]
+    assert [each["CUDA_VISIBLE_DEVICES"] for each in found] == ["4", "7", "4"]
+    assert {(each["WIDENET_THREADS"], each["WIDENET_LAUNCHER"]) for each in found} == {("4", "9")}
+
+
+def test_a_worker_saves_and_ends_when_its_launcher_has_ended(data, tmp_path):
+    """The pipe of the launcher closes, as when it is killed; the worker has time to save."""
+    tune(SPACE, data, tmp_path / "study", trials=1, rungs=1)
+    ends = os.pipe()
+    command = [sys.executable, "-m", "widenet.tuning", tmp_path / "study", data.path, "1000"]
+    worker = subprocess.Popen(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=ends[:1],
+        env={**os.environ, "WIDENET_LAUNCHER": f"{ends[0]}"},
+    )
+    with worker.stdout as lines:
+        assert json.loads(next(lines))[0] == "begin"
+        os.close(ends[1])
+        told = [json.loads(line)[0] for line in lines]
+    assert worker.wait() == 130
+    os.close(ends[0])
+    assert "error" not in told

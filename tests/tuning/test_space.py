@@ -1,0 +1,111 @@
+"""Spaces over a dataset: the metric, the parts, and values that no documents can have."""
+
+import pytest
+
+from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
+from widenet.errors import DocumentError, FitError, OptionError
+from widenet.spec.space import Between, SpaceSpec
+from widenet.tuning.space import check_space, drawn, random_choices, rounded, with_metric
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return people(tmp_path_factory.mktemp("space") / "data")
+
+
+def space(values):
+    return SpaceSpec.of(values, "space.json")
+
+
+def test_a_metric_becomes_part_of_the_training_document():
+    assert with_metric(space(SPACE), "recall@3").fixed_training.evaluation.metric == "recall@3"
+    assert with_metric(space(SPACE), None) == space(SPACE)
+    without = {**SPACE, "training": {**SPACE["training"], "evaluation": None}}
+    assert with_metric(space(without), "recall@3").fixed_training.evaluation.metric == "recall@3"
+
+
+def test_a_search_needs_a_metric_of_the_validation_part():
+    with pytest.raises(
+        DocumentError, match=r"^space.json: training.evaluation must name the metric .* `metric`"
+    ):
+        with_metric(space(with_training(evaluation=None)), None)
+    with pytest.raises(DocumentError, match=r'training.evaluation.part must be "validation": .* remove it'):
+        with_metric(space(with_training(evaluation={"part": "heldout"})), None)
+    with pytest.raises(OptionError, match=r'"ndgc@5" is not a known metric. Did you mean "ndcg@5"'):
+        with_metric(space(SPACE), "ndgc@5")
+
+
+def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
+    plain = people(tmp_path / "plain", validation=False)
+    with pytest.raises(
+        FitError, match=r"has no validation part, .* `widenet.split\('.*', out=DIR, validation=0.1"
+    ):
+        check_space(space(SPACE), plain)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            with_layer(units={"from": [0, -1]}),
+            "space.json: network: layers[1].units must be at least 1; got 0. No documents of this space keep",
+        ),
+        (
+            with_layer(units={"from": [4, 0]}),
+            "space.json: network: layers[1].units must be at least 1; got 0. No documents with"
+            " network.layers[1].units 0 keep all rules.",
+        ),
+        (
+            with_layer(dropout={"between": [0.0, 1.0]}),
+            "space.json: network: layers[1].dropout must be less than 1.0; got 1.0. No documents with"
+            " network.layers[1].dropout 1.0 keep",
+        ),
+        (
+            with_layer(activation={"from": ["tanh", {"from": ["tahn", "relu"]}]}),
+            'space.json: network: layers[1].activation must be a known name; got "tahn". Did you mean "tanh"?'
+            " No documents with network.layers[1].activation.from[1] tahn keep",
+        ),
+        (
+            with_layer(source={"from": ["history", "songs"]}),
+            'space.json: network: layers[1].source must name a layer; got "songs". Known: history, taste,'
+            " next. No documents with network.layers[1].source songs keep all rules.",
+        ),
+    ],
+)
+def test_a_value_that_no_documents_can_have_is_refused(values, said, data):
+    with pytest.raises((DocumentError, FitError)) as refused:
+        check_space(space(values), data)
+    assert str(refused.value).startswith(said)
+
+
+def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
+    """Shared weights need the units of their owner: 2 goes with 2, 4 with 4."""
+    history, taste, output = SPACE["network"]["layers"]
+    deep = {"name": "deep", "units": {"from": [2, 4]}, "activation": "tanh"}
+    tied = {**output, "weights": {"layer": "taste", "transposed": True}}
+    layers = [history, {**taste, "units": {"from": [2, 4]}}, deep, tied]
+    check_space(space({"network": {"layers": layers}, "training": SPACE["training"]}), data)
+
+
+def test_numbers_are_drawn_between_their_bounds_with_four_digits():
+    rate, whole = Between(between=[0.001, 0.1], log=True), Between(between=[1, 4])
+    assert [drawn(rate, share) for share in (0.0, 0.5, 1.0)] == [0.001, 0.01, 0.1]
+    assert drawn(whole, 0.5) in (2, 3)
+    assert rounded(rate, 0.0123456) == 0.01235
+    assert rounded(Between(between=[0.123456, 0.2]), 0.12347) == 0.1235
+    assert rounded(Between(between=[0.123456, 0.2]), 0.123457) == 0.1235
+    assert rounded(Between(between=[0.12349, 0.2]), 0.12341) == 0.12349
+    assert isinstance(rounded(whole, 2.6), int)
+
+
+def test_random_choices_list_a_grid_to_its_end_and_repeat_none():
+    grid = space(with_training(optimizer={"kind": "adam", "learning_rate": {"from": [0.1, 0.2]}}))
+    drawn_once = list(random_choices(grid, [], 0))
+    assert len(drawn_once) == 6
+    rest = list(random_choices(grid, drawn_once[:4], 0))
+    assert all(choices in drawn_once[4:] for choices in rest)
+    assert len(rest) == 2
+    assert drawn_once != list(random_choices(grid, [], 1))
+    some = [choices for choices, _ in zip(random_choices(space(SPACE), [], 0), range(5), strict=False)]
+    assert {tuple(choices) for choices in some} == {(UNITS, RATE)}
+    assert len({choices[RATE] for choices in some}) == 5

@@ -1,0 +1,158 @@
+"""Searching: promoted trials have the bits of uninterrupted trainings, and studies resume; mistakes."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
+from widenet.checkpoint import Checkpoint
+from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
+from widenet.runs import train
+from widenet.tuning import worker
+from widenet.tuning.tune import tune
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return people(tmp_path_factory.mktemp("tune") / "data")
+
+
+@pytest.fixture(scope="module")
+def searched(data, tmp_path_factory):
+    """A study of six trials in one process, its result, and what its report heard."""
+    heard, out = Heard(), tmp_path_factory.mktemp("searched") / "study"
+    return tune(SPACE, data, out, trials=6, report=heard), heard
+
+
+def outcome(result):
+    """All that must not depend on interruptions."""
+    return [(trial.epochs, trial.value, trial.choices, trial.fingerprint) for trial in result.trials]
+
+
+def test_a_promoted_trial_ends_with_the_bits_of_an_uninterrupted_training(searched, data, tmp_path):
+    result, heard = searched
+    stops = [(start, stop) for trial, start, stop in heard.begun if trial == result.best.number]
+    assert stops == [(0, 1), (1, 3), (3, 9)]
+    model = train(*documents(result.path), data, tmp_path / "run")
+    assert model.facts["fingerprint"] == result.best.fingerprint
+    assert Checkpoint.open(result.best.run / "model").facts["fingerprint"] == result.best.fingerprint
+    assert result.best.value == model.facts["best"]
+
+
+def test_a_trial_that_waits_has_the_log_of_the_first_epochs_of_a_whole_training(searched, data, tmp_path):
+    result, _ = searched
+    waiting = next(trial for trial in result.trials if trial.state == "waiting")
+    model = train(waiting.run / "network.json", waiting.run / "training.json", data, tmp_path / "run")
+    logs = [
+        [(record["loss"], record["learning_rate"], record["ndcg@5"]) for record in run.records()]
+        for run in (model.run, type(model.run).open(waiting.run))
+    ]
+    assert logs[1] == logs[0][: waiting.epochs]
+
+
+def test_every_epoch_is_trained_once(searched):
+    result, heard = searched
+    assert len(set(heard.epochs)) == len(heard.epochs) == result.total_epochs
+    assert len({(trial, epochs) for trial, epochs, _ in heard.reached}) == len(heard.reached)
+    assert result.share_of_epochs == result.total_epochs / (6 * 9)
+    assert [trial.number for trial in result.trials] == list(range(6))
+
+
+def test_an_interrupted_study_resumes_to_the_same_trials(searched, data, tmp_path):
+    def interrupt(trial, epoch):
+        if (trial, epoch) == (searched[0].best.number, 5):
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(SPACE, data, tmp_path / "study", trials=6, report=Heard(interrupt))
+    heard = Heard()
+    result = tune(SPACE, data, tmp_path / "study", trials=6, resume=True, report=heard)
+    assert outcome(result) == outcome(searched[0])
+    assert heard.begun[0] == (searched[0].best.number, 5, 9)
+
+
+def test_a_study_takes_more_trials_later(searched, data, tmp_path):
+    tune(SPACE, data, tmp_path / "study", trials=2)
+    result = tune(SPACE, data, tmp_path / "study", trials=6, resume=True)
+    assert [trial.choices for trial in result.trials[:2]] == [
+        trial.choices for trial in searched[0].trials[:2]
+    ]
+    assert len(result.trials) == 6
+
+
+def test_a_trial_that_stands_at_its_rung_is_not_trained_again(data, tmp_path, monkeypatch):
+    """A worker that is lost after a checkpoint, and before it has written the metric."""
+    with monkeypatch.context() as patch:
+        patch.setattr(worker, "_record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tune(SPACE, data, tmp_path / "study", trials=1, rungs=2)
+    heard = Heard()
+    result = tune(SPACE, data, tmp_path / "study", trials=1, rungs=2, resume=True, report=heard)
+    assert heard.begun == [(0, 3, 3), (0, 3, 9)]
+    assert heard.epochs == [(0, epoch) for epoch in range(4, 10)]
+    assert result.best.epochs == 9
+
+
+def test_a_training_that_ends_early_is_finished(data, tmp_path):
+    space = with_training(evaluation={"metric": "ndcg@5", "stop_after": 1}, epochs=40)
+    result = tune(space, data, tmp_path / "study", trials=1, rungs=2)
+    (trial,) = result.trials
+    assert trial.state == "finished"
+    assert trial.fingerprint == train(*documents(result.path), data, tmp_path / "run").facts["fingerprint"]
+
+
+def test_a_trial_whose_numbers_overflow_fails_alone(data, tmp_path):
+    space = with_training(
+        optimizer={"kind": "sgd", "learning_rate": {"from": [1e30, 0.5]}},
+        epochs=2,
+        evaluation={"metric": "ndcg@5"},
+    )
+    heard = Heard()
+    result = tune(space | {"network": with_layer(units=4, activation="linear")["network"]}, data,
+                  tmp_path / "study", trials=2, rungs=1, report=heard)  # fmt: skip
+    assert sorted(trial.state for trial in result.trials) == ["failed", "finished"]
+    assert result.best.choices == {"training.optimizer.learning_rate": 0.5}
+    assert "Lower the learning rate" in heard.failed[0][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ({"data": 1}, FitError, "does not hold the examples that"),
+        ({"space": with_layer(dropout=0.3)}, DocumentError, "was begun with another space or `metric`"),
+        ({"metric": "recall@5"}, DocumentError, "was begun with another space or `metric`"),
+        ({"seed": 1}, OptionError, r"`seed` must be as .* was begun: 0; got 1. Resume with that"),
+        ({"rungs": 1}, OptionError, r"`rungs` must be as .* was begun: \[1, 3, 9\]; got \[9\]"),
+        ({"reduction": 9}, OptionError, "`r"),
+    ],
+)
+def test_another_study_is_not_resumed(change, kind, said, searched, data, tmp_path):
+    words = {"space": SPACE, "data": data, "out": searched[0].path, "trials": 6, "resume": True} | change
+    if "data" in change:
+        words["data"] = people(tmp_path / "other", seed=1)
+    before = {path: path.stat().st_mtime_ns for path in searched[0].path.rglob("*")}
+    with pytest.raises(kind, match=said):
+        tune(**words)
+    assert {path: path.stat().st_mtime_ns for path in searched[0].path.rglob("*")} == before
+
+
+def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, monkeypatch):
+    with pytest.raises(DocumentError, match="No documents of this space keep all rules"):
+        tune(with_layer(units={"from": [0, -1]}), data, tmp_path / "study")
+    with pytest.raises(FitError, match="has no validation part"):
+        tune(SPACE, people(tmp_path / "plain", validation=False), tmp_path / "study")
+    with pytest.raises(CheckpointError, match="holds no study to resume"):
+        tune(SPACE, data, tmp_path / "study", resume=True)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(OptionError, match=r"^optuna must be installed .* `pip install 'widenet\[tune\]'`"):
+        tune(SPACE, data, tmp_path / "study")
+    assert not os.path.lexists(tmp_path / "study")
+
+
+def test_a_study_whose_trials_all_fail_says_why(data, tmp_path):
+    space = with_training(optimizer={"kind": "sgd", "learning_rate": {"from": [1e30, 1e31]}})
+    linear = space | {"network": with_layer(units=4, activation="linear")["network"]}
+    with pytest.raises(FitError, match=r"study: all trials have failed. The first one: epoch 1, step \d+"):
+        tune(linear, data, tmp_path / "study", trials=2)

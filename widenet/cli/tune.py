@@ -1,0 +1,63 @@
+"""`widenet tune`."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from widenet.cli.declared import with_flags_of
+from widenet.cli.json_output import AsJson, print_json
+from widenet.tuning.arguments import TuneArguments
+
+
+@with_flags_of(TuneArguments)
+def tune(
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    as_json: AsJson = False,
+    **words: Any,
+) -> None:
+    """Search for the documents with the best validation metric.
+
+    A trial stops at a rung with a checkpoint. The best trials go on from there to the next rung, and the last
+    rung is the whole training. Ctrl-C or SIGTERM saves a checkpoint of every trial that trains; --resume
+    continues the study.
+    """
+    from widenet.cli.study_progress import StudyProgress
+    from widenet.tuning.tune import tune as search
+
+    report = StudyProgress(words["trials"], quiet)
+    try:
+        result = search(**words, report=report)
+    except KeyboardInterrupt:
+        report.stop()
+        if (words["out"] / "study.json").is_file():
+            typer.echo(f"Stopped. Resume with:\n  {_resume_command(words)}", err=True)
+        sys.exit(130)
+    finally:
+        report.stop()
+    if as_json:
+        print_json(asdict(result))
+        return
+    best = result.best
+    assert best is not None, "a study without a best trial raises an error"
+    if not quiet:
+        typer.echo(
+            f"{result.path}: {len(result.trials):,} trials in {result.total_epochs:,} epochs,"
+            f" {result.share_of_epochs:.1%} of training each to the end."
+        )
+        typer.echo(
+            f"Best: trial {best.number}, {result.metric} {best.value:.4f}. Fingerprint {best.fingerprint}"
+        )
+        for place, value in best.choices.items():
+            typer.echo(f"  {place}: {value}")
+        typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
+        typer.echo(f"Next: widenet evaluate {best.run} --data {words['data']}", err=True)
+
+
+def _resume_command(words: dict[str, Any]) -> str:
+    """The command that resumes a study."""
+    flags = {name: value for name, value in words.items() if name not in ("space", "resume")}
+    named = [word for name, value in flags.items() if value is not None for word in (f"--{name}", f"{value}")]
+    return shlex.join(["widenet", "tune", str(words["space"]), *named, "--resume"])

@@ -1,0 +1,65 @@
+"""The arguments of a search, each declared once: type, default, bounds and sentence.
+
+This module loads neither PyTorch nor Optuna, because the command line reads it for its help.
+"""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+from widenet.arguments import Argument, check_bounds
+from widenet.run_arguments import Device
+
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
+    from widenet.spec.space import SpaceSpec
+    from widenet.tuning.reports import StudyReport
+
+
+@dataclass(frozen=True)
+class TuneArguments:
+    """The arguments of `widenet.tune`."""
+
+    space: Annotated[
+        Union["SpaceSpec", Mapping[str, Any], str, Path],
+        Argument(
+            "space.json: a network and a training document with open values. `widenet schema space` describes"
+            " it.",
+            form="SPACE",
+        ),
+    ]
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory, with a validation part.")]
+    out: Annotated[str | Path, Argument("The directory of the study to make.")]
+    _: KW_ONLY
+    trials: Annotated[int, Argument("Number of pairs of documents to try.", at_least=1)] = 30
+    workers: Annotated[
+        int, Argument("Number of processes on this machine, each of which trains a trial.", at_least=1)
+    ] = 1
+    metric: Annotated[
+        str | None,
+        Argument(
+            "The metric by which trials are compared, such as ndcg@20. Default: that of the training"
+            " document's evaluation.",
+        ),
+    ] = None
+    rungs: Annotated[
+        int,
+        Argument(
+            "Number of rungs at which trials are compared. The last one is the whole training, and each has"
+            " `reduction` times the epochs of the one before. 1 trains every trial to the end.",
+            at_least=1,
+        ),
+    ] = 3
+    reduction: Annotated[
+        int, Argument("Of this many trials at a rung, one goes on to the next rung.", at_least=2)
+    ] = 3
+    seed: Annotated[int, Argument("Start of the suggestions.", at_least=0)] = 0
+    resume: Annotated[
+        bool, Argument("Resume the study at `out`, or join it from another machine while it runs.")
+    ] = False
+    device: Device = None
+    report: Annotated["StudyReport | None", Argument("Follows the study.", flag="")] = None
+
+    def __post_init__(self) -> None:
+        check_bounds(self)

@@ -1,0 +1,75 @@
+"""Searching for good documents: `widenet.tune`."""
+
+from widenet.arguments import with_fields_of
+from widenet.data.dataset import Dataset
+from widenet.errors import FitError, OptionError
+from widenet.optional import optional
+from widenet.parallel.group import device_for, num_processes
+from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.spec.space import SpaceSpec
+from widenet.tuning.arguments import TuneArguments
+from widenet.tuning.processes import run_workers
+from widenet.tuning.reports import Silence, StudyReport
+from widenet.tuning.results import StudyResult, results_of
+from widenet.tuning.rungs import Rungs
+from widenet.tuning.space import check_space, with_metric
+from widenet.tuning.study import Facts, Study
+from widenet.tuning.worker import work
+
+
+@with_fields_of(TuneArguments, SpaceSpec, Dataset, StudyReport)
+def tune(arguments: TuneArguments) -> StudyResult:
+    """Search a space of documents for those with the best validation metric.
+
+    Optuna suggests the documents of each trial. A trial stops at its first rung, with a checkpoint. Of the
+    trials at a rung, the best go on from their checkpoints to the next one, and the last rung is the whole
+    training. So each finished trial has the bits of an uninterrupted training of its documents.
+
+    Returns:
+        The trials and the best of them.
+
+    Raises:
+        DocumentError, FitError, DataError, OptionError: The space, the dataset or an option does not allow
+            the search, or is another one than that of a resumed study.
+        CheckpointError: The study cannot be made or resumed.
+    """
+    with optional("optuna", "tune"):
+        import optuna  # noqa: F401 before anything is made
+    if num_processes() > 1:
+        raise OptionError(
+            "`tune` trains each trial in one process. Start it without a launcher; use `workers`."
+        )
+    dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
+    study = begun(arguments, dataset)
+    report = arguments.report or Silence()
+    if arguments.workers == 1:
+        work(study, arguments.trials, dataset, report)
+    else:
+        run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
+    with study.journal.alone():
+        result = results_of(study, study.journal.trials())
+    if result.best is None:
+        raise FitError(f"{out}: all trials have failed. The first one: {result.trials[0].problem}")
+    return result
+
+
+def begun(arguments: TuneArguments, dataset: Dataset) -> Study:
+    """Return a new study, or the one to resume, once the space has been checked."""
+    space = with_metric(document(SpaceSpec, arguments.space), arguments.metric)
+    fixed, path = space.fixed_training, path_of("out", arguments.out)
+    every = 1 if fixed.evaluation is None else fixed.evaluation.every_epochs
+    rungs = Rungs.of(fixed.epochs, arguments.rungs, arguments.reduction, every)
+    facts = Facts(
+        {"network": space.network, "training": space.training},
+        dataset.digest,
+        list(rungs.epochs),
+        rungs.reduction,
+        arguments.seed,
+        device_for(arguments.device).type,
+    )
+    if not arguments.resume:
+        check_space(space, dataset)
+        return Study.begin(path, facts)
+    study = Study.open(path)
+    study.check_same(facts, dataset)
+    return study
