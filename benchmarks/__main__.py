@@ -35,6 +35,7 @@ from benchmarks import (
     speed,
     topk,
     trainers,
+    tune,
 )
 
 _SPEED: dict[str, ModuleType] = {
@@ -58,6 +59,7 @@ _ALONE: dict[str, ModuleType] = {
     "catalogue": catalogue,
     "divided": divided,
     "serve": serve,
+    "tune": tune,
 }
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,

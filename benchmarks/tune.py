@@ -1,0 +1,159 @@
+"""Searches Gowalla by `widenet.tune`, beside a whole grid, and with a worker that is killed."""
+
+import argparse
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.places import DATA, workplace
+from widenet import Dataset, ingest, split, tune
+from widenet.tuning.reports import StudyReport
+from widenet.tuning.results import StudyResult
+
+_OTHERS = 8
+"""Settings for each learning rate: two each of denoising, popularity damping and temperature."""
+_RATES = (0.02, 0.01, 0.04, 0.005)
+_KILLED_AFTER = 5
+_CHOSEN = ("learning_rate", "denoise", "popularity_damping", "temperature")
+_COLUMNS = ("search", "epochs", "share", "seconds", "best NDCG@20", "below the grid's", ", ".join(_CHOSEN))
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this measurement."""
+    parser.add_argument("--settings", type=int, choices=(8, 16, 32), default=32, help="size of the grid")
+    parser.add_argument("--epochs", type=int, default=27, help="epochs of a whole training")
+    parser.add_argument("--units", type=int, default=64, help="units of the hidden layer")
+    parser.add_argument(
+        "--users", type=int, default=29_858, help="number of users, the first ones of the file"
+    )
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print epochs, seconds and best metric of a whole grid, of a search, and of one with a killed worker."""
+    with workplace() as folder:
+        data = _dataset(folder, asked.users)
+        space = _space(asked)
+        print(
+            f"Gowalla, {data.num_examples:,} users, {data.field('items').width:,} items, {asked.units} units,"
+            f" {asked.settings} settings of {asked.epochs} epochs, NDCG@20 on a fifth of each user's items\n"
+        )
+        print(f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|")
+        words = {"space": space, "data": data, "trials": asked.settings}
+        grid = _row("whole grid", None, lambda: tune(**words, out=folder / "grid", rungs=1))
+        found = _row("three rungs", grid, lambda: tune(**words, out=folder / "search"))
+        killer = _Killer()
+        killed = _row(
+            "three rungs, 2 workers, one killed",
+            grid,
+            lambda: tune(**words, out=folder / "killed", workers=2, report=killer),
+        )
+        print()
+        for name, result in {"one worker": found, "one of two killed": killed}.items():
+            print(f"{name}: {_checked(result, grid)}")
+        print(f"killed: {killer.said}; stops of a trial counted twice: {killer.repeated}")
+
+
+def _dataset(folder: Path, num_users: int) -> Dataset:
+    """Make a dataset of the first users; a fifth of each user's items is the validation part."""
+    with (DATA / "gowalla" / "train.txt").open() as file:
+        lines = [line for line, _ in zip(file, range(num_users), strict=False)]
+    (folder / "train.txt").write_text("".join(lines))
+    ingest([folder / "train.txt"], folder / "whole")
+    return split(folder / "whole", folder / "data", validation=0.2)
+
+
+def _space(asked: argparse.Namespace) -> dict[str, Any]:
+    history = {"name": "history", "kind": "input", "field": "items"}
+    taste = {"name": "taste", "units": asked.units, "activation": "linear", "bias": False}
+    output = {"name": "next", "kind": "output", "field": "items"}
+    layers = [
+        {**history, "denoise": {"from": [0.4, 0.2]}, "popularity_damping": {"from": [0.5, 0.0]}},
+        {**taste, "initializer": {"kind": "gaussian", "deviation": 0.1}},
+        {
+            **output,
+            "loss": {"kind": "cross_entropy", "targets": "sum"},
+            "cosine": {"temperature": {"from": [0.1, 0.2]}},
+            "weights": {"layer": "taste", "transposed": True},
+        },
+    ]
+    rates = list(_RATES[: asked.settings // _OTHERS])
+    training = {
+        "epochs": asked.epochs,
+        "optimizer": {"kind": "adam", "learning_rate": {"from": rates} if len(rates) > 1 else rates[0]},
+        "schedule": "cosine",
+        "evaluation": {"metric": "ndcg@20"},
+        "keep": "best",
+        "histograms": False,
+    }
+    return {"network": {"layers": layers}, "training": training}
+
+
+def _row(name: str, grid: StudyResult | None, search: Callable[[], StudyResult]) -> StudyResult:
+    started = time.perf_counter()
+    result = search()
+    seconds, best = time.perf_counter() - started, result.best
+    assert best is not None
+    assert best.value is not None
+    most = best.value if grid is None or grid.best is None or grid.best.value is None else grid.best.value
+    values = {place.rpartition(".")[2]: value for place, value in best.choices.items()}
+    chosen = [values.get(name, "fixed") for name in _CHOSEN]
+    print(
+        f"| {name} | {result.total_epochs:,} | {result.share_of_epochs:.1%} | {seconds:.0f} |"
+        f" {best.value:.5f} |"
+        f" {1 - best.value / most:.2%} | {', '.join(map(str, chosen))} |",
+        flush=True,
+    )
+    return result
+
+
+def _checked(result: StudyResult, grid: StudyResult) -> str:
+    """Say whether all settings were tried once, and finished ones have the grid's fingerprints."""
+    whole = {str(sorted(trial.choices.items())): trial.fingerprint for trial in grid.trials}
+    tried = [str(sorted(trial.choices.items())) for trial in result.trials]
+    ended = [trial for trial in result.trials if trial.fingerprint is not None]
+    same = sum(whole[str(sorted(trial.choices.items()))] == trial.fingerprint for trial in ended)
+    states = [trial.state for trial in result.trials]
+    return (
+        f"{len(set(tried))} of {len(whole)} settings tried, {len(tried) - len(set(tried))} twice;"
+        f" {len(ended)} finished, {same} of them with the fingerprint of the grid's uninterrupted training;"
+        f" {states.count('waiting')} waiting, {states.count('failed')} failed"
+    )
+
+
+class _Killer(StudyReport):
+    """Kills a worker once, after some epochs."""
+
+    def __init__(self) -> None:
+        self.epochs, self.said, self.repeated = 0, "nobody", 0
+        self.stops: set[tuple[int, int]] = set()
+
+    def epoch(self, trial: int, record: dict[str, Any]) -> None:
+        """Count an epoch; kill the worker of the trial after the fifth."""
+        del trial, record
+        self.epochs += 1
+        if self.epochs == _KILLED_AFTER:
+            os.kill(_workers()[0], signal.SIGKILL)
+
+    def reach(self, trial: int, epochs: int, value: float) -> None:
+        """Count what is told twice."""
+        del value
+        self.repeated += (trial, epochs) in self.stops
+        self.stops.add((trial, epochs))
+
+    def say(self, text: str) -> None:
+        """Keep what is said of lost workers."""
+        if "was lost" in text:
+            self.said = text
+
+
+def _workers() -> list[int]:
+    """Return the process ids of the workers that this process has started."""
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"widenet.tuning" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+    ]
