@@ -7,6 +7,7 @@ from types import ModuleType
 from benchmarks import (
     catalogue,
     checkpoints,
+    cold,
     disk,
     divided,
     exact,
@@ -64,6 +65,7 @@ _ALONE: dict[str, ModuleType] = {
 _OTHERS: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,
+    "cold": cold,
     "sampled": sampled,
     "memory": memory,
     "processes": processes,
