@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests import sequences
+from tests.described import TRAINING, described, network
 from tests.interop.networks import (
     ITEMS,
     SPATIAL,
@@ -27,6 +28,7 @@ from widenet.frameworks import onnx_export
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.interop.import_network import import_network
 from widenet.predict.top_k import Filter, top_k
+from widenet.runs import train
 from widenet.sparse import SparseBatch
 
 
@@ -296,3 +298,15 @@ def test_only_a_model_of_widenet_is_replaced_with_the_files_beside_it(data, tmp_
         with pytest.raises(OptionError, match=f"{name}: only a model that widenet wrote is replaced"):
             export_onnx(model, out, overwrite=True)
         (out.parent / name).write_bytes(before)
+
+
+def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_path):
+    data = described(tmp_path / "data")
+    model = train(network(), {**TRAINING, "epochs": 1}, data, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    batch = data.sparse("items", slice(0, 5))
+    given = {"items": SparseBatch(batch.indptr, batch.indices.long())}
+    whole = session(tmp_path / "model.onnx")
+    (found,) = whole.run(None, feed(whole, given))
+    wanted = scores(model, given, "next")
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()

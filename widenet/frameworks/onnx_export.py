@@ -150,7 +150,8 @@ def _weights(network: Network) -> Iterator[_Weight]:
         shape = (wide.shards.width,) if columns is None else (wide.shards.width, columns)
         yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
-        yield _whole(name, trunk.tensor)
+        if network.layout.weights[name].describes is None:  # the rows already contain these vectors
+            yield _whole(name, trunk.tensor)
     for name, factors in network.damping.items():
         yield _whole(f"{name} damping", factors)
     for name, output in network.outputs.items():
