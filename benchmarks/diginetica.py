@@ -1,0 +1,119 @@
+"""Trains the presets of examples/diginetica, and plain PyTorch; prints P@20 and MRR@20 of the test cases."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.commands import measured, widenet
+from benchmarks.places import DATA, ROOT, presets, workplace
+from widenet import Dataset, Model, ingest
+from widenet.data.manifest import Part
+from widenet.plan.machine import available_threads
+
+_SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
+_CASES = DATA / "diginetica" / "test_prefix_target.plain.txt"
+_PUBLISHED = [("SR-GNN (AAAI 2019)", 50.73, 17.59), ("GCE-GNN (SIGIR 2020)", 54.22, 19.04)]
+_PADDED = "PyTorch"
+_VALIDATION = 10_000
+"""Newest training sessions of which a validation asks every beginning; they are not trained on."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of this benchmark."""
+    names = [*presets("diginetica"), _PADDED]
+    parser.add_argument("--models", nargs="+", choices=names, default=names, help="what to train")
+    parser.add_argument("--epochs", type=int, help="epochs of each; default: as the documents say")
+    parser.add_argument("--validation", action="store_true", help="rank for training sessions set aside")
+    parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print a row for each model, and the published ones."""
+    with workplace() as folder:
+        num_cases = prepare(folder, arguments.sessions, arguments.validation)
+        of_part = "validation" if arguments.validation else "test"
+        print(f"\nDiginetica, all items ranked, mean over {num_cases:,} {of_part} cases, percent\n")
+        print("| model | P@20 | MRR@20 | epochs | seconds an epoch | peak GB |\n|---|---|---|---|---|---|")
+        for name in arguments.models:
+            network, training = presets("diginetica")["full" if name == _PADDED else name]
+            document = json.loads(training.read_text("utf-8"))
+            document["epochs"] = arguments.epochs or document["epochs"]
+            (folder / "training.json").write_text(json.dumps(document), "utf-8")
+            print((_padded if name == _PADDED else _widenet)(name, network, folder), flush=True)
+        for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
+            print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - |")
+
+
+def prepare(folder: Path, num_sessions: int, is_validation: bool) -> int:
+    """Make the datasets "train" and "test" in a folder: sessions, and cases with the clicks so far.
+
+    Args:
+        folder: The folder.
+        num_sessions: How many of the newest sessions to train on; 0: all. The items are always those of all.
+        is_validation: Whether the cases are beginnings of training sessions set aside.
+
+    Returns:
+        The number of cases.
+    """
+    ingest([_SESSIONS], folder / "all", format="sessions", sequence=True)
+    sessions = _SESSIONS.read_text("utf-8").splitlines()
+    cases = [line.split("\t") for line in _CASES.read_text("utf-8").splitlines()]
+    if is_validation:
+        aside = [line.split() for line in sessions[-_VALIDATION:]]
+        sessions = sessions[:-_VALIDATION]
+        cases = [[" ".join(row[:end]), row[end]] for row in aside for end in range(1, len(row))]
+    _write_rows(folder / "sessions.txt", sessions[-num_sessions:])
+    _write_rows(folder / "prefixes.txt", [before for before, _ in cases])
+    _write_rows(folder / "targets.txt", [following for _, following in cases])
+    make = partial(ingest, format="adjacency", sequence=True, vocabulary=folder / "all")
+    make([folder / "sessions.txt"], folder / "train")
+    make([folder / "prefixes.txt"], folder / "test", heldout=folder / "targets.txt")
+    return len(cases)
+
+
+def _write_rows(path: Path, rows: Sequence[str]) -> None:
+    path.write_text("".join(f"{number} {row}\n" for number, row in enumerate(rows)), "utf-8")
+
+
+def _widenet(name: str, network: Path, folder: Path) -> str:
+    """Train a preset with the command line, and return its row."""
+    run = folder / name
+    ran = measured(
+        widenet("train", network, "training.json", "--data", "train", "--out", run, "--quiet"), folder
+    )
+    metrics = Model.load(run).evaluate(folder / "test", ks=(20,), exclude_seen=False)
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
+    return _row(f"widenet, {name}", metrics, [record["seconds"] for record in records], ran.peak_bytes)
+
+
+def _padded(name: str, network: Path, folder: Path) -> str:
+    """Train the network of plain PyTorch in a process of its own, and return its row."""
+    train, test = Dataset.open(folder / "train"), Dataset.open(folder / "test")
+    cases = {
+        "width": train.field("items").width,
+        "sessions": _rows(train, "train"),
+        "prefixes": _rows(test, "train"),
+        "targets": [target for (target,) in _rows(test, "heldout")],
+    }
+    (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
+    paths = [network, folder / "training.json", folder / "cases.json", folder / "figures.json"]
+    program = [sys.executable, "-m", "benchmarks.padded_sessions", *map(str, paths)]
+    ran = measured([*program, str(available_threads())], ROOT)
+    figures = json.loads((folder / "figures.json").read_text("utf-8"))
+    return _row(f"{name}, padded, same widths", figures, figures["seconds"], ran.peak_bytes)
+
+
+def _rows(dataset: Dataset, part: Part) -> list[list[int]]:
+    found = dataset.sparse("items", slice(0, dataset.num_examples), part)
+    indices, ends = found.indices.tolist(), found.indptr.tolist()
+    return [indices[start:stop] for start, stop in pairwise(ends)]
+
+
+def _row(name: str, metrics: Mapping[str, Any], seconds: Sequence[float], peak_bytes: int) -> str:
+    shown = f"{100 * metrics['recall@20']:.2f} | {100 * metrics['mrr@20']:.2f} | {len(seconds)}"
+    return f"| {name} | {shown} | {sum(seconds) / len(seconds):.0f} | {peak_bytes / 1e9:.2f} |"
