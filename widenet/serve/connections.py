@@ -11,7 +11,10 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _SECONDS_TO_BEGIN = 10.0
-"""From the connection, or the first byte of a further request, to the end of its headers."""
+"""From the connection, or the first byte of a further request, to the end of its headers.
+
+Of a request that is turned away, from there to the end of its body as well.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ class PatientConnection(HttpToolsProtocol):
         self._stop()
         if self._turn_away():
             self._is_turned_away = True
+            self._wait()
         else:
+            self._unset_keepalive_if_required()  # of a request turned away in the same packet
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -73,10 +78,14 @@ class PatientConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Be ready for the next request."""
+        """Wait for the next request, as long as uvicorn does."""
         if self._is_turned_away:
             self._is_turned_away = False
             self._stop()
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
         else:
             super().on_message_complete()
 
@@ -91,10 +100,6 @@ class PatientConnection(HttpToolsProtocol):
             return False
         count()
         self.transport.write(self.turning_away.answer(self.server_state.default_headers))
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
