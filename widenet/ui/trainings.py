@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -133,7 +134,8 @@ class Trainings:
             for path in self._recorded():
                 beside = _beside(path)
                 if path.exists():
-                    (beside / _SEEN).touch()
+                    with suppress(OSError):  # another user's folder, which this one may read only
+                        (beside / _SEEN).touch()
                 elif (beside / _SEEN).exists() and self._process(path) is None:
                     shutil.rmtree(beside, ignore_errors=True)
 
