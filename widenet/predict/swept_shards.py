@@ -76,7 +76,11 @@ class SweptShards:
         from widenet.kernels.compiled_ranking import NO_SUMS, rank
         from widenet.kernels.compiled_search import RunningTopK
 
-        tiles, search = self.tiles, self._idle.pop() if self._idle else RunningTopK(self.k, self.floor_E)
+        tiles = self.tiles
+        try:
+            search = self._idle.pop()
+        except IndexError:
+            search = RunningTopK(self.k, self.floor_E)
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
         total = tiles.no_sum(slice(0, tiles.num))
         with tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
