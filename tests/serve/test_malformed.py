@@ -30,6 +30,7 @@ OF_K = "k must be a whole number; got"
         (b"[]", "the body must be an object; got a list."),
         (b'{"items": [', "the body: Input data was truncated."),
         (b'{"a\\nb": 1}', "the body has the unknown field 'a\\nb'."),
+        (b'{"' + 10**6 * b"x" + b'": 1}', f"the body has the unknown field '{100 * 'x'}'."),
         (b'{"items": ["\xff"]}', "the body is no valid JSON."),
     ],
 )

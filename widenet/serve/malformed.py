@@ -8,6 +8,8 @@ from widenet.errors import nearest
 
 _REMEDY = "GET /openapi.json describes requests."
 _PLACE = re.compile(r"(?P<rule>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
+_LONGEST_NAME = 100
+"""Characters of an unknown field's name that are looked at and shown."""
 _WRONG_TYPE = re.compile(r"Expected `(.+)`, got `(.+)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
@@ -34,8 +36,9 @@ def sentence_of(error: Exception, kind: type) -> str:
     if wrong := _WRONG_TYPE.fullmatch(rule):
         return f"{place} must be {_kinds(wrong[1])}; got {_GOT.get(wrong[2]) or _kinds(wrong[2])}. {_REMEDY}"
     if unknown := _UNKNOWN.fullmatch(rule):
-        near = nearest(unknown[1], [each.name for each in msgspec.structs.fields(kind)])
-        return f"{place} has the unknown field {unknown[1]!r}.{near} {_REMEDY}"
+        name = unknown[1][:_LONGEST_NAME]
+        near = nearest(name, [each.name for each in msgspec.structs.fields(kind)])
+        return f"{place} has the unknown field {name!r}.{near} {_REMEDY}"
     if missing := _MISSING.fullmatch(rule):
         return f"{place} must have the field {missing[1]!r}. {_REMEDY}"
     return f"{place}: {rule}. {_REMEDY}"
