@@ -15,12 +15,17 @@ from widenet.tuning.tune import tune
 
 DYING = """
 import os, signal, sys
+from pathlib import Path
 from widenet.tuning import __main__, processes
+
+print("a library says something")
 
 class Dying(processes.Telling):
     def epoch(self, trial, record):
         super().epoch(trial, record)
         if record["epoch"] == 2:
+            while not Path(sys.argv[1], "trials", f"{trial:05d}", "checkpoints", "latest").exists():
+                pass
             os.kill(os.getpid(), signal.SIGKILL)
 
 __main__.Telling = Dying
@@ -58,6 +63,7 @@ def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path
     heard = Heard()
     result = tune(SPACE, data, tmp_path / "study", trials=4, rungs=2, workers=2, report=heard)
     assert heard.said.count("Worker 0 was lost (signal SIGKILL); another one takes its place.") == 1
+    assert "a library says something" in heard.said
     assert [trial.number for trial in result.trials] == [0, 1, 2, 3]
     assert {trial.state for trial in result.trials} <= {"finished", "waiting"}
     stops = [(trial, epochs) for trial, epochs, _ in heard.reached]

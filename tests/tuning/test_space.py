@@ -48,27 +48,28 @@ def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
     [
         (
             with_layer(units={"from": [0, -1]}),
-            "space.json: network: layers[1].units must be at least 1; got 0. No documents of this space keep",
+            "space.json: network: layers[1].units must be at least 1; got 0. None of 100 documents of this"
+            " space keep",
         ),
         (
             with_layer(units={"from": [4, 0]}),
-            "space.json: network: layers[1].units must be at least 1; got 0. No documents with"
+            "space.json: network: layers[1].units must be at least 1; got 0. None of 100 documents with"
             " network.layers[1].units 0 keep all rules.",
         ),
         (
             with_layer(dropout={"between": [0.0, 1.0]}),
-            "space.json: network: layers[1].dropout must be less than 1.0; got 1.0. No documents with"
-            " network.layers[1].dropout 1.0 keep",
+            "space.json: network: layers[1].dropout must be less than 1.0; got 1.0. None of 100 documents"
+            " with network.layers[1].dropout 1.0 keep",
         ),
         (
             with_layer(activation={"from": ["tanh", {"from": ["tahn", "relu"]}]}),
             'space.json: network: layers[1].activation must be a known name; got "tahn". Did you mean "tanh"?'
-            " No documents with network.layers[1].activation.from[1] tahn keep",
+            " None of 100 documents with network.layers[1].activation.from[1] tahn keep",
         ),
         (
             with_layer(source={"from": ["history", "songs"]}),
             'space.json: network: layers[1].source must name a layer; got "songs". Known: history, taste,'
-            " next. No documents with network.layers[1].source songs keep all rules.",
+            " next. None of 100 documents with network.layers[1].source songs keep all rules.",
         ),
     ],
 )
@@ -85,6 +86,22 @@ def test_a_value_is_kept_where_some_other_choices_go_with_it(data):
     tied = {**output, "weights": {"layer": "taste", "transposed": True}}
     layers = [history, {**taste, "units": {"from": [2, 4]}}, deep, tied]
     check_space(space({"network": {"layers": layers}, "training": SPACE["training"]}), data)
+
+
+def test_a_value_that_few_documents_allow_is_found_in_a_small_space(data):
+    """Two layers that share a weight need equal units, which few of 900 pairs have."""
+    units = {"from": [*range(2, 32)]}
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "taste", "units": units},
+        {"name": "other", "source": "in", "units": units, "weights": {"layer": "taste"}},
+        {"name": "out", "kind": "output", "source": ["taste", "other"], "field": "items"},
+    ]
+    training = {"epochs": 1, "evaluation": {"metric": "ndcg@5"}}
+    check_space(space({"network": {"layers": layers}, "training": training}), data)
+    layers[2]["units"] = {"from": [*range(40, 70)]}
+    with pytest.raises(FitError, match=r"No documents of this space keep all rules\."):
+        check_space(space({"network": {"layers": layers}, "training": training}), data)
 
 
 def test_numbers_are_drawn_between_their_bounds_with_four_digits():

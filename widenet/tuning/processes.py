@@ -143,9 +143,13 @@ def _hear(worker: _Worker, heard: _Heard) -> None:
 
 
 def _read(worker: _Worker, lines: IO[str], heard: _Heard) -> None:
+    """Queue what a worker tells; other lines, which a library may print, are passed on as they are."""
     with lines:
         for line in lines:
-            name, *values = json.loads(line)
+            try:
+                name, *values = json.loads(line)
+            except (TypeError, ValueError):
+                name, values = "say", [line.rstrip()]
             heard.put((worker, name, values))
 
 

@@ -1,6 +1,7 @@
 """Checks that a space holds documents that its dataset allows, before anything trains."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec
 from widenet.training.check import check_training
 
 _TRIES = 100
-"""Number of pairs of documents that are tried before a value counts as one that no pair allows."""
+"""Number of random pairs of documents that are tried for a value, before all if the space is small."""
 _DIGITS = 4
 """Significant digits of a chosen number."""
 
@@ -72,16 +73,30 @@ def check_space(space: SpaceSpec, dataset: Dataset) -> Layout:
 
 
 def _some_layout(space: SpaceSpec, dataset: Dataset, place: str, value: Any) -> Layout:
-    """Return the layout of random documents that have a value at a place; see `check_space`."""
+    """Return the layout of some documents that have a value at a place; see `check_space`."""
     first: DocumentError | FitError | None = None
-    for attempt in range(_TRIES):
+    for choose in _attempts(space, place, value):
         try:
-            return layout_of(space, dataset, _fixing(place, value, stream(0, "tuning/check", attempt)))
+            return layout_of(space, dataset, choose)
         except (DocumentError, FitError) as error:
             first = first or error
     assert first is not None
     where = f"with {place} {value}" if place else "of this space"
-    raise type(first)(f"{first} No documents {where} keep all rules.")
+    found = "No documents" if any(space.grid()) else f"None of {_TRIES} documents"
+    raise type(first)(f"{first} {found} {where} keep all rules.")
+
+
+def _attempts(space: SpaceSpec, place: str, value: Any) -> Iterator[Choose]:
+    """Yield functions that choose a value at a place, and the rest at random; then all of a small space."""
+    for attempt in range(_TRIES):
+        yield _fixing(place, value, stream(0, "tuning/check", attempt))
+    for choices in space.grid():
+        if not place or (place in choices and choices[place] == value):
+            yield partial(_as_chosen, choices)
+
+
+def _as_chosen(choices: Mapping[str, Any], place: str, _: Choice) -> Any:
+    return choices[place]
 
 
 def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:

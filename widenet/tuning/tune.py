@@ -48,6 +48,10 @@ def tune(arguments: TuneArguments) -> StudyResult:
         run_workers(study, dataset.path, arguments.trials, arguments.workers, report)
     with study.journal.alone():
         result = results_of(study, study.journal.trials())
+    if not result.trials:
+        raise FitError(
+            f"{out}: no trial could begin: the documents that were drawn break a rule. Narrow the space."
+        )
     if result.best is None:
         raise FitError(f"{out}: all trials have failed. The first one: {result.trials[0].problem}")
     return result
