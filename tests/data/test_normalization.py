@@ -27,3 +27,9 @@ def test_the_order_of_rows_moves_no_bit():
 def test_a_constant_or_absent_column_is_only_moved():
     found = Normalization.of(np.array([[7.0, np.nan], [7.0, np.nan]]))
     assert (found.mean, found.deviation) == ((7.0, 0.0), (1.0, 1.0))
+
+
+@pytest.mark.parametrize("rows", [3, 109, 1000])
+def test_a_constant_column_is_constant_although_its_mean_is_rounded(rows):
+    found = Normalization.of(np.array([[19.95, 0.1, -1e38]]).repeat(rows, axis=0))
+    assert (found.mean, found.deviation) == ((19.95, 0.1, -1e38), (1.0, 1.0, 1.0))

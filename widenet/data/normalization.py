@@ -21,7 +21,7 @@ class Normalization:
 
     @classmethod
     def of(cls, numbers: NDArray[np.float64]) -> "Normalization":
-        """Return the normalization of rows [N, C], of which NaN are left out.
+        """Return the normalization of rows [N, C] in the range of float32, of which NaN are left out.
 
         Sums are exact and rounded once, so the order of the rows does not count.
         """
@@ -29,6 +29,7 @@ class Normalization:
         for column in numbers.T:
             known = column[~np.isnan(column)].tolist()
             center = math.fsum(known) / max(1, len(known))
+            center = min(max(center, min(known, default=0.0)), max(known, default=0.0))  # although rounded
             spread = math.sqrt(math.fsum((each - center) ** 2 for each in known) / max(1, len(known)))
             mean.append(center)
             deviation.append(spread or 1.0)
