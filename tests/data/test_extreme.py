@@ -138,3 +138,14 @@ def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
     again = ingest_extreme(tmp_path / "train.txt", tmp_path / "a", overwrite=True)[0]
     assert again.digest == first.digest
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["1 " + " ".join(f"{feature}:12345" for feature in range(100)), " " * 100_000],
+    ids=["pairs", "spaces"],
+)
+def test_a_long_line_with_a_wrong_end_is_refused_at_once(tmp_path, line):
+    (tmp_path / "train.txt").write_text(f"1 200 3\n{line} x\n")
+    with pytest.raises(DataError, match=r"line 2: must be labels and features, such as "):
+        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")

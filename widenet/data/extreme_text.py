@@ -20,8 +20,8 @@ from widenet.regular_files import LONGEST_LINE_BYTES
 
 LINES_A_BLOCK = 4096
 
-_NUMBER = rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_POINT = re.compile(rb"\s*(\d{1,10}(?:,\d{1,10})*(?=\s|$))?((?:\s*\d{1,10}:" + _NUMBER + rb"(?=\s|$))*)\s*")
+_NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_POINT = re.compile(rb"(\d{1,10}(?:,\d{1,10})*(?=\s|$))?((?:\s*\d{1,10}:" + _NUMBER + rb"(?=\s|$))*)")
 _HEADER = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s+(\d{1,19})\s*")
 _PAIR = re.compile(rb"\s*(\d{1,19})\s+(\d{1,19})\s*")
 _FORM = "must be labels and features, such as `3,17 0:0.5 8:1`"
@@ -98,7 +98,7 @@ class ExtremeText:
     def _parsed(self, lines: list[bytes], first_line: int) -> tuple[Rows, Rows]:
         matches = []
         for number, line in enumerate(lines, start=first_line):
-            found = _POINT.fullmatch(line)
+            found = _POINT.fullmatch(line.strip())
             if found is None:
                 raise self._mistake(number, _FORM, line)
             matches.append(found.groups(default=b""))
