@@ -72,11 +72,21 @@ def test_no_true_label_gives_zero():
         (["a", "1"], "`propensity` must be two numbers, A and B, such as 0.55 and 1.5; got a, 1."),
         (
             [2, 1.5],
-            "`propensity` must be A above 0 and up to 1, and B above 0 and up to 100, such as 0.55 and",
+            "`propensity` must be A above 0 and up to 1, and B from 0.1 to 100, such as 0.55 and",
         ),
-        ([0.5, float("nan")], "and B above 0 and up to 100, such as 0.55 and 1.5; got 0.5 and nan."),
+        ([0.5, float("nan")], "and B from 0.1 to 100, such as 0.55 and 1.5; got 0.5 and nan."),
+        ([1, 1e-9], "and B from 0.1 to 100, such as 0.55 and 1.5; got 1 and 1e-09."),
     ],
 )
 def test_wrong_constants_are_named(numbers, said):
     with pytest.raises(OptionError, match=said.replace("(", r"\(")):
         Propensity.of(numbers)
+
+
+def test_the_largest_inverse_propensities_add_up_without_an_end():
+    """The bounds of A and B, a label without points, and as many points as there can be features."""
+    inverse = Propensity(1, 0.1).inverse(np.zeros(1, np.int64), 2**32)
+    examples = 2**20
+    found = measured([[0]] * examples, [[0]] * examples, inverse, examples)
+    assert inverse[0] == pytest.approx(1 + (32 * math.log(2) - 1) * 11)
+    assert found == {"psp@1": 1.0, "psp@3": 1.0}

@@ -12,8 +12,12 @@ from widenet.metrics.ranking import check_ks
 
 _ONE = 2**26
 """The number 1 in whole units, so that sums have no order."""
-_LARGEST_A, _LARGEST_B = 1.0, 100.0
-"""Bounds of A and B, so that sums fit in 64 bits; published ones are 0.5 to 0.6, and 0.4 to 2.6."""
+_LARGEST_A = 1.0
+_SMALLEST_B, _LARGEST_B = 0.1, 100.0
+"""Bounds of A and B, so that sums over a block fit in 64 bits; published ones are 0.5 to 0.6, and 0.4 to 2.6.
+
+An inverse propensity is below 1 + C B^-A, so below 2^8 for up to 2^32 points.
+"""
 
 
 @dataclass(frozen=True)
@@ -25,15 +29,15 @@ class Propensity:
     ranking & other missing label applications", KDD 2016, section 4.
 
     Raises:
-        OptionError: A is not above 0 and at most 1, or B not above 0 and at most 100.
+        OptionError: A is not above 0 and at most 1, or B not from 0.1 to 100.
     """
 
     a: float
     b: float
 
     def __post_init__(self) -> None:
-        if not (0 < self.a <= _LARGEST_A and 0 < self.b <= _LARGEST_B):
-            rule = f"must be A above 0 and up to {_LARGEST_A:g}, and B above 0 and up to {_LARGEST_B:g}"
+        if not (0 < self.a <= _LARGEST_A and _SMALLEST_B <= self.b <= _LARGEST_B):
+            rule = f"must be A above 0 and up to {_LARGEST_A:g}, and B from {_SMALLEST_B:g} to {_LARGEST_B:g}"
             raise OptionError(f"`propensity` {rule}, such as 0.55 and 1.5; got {self.a:g} and {self.b:g}.")
 
     @classmethod
