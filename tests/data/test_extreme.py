@@ -129,6 +129,17 @@ def test_options_that_belong_together_are_asked_for(tmp_path, options):
         ingest_extreme(tmp_path / "train.txt", "a", **options)
 
 
+@pytest.mark.parametrize("places", [("a", "a"), ("a", "a/test"), ("a/b/train", "a"), ("a", "b/../a/c/test")])
+def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
+    (tmp_path / "train.txt").write_text(TRAIN)
+    out, test_out = (tmp_path / place for place in places)
+    with pytest.raises(
+        OptionError, match="`out` and `test_out` must be two directories, neither in the other"
+    ):
+        ingest_extreme(tmp_path / "train.txt", out, test=tmp_path / "train.txt", test_out=test_out)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
+
+
 def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
     with pytest.raises(DataError, match=r"train\.txt: the file does not exist"):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")

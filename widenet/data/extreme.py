@@ -58,8 +58,13 @@ def ingest_extreme(
         raise OptionError(
             "`filter_pairs` are pairs of a test point and a label; there is no `test`. Name it."
         )
-    if test_out is not None and Path(out).resolve() == Path(test_out).resolve():
-        raise OptionError("`out` and `test_out` must be two directories. Choose another one.")
+    if test_out is not None:
+        one, other = Path(out).resolve(), Path(test_out).resolve()
+        if one.is_relative_to(other) or other.is_relative_to(one):
+            raise OptionError(
+                f"`out` and `test_out` must be two directories, neither in the other; got {out} and"
+                f" {test_out}. Choose another one."
+            )
     with ExitStack() as stack:
         folders = [
             stack.enter_context(publication(Path(each), overwrite=overwrite))
