@@ -120,6 +120,23 @@ def test_what_cannot_describe_is_refused_and_leaves_nothing(tmp_path, options, s
 
 
 @pytest.mark.parametrize(
+    ("prices", "normalize", "said"),
+    [
+        ([1, -1e200, 2], False, "between -3.4e+38 and 3.4e+38; it holds -1e+200. Correct the cell."),
+        ([1e200, 1, 2], True, "between -3.4e+38 and 3.4e+38; it holds 1e+200. Correct the cell."),
+        ([0, 1e-9, 1e30], True, "between -3.4e+38 and 3.4e+38 once normalized; it holds 2e+39. Correct the"),
+    ],
+)
+def test_numbers_beyond_float32_are_refused(tmp_path, prices, normalize, said):
+    items = {"id": ["w", "x", "cold"], "n": [1, 2, 3], "price": prices}
+    dense = {"items_sparse": None, "items_dense": {"size": ["n", "price"]}}
+    with pytest.raises(DataError) as raised:
+        made(tmp_path / "data", items=items, **dense, normalize=normalize)
+    assert f'column "price" must hold numbers {said}' in str(raised.value)
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"items": None}, "`items_sparse` needs `items`. Name the file of items."),

@@ -152,7 +152,7 @@ def write_descriptions(
         The number of attributes of each description.
 
     Raises:
-        DataError: There is no such attribute, or it has no categories or no numbers.
+        DataError: There is no such attribute, or it has no categories or no numbers, or those beyond float32.
     """
     every = np.arange(len(attributes))
     columns, facts = {}, {}
@@ -163,10 +163,12 @@ def write_descriptions(
         for attribute in named:
             _check_attribute(attributes, attribute, place)
         numbers = np.stack([_numbers(attributes, attribute, every, place) for attribute in named], axis=1)
+        _check_range(numbers, named, place, "")
         facts[name] = {"columns": list(named)}
         if counts is not None:
             normalization = Normalization.of(numbers[counts > 0])
             numbers = normalization.applied(numbers)
+            _check_range(numbers, named, place, " once normalized")
             facts[name] |= normalization.facts
         flat = pa.array(np.nan_to_num(numbers).astype(np.float32).ravel())
         columns[name] = pa.FixedSizeListArray.from_arrays(flat, len(named))
@@ -217,6 +219,18 @@ def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) ->
         )
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
+
+
+def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: str) -> None:
+    """Raise DataError if one of the numbers [N, C] of columns is none in float32."""
+    with np.errstate(over="ignore"):
+        beyond = np.argwhere(np.isinf(numbers.astype(np.float32)))
+    if len(beyond):
+        row, column = beyond[0]
+        raise DataError(
+            f'{place}: column "{names[column]}" must hold numbers between -3.4e+38 and 3.4e+38{when}; it'
+            f" holds {numbers[row, column]:g}. Correct the cell."
+        )
 
 
 def _is_number(text: object) -> bool:
