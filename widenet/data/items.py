@@ -46,11 +46,13 @@ class Descriptions:
         return bool(self.sparse or self.dense)
 
     def check(self, items: object) -> None:
-        """Raise OptionError for descriptions without a source of items, or two of one name."""
+        """Raise OptionError for descriptions without a source of items or a column, or two of one name."""
         for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
             if named and items is None:
                 raise OptionError(f"`{option}` needs `items`. Name the file of items.")
-        for name in self.dense:
+        for name, columns in self.dense.items():
+            if not columns:
+                raise OptionError(f'`items_dense` must name a column or more for "{name}"; got none.')
             if name in self.sparse:
                 raise OptionError(
                     f'`items_dense` must make a description of another name; `items_sparse` has "{name}".'
