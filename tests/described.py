@@ -1,15 +1,17 @@
 """A small dataset with described items, of which the last ones have no interactions."""
 
 import numpy as np
+import pytest
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
+from widenet.runs import train
 
 USERS, ITEMS, COLD = 60, 24, 6
 BY = ["genre", "price"]
 
 
-def described(folder) -> Dataset:
+def described(folder, genres=("poem", "novel", "play"), normalize=True) -> Dataset:
     """Everybody likes one of three genres; a tenth of the rest, and all that is cold, is held out."""
     random = np.random.default_rng(2)
     train, heldout = [], []
@@ -20,7 +22,7 @@ def described(folder) -> Dataset:
     catalogue = {
         "id": [f"i{item}" for item in range(ITEMS)],
         "title": [f"Item {item}" for item in range(ITEMS)],
-        "genre": [["poem", "novel", "play"][item % 3] for item in range(ITEMS)],
+        "genre": [genres[item % 3] for item in range(ITEMS)],
         "price": [float(item % 5) for item in range(ITEMS)],
     }
     return ingest(
@@ -30,7 +32,7 @@ def described(folder) -> Dataset:
         items=catalogue,
         items_sparse={"genre": "genre"},
         items_dense={"price": ["price"]},
-        normalize=True,
+        normalize=normalize,
     )
 
 
@@ -54,3 +56,12 @@ TRAINING = {
     "optimizer": {"kind": "adam", "learning_rate": 0.05},
     "evaluation": None,
 }
+
+INTERRUPTED = TRAINING | {"checkpoints": {"every_steps": 2}}
+
+
+def interrupt(document, data, out):
+    """Train until the seventh step."""
+    steps = iter(range(1, 8))
+    with pytest.raises(KeyboardInterrupt):
+        train(document, INTERRUPTED, data, out, interrupted=lambda: next(steps) == 7)

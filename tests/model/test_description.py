@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.described import COLD, ITEMS, TRAINING, USERS, described, network
+from tests.described import COLD, INTERRUPTED, ITEMS, TRAINING, USERS, described, interrupt, network
 from tests.rows import all_rows
 from widenet.data.ingest import ingest
 from widenet.errors import CheckpointError, DocumentError, FitError
@@ -325,16 +325,8 @@ def test_any_number_of_processes_trains_and_reads_the_same_model(tied, runs, dat
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_resumed_training_ends_with_the_same_bits(tied, runs, data, tmp_path):
-    steps = []
-
-    def stop():
-        steps.append(None)
-        return len(steps) == 7
-
-    training = TRAINING | {"checkpoints": {"every_steps": 2}}
-    with pytest.raises(KeyboardInterrupt):
-        train(network(tied), training, data, tmp_path / "run", interrupted=stop)
-    train(network(tied), training, data, tmp_path / "run", resume=True)
+    interrupt(network(tied), data, tmp_path / "run")
+    train(network(tied), INTERRUPTED, data, tmp_path / "run", resume=True)
     assert Model.load(tmp_path / "run").fingerprint() == runs[tied].fingerprint()
 
 

@@ -6,13 +6,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
-from widenet.errors import CheckpointError
+from widenet.errors import CheckpointError, FitError
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, by_leader
 from widenet.parallel.launcher import identity, launch_id, restarted
+from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import LAUNCH
@@ -57,6 +59,7 @@ def begun(
         run = RunDirectory.open(path)
         _check_documents(run, layout.network, layout.training)
         run.check_dataset(dataset)
+        _check_descriptions(run, dataset, layout)
         _check_start(run, start)
         opened.append(run.bound(layout))
 
@@ -112,6 +115,17 @@ def _check_documents(run: RunDirectory, network: NetworkSpec, training: Training
             raise CheckpointError(
                 f"{run.path} was begun with another {name}.json: {differ}{other}. Resume with"
                 f" {run.path / name}.json."
+            )
+
+
+def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> None:
+    """Raise FitError if the rows of a described weight were begun with other attributes."""
+    for own in described_weights(layout).values():
+        before = run.fields[own.field].described_sha256
+        if before not in (None, record_of(dataset, own.field).described_sha256):
+            raise FitError(
+                f'{dataset.path} does not describe the items of field "{own.field}" as the dataset that'
+                f" {run.path} was begun with. Resume with that dataset."
             )
 
 

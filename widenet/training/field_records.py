@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
+from widenet.data.described import described_file
 from widenet.data.known import run_attributes, run_vocabulary
 from widenet.data.manifest import WHOLE_NUMBERS, sha256_of
 from widenet.data.vocabulary import Vocabulary
@@ -32,6 +33,7 @@ class FieldRecord:
         whole_numbers: Whether the ids of the features were numbers in the data.
         attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
         described: Number of attributes of each description of the features, by name.
+        described_sha256: SHA-256 of the dataset's file of descriptions; None without one.
 
     Raises:
         ValueError: No field can have these facts.
@@ -46,6 +48,7 @@ class FieldRecord:
     whole_numbers: bool = False
     attributes_sha256: str | None = None
     described: dict[str, int] = field(default_factory=dict)
+    described_sha256: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or type(self.width) is not int or self.width < 1:
@@ -63,7 +66,7 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
     stored = dataset.field(name)
     if stored.vocabulary is None:
         return FieldRecord(stored.kind, stored.width, stored.min_value, stored.max_value, None)
-    attributes = dataset.attributes(name)
+    attributes, descriptions = dataset.attributes(name), dataset.manifest.files.get(described_file(name))
     names, whole = dataset.vocabulary(name), dataset.manifest.source.get(WHOLE_NUMBERS, [])
     return FieldRecord(
         stored.kind,
@@ -75,6 +78,7 @@ def record_of(dataset: Dataset, name: str) -> FieldRecord:
         isinstance(whole, list) and name in whole,
         None if attributes is None else sha256_of(attributes.path),
         dict(stored.described),
+        None if descriptions is None else descriptions.sha256,
     )
 
 
@@ -102,10 +106,9 @@ def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
     """Write the records of a run's fields to a file; raises OSError."""
     facts = {name: asdict(record) for name, record in records.items()}
     for record in facts.values():
-        if record["attributes_sha256"] is None:  # so that earlier versions read the run
-            del record["attributes_sha256"]
-        if not record["described"]:
-            del record["described"]
+        for fact in ("attributes_sha256", "described", "described_sha256"):
+            if not record[fact]:  # so that earlier versions read the run
+                del record[fact]
     path.write_text(json.dumps(facts, indent=2))
 
 
