@@ -11,13 +11,13 @@ USERS, ITEMS, COLD = 60, 24, 6
 BY = ["genre", "price"]
 
 
-def described(folder, genres=("poem", "novel", "play"), normalize=True) -> Dataset:
+def described(folder, genres=("poem", "novel", "play"), normalize=True, cold=COLD) -> Dataset:
     """Everybody likes one of three genres; a tenth of the rest, and all that is cold, is held out."""
     random = np.random.default_rng(2)
     train, heldout = [], []
     for user in range(USERS):
         for item in random.permutation([item for item in range(ITEMS) if item % 3 == user % 3])[:6]:
-            is_held = item >= ITEMS - COLD or random.random() < 0.1
+            is_held = item >= ITEMS - cold or random.random() < 0.1
             (heldout if is_held else train).append((f"u{user}", f"i{item}"))
     catalogue = {
         "id": [f"i{item}" for item in range(ITEMS)],

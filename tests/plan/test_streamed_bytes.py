@@ -1,7 +1,10 @@
 """The bytes that a step moves: those that the sweeps of a training read and write."""
 
+from threading import Lock
+
 import pytest
 
+from tests import described
 from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
@@ -28,13 +31,16 @@ def data(tmp_path_factory):
 def moved(monkeypatch):
     """The bytes that the steps of trainings read and write by sweeps, and the number of steps."""
     counts, step, inside = {"read": 0, "written": 0, "steps": 0}, loop.train_step, []
+    counting = Lock()  # threads read and write
 
     def loaded(tensor):
-        counts["read"] += tensor.numel() * 4 * len(inside)
+        with counting:
+            counts["read"] += tensor.numel() * 4 * len(inside)
         load(tensor)
 
     def stored(tensor, writes):
-        counts["written"] += tensor.numel() * 4 * writes
+        with counting:
+            counts["written"] += tensor.numel() * 4 * writes
         store(tensor, writes)
 
     def stepped(*arguments):
@@ -68,6 +74,17 @@ def test_tiles_are_read_and_written_as_often_as_the_plan_says(name, data, moved,
     read, written = streamed_bytes(job, 0)
     assert (moved["read"], moved["written"]) == (read * moved["steps"], written * moved["steps"])
     assert written > 0
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_described_weight_is_read_and_written_once_more(tied, moved, tmp_path):
+    data = described.described(tmp_path / "data", cold=0)
+    training = {**described.TRAINING, "epochs": 1, "batch_size": 15}
+    train(described.network(tied), training, data, tmp_path / "run", weights_in="disk")
+    spec, settings = NetworkSpec.of(described.network(tied)), TrainingSpec.of(training)
+    job = Job.of(bind(spec, settings, data.fields), {"items": 0.0}, described.USERS, weights_in="disk")
+    read, written = streamed_bytes(job, 0)
+    assert moved == {"read": 4 * read, "written": 4 * written, "steps": 4}
 
 
 def test_rows_that_a_batch_touches_are_read_and_written_as_pages():

@@ -16,11 +16,13 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
     for name, weight in job.layout.weights.items():
         if not is_elsewhere(job, weight):
             continue
+        rows = job.rows(weight, process)
         users = [layer for layer in job.network.outputs if job.layout.links[layer.name, ""].weight == name]
         if weight.norm_limit is not None and weight.rows_are_features:
-            read += job.rows(weight, process) * weight.row_bytes
+            read += rows * weight.row_bytes
+        if job.layout.is_described(name):  # the change of the vectors of attributes moves all rows
+            read, written = read + rows * weight.row_bytes, written + rows * weight.row_bytes
         swept = [layer for layer in users if layer.sample is None and not job.defers_rows(layer)]
-        rows = job.rows(weight, process)
         if swept:
             passes = sum(_readings(job, layer) for layer in swept)
             read += rows * (passes * weight.row_bytes + with_state(job, weight))
