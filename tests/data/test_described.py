@@ -56,6 +56,12 @@ def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
     assert described.rows(["size"]).to_dense(2)[:, 0].tolist() == [3, 0, 2, 4, 1]
 
 
+def test_categories_may_differ_in_a_character_that_texts_may_end_with(tmp_path):
+    items = {"id": ["w", "x", "y"], "genre": ["k\0", "k", "k\0"]}
+    dataset = made(tmp_path / "data", items=items, items_sparse={"kind": "genre"}, items_dense=None)
+    assert dataset.described("items").categories == {"kind": ["k\0", "k"]}
+
+
 def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
     described = made(tmp_path / "data", normalize=True).described("items")
     found = described.normalizations["size"]

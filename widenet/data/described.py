@@ -196,7 +196,9 @@ def _categories(column: pa.Array, name: str, place: str) -> tuple[pa.Array, dict
     pairs = sorted({(owner, text) for owner, text in named if text})
     if not pairs:
         raise DataError(f'{place}: column "{name}" must hold a category for at least one item; it is empty.')
-    names, numbers = np.unique([text for _, text in pairs], return_inverse=True)
+    names = sorted({text for _, text in pairs})  # NumPy's texts are all as long as the longest
+    number_of = {text: number for number, text in enumerate(names)}
+    numbers = np.array([number_of[text] for _, text in pairs])
     order = np.argsort(-np.bincount(numbers), kind="stable")
     index_of = np.argsort(order)
     rows = np.array([owner for owner, _ in pairs])
@@ -204,7 +206,7 @@ def _categories(column: pa.Array, name: str, place: str) -> tuple[pa.Array, dict
     in_order = np.lexsort((indices, rows))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(column)))]).astype(np.int32)
     listed = pa.ListArray.from_arrays(pa.array(offsets), pa.array(indices[in_order].astype(np.uint32)))
-    return listed, {"categories": names[order].tolist()}
+    return listed, {"categories": [names[number] for number in order]}
 
 
 def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) -> np.ndarray:
