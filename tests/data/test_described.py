@@ -41,6 +41,12 @@ def test_items_without_interactions_become_features_after_all_others(tmp_path):
     verify(dataset.path, dataset.manifest)
 
 
+def test_items_that_a_minimum_has_dropped_do_not_come_back(tmp_path):
+    dataset = made(tmp_path / "data", min_item_users=4)
+    assert dataset.vocabulary("items").ids(range(4)) == ["w", "x", "v", "z"]
+    assert dataset.manifest.source["items_without_interactions"] == 2
+
+
 def test_categories_are_numbered_by_falling_number_of_items(tmp_path):
     described = made(tmp_path / "data").described("items")
     assert described.categories == {"kind": ["b", "a", "c"], "new": ["true", "false"]}

@@ -199,8 +199,8 @@ class OpenedItems:
 
 
 def _add_features(tables: Tables) -> None:
-    """Append the items that are no features to the table `features`, without interactions."""
-    names = f"SELECT name FROM {_ROWS} ANTI JOIN features USING (name)"
+    """Append the items that no source has to the table `features`, without interactions."""
+    names = f"SELECT name FROM {_ROWS} ANTI JOIN features USING (name) ANTI JOIN items USING (name)"
     before = tables.count("SELECT count(*) FROM features")
     number = f"row_number() OVER (ORDER BY {tables.order(names)}) - 1"
     tables.connection.execute(
