@@ -246,7 +246,7 @@ class Training:
             if of_layers is not None:
                 board.add_histograms(self.state.epoch, histogram_log.groups(of_layers))
         self.report.epoch(record)
-        return self.after_epoch is not None and bool(self.after_epoch(self.network, self.state.epoch))
+        return self.after_epoch is not None and self.after_epoch(self.network, self.state.epoch) is True
 
     def _log_checkpoint_seconds(self) -> None:
         """Add to the line of the epoch how long it waited for checkpoints."""
