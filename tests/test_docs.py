@@ -64,9 +64,10 @@ def documents(text):
 SPECS = [
     spec
     for spec in every_spec()
-    if spec.__module__.startswith("widenet.spec.") and spec not in (Document, OfMoments)
+    if spec.__module__.startswith("widenet.spec.") and spec.__module__ != "widenet.spec.space"
+    if spec not in (Document, OfMoments)
 ]
-"""What may stand in a document; two are there to be inherited from."""
+"""What may stand in a network or training document; two are there to be inherited from."""
 EXCEPTIONS = [
     name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)
 ]

@@ -27,11 +27,13 @@ from widenet.run_arguments import (
     RecommendArguments,
     TrainArguments,
 )
+from widenet.tuning.arguments import TuneArguments
 
 FACES = [
     pytest.param(["data", "ingest"], widenet.ingest, IngestArguments, id="ingest"),
     pytest.param(["data", "split"], widenet.split, SplitArguments, id="split"),
     pytest.param(["train"], widenet.train, TrainArguments, id="train"),
+    pytest.param(["tune"], widenet.tune, TuneArguments, id="tune"),
     pytest.param(["evaluate"], widenet.Model.load, LoadArguments, id="load"),
     pytest.param(["evaluate"], widenet.Model.evaluate, EvaluateArguments, id="evaluate"),
     pytest.param(["compare"], widenet.compare, CompareArguments, id="compare"),

@@ -12,6 +12,7 @@ from widenet.cli.json_output import print_json
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "json.md").read_text("utf-8")
 EXAMPLES = {fence.title: json.loads(fence.body) for fence in fences(PAGE) if fence.language == "json"}
 """The documents that the page shows, by command."""
+EXAMPLES["data extreme"] = [EXAMPLES["data ingest"]]
 EXAMPLES["train"] = {"report": "", **EXAMPLES["runs"]["runs"][0]}
 del EXAMPLES["train"]["differences"]
 
@@ -27,11 +28,13 @@ WITHOUT = {
 
 LINES = {
     "data ingest": "likes.csv --out new",
+    "data extreme": "points.txt --out new",
     "data split": "whole --out new --heldout 0.2",
     "data describe": "data",
     "data verify": "data",
     "plan": "network.json training.json --data data",
     "train": "network.json training.json --data data --out new",
+    "tune": "space.json --data data --out tuned --trials 2 --rungs 1",
     "evaluate": "run --data data -k 20",
     "compare": "run run --data data -k 20",
     "recommend": "run --items Hobbit -k 2",
@@ -51,6 +54,10 @@ LINES = {
 def copied(world, tmp_path, monkeypatch):
     """A copy of the world as the current directory."""
     shutil.copytree(world, tmp_path / "world")
+    documents = {kind: json.loads((world / f"{kind}.json").read_text()) for kind in ("network", "training")}
+    documents["training"] |= {"batch_size": {"from": [3, 4]}, "evaluation": {"metric": "ndcg@5"}}
+    (tmp_path / "world" / "space.json").write_text(json.dumps(documents))
+    (tmp_path / "world" / "points.txt").write_text("2 3 2\n0,1 0:1 2:0.5\n1 1:2\n")
     monkeypatch.chdir(tmp_path / "world")
     return tmp_path / "world"
 
