@@ -7,9 +7,10 @@ import pytest
 
 from tests.cli.conftest import widenet  # noqa: F401 a fixture
 from widenet.cli.progress import TrainingReport
+from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
-from widenet.runs.unread import strangers
+from widenet.runs.unread import strangers, unread
 from widenet.spec.network import NetworkSpec
 
 ROWS = [[0, 1], [1, 2], [0, 2, 3]]
@@ -55,6 +56,22 @@ def test_fields_that_the_network_does_not_read_are_said_by_training_prediction_a
         widenet("recommend", tmp_path / "run", "--data", tmp_path / "data", "--user", "0", "--json").err
         == said
     )
+
+
+def test_descriptions_of_items_that_no_layer_reads_are_said(tmp_path):
+    items = {"id": ["a", "b", "c"], "genre": ["x", "y", "x"], "price": [1.0, 2.0, 3.0]}
+    data = ingest(
+        [("u", "a"), ("v", "b")],
+        tmp_path / "data",
+        items=items,
+        items_sparse={"genre": "genre"},
+        items_dense={"price": ["price"]},
+    )
+    (said,) = unread(NetworkSpec.of(NETWORK), data)
+    assert said.endswith('add "described_by": ["genre", "price"] to a layer.')
+    layers = [dict(layer) for layer in NETWORK["layers"]]
+    layers[1]["described_by"] = "genre"
+    assert unread(NetworkSpec.of({"layers": layers}), data) == []
 
 
 @pytest.mark.parametrize("values", ["use", "ignore"])

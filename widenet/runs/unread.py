@@ -1,5 +1,6 @@
 """What deserves a note: fields that a run does not read, values in only one of run and dataset, strangers."""
 
+import json
 import warnings
 
 import numpy as np
@@ -14,13 +15,20 @@ _ONES = (1.0, 1.0)
 
 
 def unread(network: NetworkSpec, data: Dataset) -> list[str]:
-    """Return a sentence about fields of a dataset that a network does not read, if any."""
+    """Return sentences about fields and descriptions of a dataset that a network does not read, if any."""
     names = [f'"{name}"' for name in data.fields if name not in network.fields]
-    return (
-        [f"The network does not read the field{'s' * (len(names) > 1)} {', '.join(names)} of {data.path}."]
-        if names
-        else []
-    )
+    sentences = []
+    if names:
+        plural = "s" * (len(names) > 1)
+        sentences.append(f"The network does not read the field{plural} {', '.join(names)} of {data.path}.")
+    read = {name for layer in network.layers for name in getattr(layer, "described_by", None) or ()}
+    described = {name for field in data.fields.values() for name in field.described or ()}
+    if described and not read:
+        sentences.append(
+            "The network does not read the descriptions of items, so it knows nothing of items without"
+            f' interactions. To change that, add "described_by": {json.dumps(sorted(described))} to a layer.'
+        )
+    return sentences
 
 
 def values_read(run: RunDirectory) -> dict[str, tuple[float, float]]:
