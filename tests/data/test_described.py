@@ -154,6 +154,7 @@ def test_numbers_beyond_float32_are_refused(tmp_path, prices, normalize, said):
         ({"items": None}, "`items_sparse` needs `items`. Name the file of items."),
         ({"items": None, "items_sparse": None}, "`items_dense` needs `items`. Name the file of items."),
         ({"items_dense": {"kind": ["price"]}}, "`items_dense` must make a description of another name; "),
+        ({"items_sparse": {"a/b": "genre"}}, '`items_sparse`: a name must be a text without "/"; got "a/b".'),
         ({"items_dense": {"size": []}}, '`items_dense` must name a column or more for "size"; got none.'),
         ({"items_dense": None, "normalize": True}, "`normalize` needs `items_dense`. Name the columns, or"),
     ],

@@ -50,6 +50,11 @@ class Descriptions:
         for option, named in (("items_sparse", self.sparse), ("items_dense", self.dense)):
             if named and items is None:
                 raise OptionError(f"`{option}` needs `items`. Name the file of items.")
+            for name in named:
+                if not name or "/" in name:
+                    raise OptionError(
+                        f'`{option}`: a name must be a text without "/"; got "{name}". Choose another.'
+                    )
         for name, columns in self.dense.items():
             if not columns:
                 raise OptionError(f'`items_dense` must name a column or more for "{name}"; got none.')
