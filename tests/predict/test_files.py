@@ -3,6 +3,7 @@
 import csv
 import json
 import resource
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -194,6 +195,14 @@ def test_a_path_or_format_that_cannot_be_written_is_refused(tmp_path, name, file
         pass
     assert message in str(refusal.value)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine.csv", "mine")]
+
+
+def test_standard_output_is_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rule = r"recommendations go to a file, not to standard output\. Name a file\."
+    with pytest.raises(OptionError, match=rule), open_results(Path("-"), "csv"):
+        pass
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize("extension", ["parquet", "csv", "jsonl", "dsstne"])

@@ -117,6 +117,8 @@ def open_results(path: Path, file_format: str | None = None, *, overwrite: bool 
 
 
 def _known_format(path: Path, file_format: str | None) -> str:
+    if path == Path("-"):
+        raise OptionError("recommendations go to a file, not to standard output. Name a file.")
     if not is_uri(path) and path.is_dir():
         raise OptionError(
             f"{path}: must be a file; got a directory."
