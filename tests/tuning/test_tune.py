@@ -139,7 +139,7 @@ def test_another_study_is_not_resumed(change, kind, said, searched, data, tmp_pa
 
 
 def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, monkeypatch):
-    with pytest.raises(DocumentError, match="No documents of this space keep all rules"):
+    with pytest.raises(DocumentError, match="None of 100 documents of this space keep all rules"):
         tune(with_layer(units={"from": [0, -1]}), data, tmp_path / "study")
     with pytest.raises(FitError, match="has no validation part"):
         tune(SPACE, people(tmp_path / "plain", validation=False), tmp_path / "study")
