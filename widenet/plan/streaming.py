@@ -11,7 +11,7 @@ from widenet.spec.layers import OutputLayer
 REQUEST_BYTES = 2**21
 """Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-AHEAD_BYTES = BEHIND_BYTES = 2**24
+AHEAD_BYTES = BEHIND_BYTES = 2**23
 """Bytes of a weight and its state that are read ahead of the tile at work, and those written behind it."""
 
 NUM_WINDOWS = 2
