@@ -210,7 +210,7 @@ class EvaluateArguments(_Checked):
     baselines: Annotated[
         bool,
         Argument(
-            "Also measure popularity, item-based neighbours, EASE up to 20,000 items, and ALS if"
+            "Also measure popularity, item-based neighbours, SLIM, EASE up to 20,000 items, and ALS if"
             " implicit is installed."
         ),
     ] = False

@@ -33,7 +33,7 @@ def run(data, tmp_path_factory):
 
 def test_the_baselines_are_measured_on_the_same_users(data):
     found = measured(data, "items", "heldout", [3])
-    assert list(found) == ["popularity", "item-kNN", "EASE"]
+    assert list(found) == ["popularity", "item-kNN", "SLIM", "EASE"]
     assert found["popularity"] == evaluate_popularity(data, "items", "heldout", [3])
     users = sum(bool(items) for items in HELDOUT)
     assert {metrics["num_examples"] for metrics in found.values()} == {users}
@@ -52,9 +52,16 @@ def test_lists_are_compared_with_the_held_out_items(data):
     assert evaluate_lists(lists, data, "items", "heldout", [4]) == expected.result()
 
 
-def test_what_is_left_out_is_said():
-    assert omitted(WIDTH) == ["Without ALS: `pip install implicit` brings it."]
-    assert omitted(1_000_000)[0].startswith("Without EASE: EASE inverts a dense matrix of 1,000,000 x")
+def test_what_is_left_out_is_said(data, monkeypatch):
+    monkeypatch.setattr(measure, "MOST_PAIRS", 10)
+    found = measured(data, "items", "heldout", [3])
+    assert list(found) == ["popularity", "item-kNN", "EASE"]
+    slim, als = omitted(found, WIDTH)
+    assert slim.startswith("Without SLIM: SLIM counts the users of all pairs")
+    assert als == "Without ALS: `pip install implicit` brings it."
+    assert omitted(["SLIM"], 1_000_000)[0].startswith(
+        "Without EASE: EASE inverts a dense matrix of 1,000,000 x"
+    )
 
 
 def evaluated(run, data):
@@ -65,7 +72,7 @@ def evaluated(run, data):
 @pytest.mark.parametrize("size", [2, 3])
 def test_every_process_has_the_baselines_of_one(size, run, data, groups):
     alone = evaluated(run, data.path)
-    assert {"popularity", "item-kNN", "EASE"} <= set(alone)
+    assert {"popularity", "item-kNN", "SLIM", "EASE"} <= set(alone)
     lower, upper = alone["EASE"][1]["ndcg@3"]
     assert lower < alone["EASE"][0]["ndcg@3"] < upper
     several = groups(size)(evaluated, run, data.path)

@@ -62,9 +62,10 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
     line = ["evaluate", "run", "--data", "data", "-k", 2, "--baselines"]
     ended = widenet(*line)
     assert (ended.status, ended.err) == (0, "Without ALS: `pip install implicit` brings it.\n")
-    assert [name for name in ("popularity", "item-kNN", "EASE") if f"\n\n{name}\n" in ended.out] == [
+    assert [name for name in ("popularity", "item-kNN", "SLIM", "EASE") if f"\n\n{name}\n" in ended.out] == [
         "popularity",
         "item-kNN",
+        "SLIM",
         "EASE",
     ]
     found = json.loads(widenet(*line, "--json").out)["baselines"]

@@ -1,6 +1,6 @@
 """The baselines of an evaluation."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.util import find_spec
 
 from widenet.baselines.als import als
@@ -8,6 +8,7 @@ from widenet.baselines.ease import MOST_ITEMS, ease, too_wide
 from widenet.baselines.item_knn import item_knn
 from widenet.baselines.lists import evaluate_lists, training_entries
 from widenet.baselines.popularity import popularity
+from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics
@@ -18,8 +19,8 @@ def measured(
 ) -> dict[str, Metrics]:
     """Compute the metrics of every baseline that can be computed, by name.
 
-    EASE needs at most `ease.MOST_ITEMS` items, and ALS needs `implicit`. All leave out the items that a user
-    has. They have the same bits in every process.
+    EASE needs at most `ease.MOST_ITEMS` items, SLIM at most `slim.MOST_PAIRS` pairs of items, and ALS needs
+    `implicit`. All leave out the items that a user has. They have the same bits in every process.
 
     Args:
         dataset: The examples.
@@ -31,6 +32,8 @@ def measured(
     width = dataset.field(field).width
     history = training_entries(dataset, field, slice(0, dataset.num_examples))
     makers = {"popularity": popularity, "item-kNN": item_knn}
+    if most_pairs(history, width) <= MOST_PAIRS:
+        makers["SLIM"] = slim
     if width <= MOST_ITEMS:
         makers["EASE"] = ease
     if find_spec("implicit") is not None:
@@ -45,11 +48,13 @@ def measured(
     return found
 
 
-def omitted(width: int) -> list[str]:
-    """Return a sentence for each baseline that `measured` leaves out."""
+def omitted(names: Collection[str], width: int) -> list[str]:
+    """Return a sentence for each baseline that is not among those that were measured."""
     sentences = []
-    if width > MOST_ITEMS:
+    if "SLIM" not in names:
+        sentences.append(f"Without SLIM: {TOO_LONG}")
+    if "EASE" not in names:
         sentences.append(f"Without EASE: {too_wide(width)}")
-    if find_spec("implicit") is None:
+    if "ALS" not in names:
         sentences.append("Without ALS: `pip install implicit` brings it.")
     return sentences

@@ -78,7 +78,7 @@ def evaluate(
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if metrics.baselines:
-        warn(omitted(_width(model, output)))
+        warn(omitted(metrics.baselines, _width(model, output)))
     if is_leader() and as_json:
         print_json(_with_more(metrics))
     elif is_leader():
