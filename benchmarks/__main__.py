@@ -25,6 +25,7 @@ from benchmarks import (
     kills,
     memory,
     movielens,
+    neighbourhoods,
     parallel,
     plans,
     portable,
@@ -63,9 +64,10 @@ _ALONE: dict[str, ModuleType] = {
     "divided": divided,
     "serve": serve,
     "tune": tune,
+    "gowalla": gowalla,
+    "neighbourhoods": neighbourhoods,
 }
 _OTHERS: dict[str, ModuleType] = {
-    "gowalla": gowalla,
     "goodbooks": goodbooks,
     "cold": cold,
     "sampled": sampled,

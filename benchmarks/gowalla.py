@@ -1,32 +1,57 @@
-"""Compares the presets of examples/gowalla with published figures, in float32 and in bfloat16."""
+"""Compares the presets of examples/gowalla with baselines and published figures."""
 
+import argparse
 import csv
 import json
 from pathlib import Path
 
 from benchmarks.places import DATA, presets, workplace
-from widenet import Model, ingest, train
+from widenet import Dataset, Model, ingest, train
+from widenet.baselines.measure import measured
 from widenet.spec.training import TrainingSpec
 
+_OUTPUT = "next"
 
-def run() -> None:
-    """Print Recall@20 and NDCG@20 of every preset, and the published table."""
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this measurement."""
+    precisions = ("float32", "bfloat16")
+    parser.add_argument(
+        "--precisions", nargs="+", choices=precisions, default=precisions, help="precisions to train in"
+    )
+
+
+def run(asked: argparse.Namespace) -> None:
+    """Print Recall@20 and NDCG@20 of both presets, of the baselines, and the published table.
+
+    The presets differ in the neighbourhood term, which training does not see: one training serves both.
+    """
     with workplace() as folder:
-        ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+        prepare(folder)
+        dataset = Dataset.open(folder / "data")
         print("Gowalla, published split, all items ranked, training items excluded\n")
         print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
-        for name, (network, training) in presets("gowalla").items():
-            for precision in ("float32", "bfloat16"):
-                document = TrainingSpec.of(
-                    {**json.loads(training.read_text("utf-8")), "precision": precision}
-                )
-                run = folder / f"{name} {precision}"
-                model: Model = train(network, document, folder / "data", run)
-                metrics = model.evaluate(folder / "data", ks=(20,))
-                row = f"{metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {_seconds(run):.0f}"
-                print(f"| widenet, {name}, {precision} | {row} |", flush=True)
+        network, training = presets("gowalla")["neighbours"]
+        for precision in asked.precisions:
+            document = TrainingSpec.of({**json.loads(training.read_text("utf-8")), "precision": precision})
+            model: Model = train(network, document, dataset, folder / precision)
+            seconds = f"{_seconds(folder / precision):.0f}"
+            _row(f"widenet, neighbours, {precision}", model.evaluate(dataset, ks=(20,)), seconds)
+            model.network.outputs[_OUTPUT].neighbourhood = None
+            _row(f"widenet, best, {precision}", model.evaluate(dataset, ks=(20,)), seconds)
+        for name, metrics in measured(dataset, "items", "heldout", (20,)).items():
+            _row(f"widenet's baseline {name}", metrics)
         for name, recall, ndcg in _published():
-            print(f"| {name} | {recall:.4f} | {ndcg:.4f} | - |")
+            _row(name, {"recall@20": recall, "ndcg@20": ndcg})
+
+
+def prepare(folder: Path) -> None:
+    """Make the dataset "data" in a folder: the published split."""
+    ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+
+
+def _row(name: str, metrics: dict[str, float], seconds: str = "-") -> None:
+    print(f"| {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {seconds} |", flush=True)
 
 
 def _seconds(run: Path) -> float:

@@ -61,7 +61,7 @@ def _cases(folder: Path) -> list[Case]:
     labels = [[int(label)] for label in draw.integers(CLASSES, size=PICTURES)]
     pixels = [row.tolist() for row in draw.random((PICTURES, PIXELS), dtype=np.float32)]
     dataset_from_lists(pictures, labels, width=CLASSES, dense={"pixels": pixels})
-    (best,), (alexnet,) = (list(presets(name).values()) for name in ("gowalla", "alexnet"))
+    best, alexnet = (presets(name)["best"] for name in ("gowalla", "alexnet"))
     adam = {"epochs": 3, "batch_size": 1024, "optimizer": "adam"}
     return [
         Case(
