@@ -18,8 +18,6 @@ from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
 from widenet.runs.model import Model
 from widenet.runs.training import train
-from widenet.spec.training import Evaluation, TrainingSpec
-from widenet.spec.usual import usual_training
 from widenet.training.replacing import bring_back, check_replaceable, identity, set_aside
 from widenet.training.run_path import DATA, locked
 
@@ -27,8 +25,6 @@ SHARE = 0.1
 """Share of each user's items that is set aside for validation."""
 SMALL_SHARE = 0.25
 """Share where nobody has enough items for `SHARE`."""
-PATIENCE = 3
-"""Training ends after this many epochs without a better validation."""
 
 
 @typed
@@ -100,7 +96,7 @@ def fit(
         made = identity(data.path)
         if is_taken:
             data = _replaced(path, place)
-        return train(None, _training(data), data, path, device=device, report=report, overwrite=is_taken)
+        return train(None, None, data, path, device=device, report=report, overwrite=is_taken)
     except BaseException as error:
         has_begun = (path / "checkpoints" / "latest").is_file() and identity(path) != earlier
         if is_taken and not has_begun:
@@ -148,14 +144,6 @@ def _remove(path: Path, new: list[Path]) -> None:
     with suppress(OSError):
         for folder in new:
             folder.rmdir()
-
-
-def _training(data: Dataset) -> TrainingSpec | None:
-    """The usual training, which ends early; None for that of a dataset without a validation part."""
-    if "validation" not in data.field("items").parts:
-        return None
-    usual = usual_training(True, data.num_examples)
-    return usual.model_copy(update={"evaluation": Evaluation(stop_after=PATIENCE)})
 
 
 def _dataset(interactions: Any, out: Path, report: TrainingReport, **options: Any) -> Dataset:

@@ -20,12 +20,11 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
 
 
 def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
-    for has_validation in (True, False):
-        training = usual_training(has_validation, 4096)
-        assert (training.evaluation is not None, training.keep) == (
-            has_validation,
-            "best" if has_validation else "last",
-        )
+    chosen, whole = usual_training(True, 4096), usual_training(False, 4096)
+    assert (whole.evaluation, whole.keep, chosen.keep) == (None, "last", "best")
+    assert chosen.evaluation is not None
+    assert (chosen.evaluation.metric, chosen.evaluation.stop_after) == ("ndcg@20", 3)
+    for training in (chosen, whole):
         assert TrainingSpec.parse(training.to_json()) == training
 
 

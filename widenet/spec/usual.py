@@ -8,6 +8,7 @@ from widenet.spec.training import TrainingSpec
 
 _UNITS, _SEQUENCE_UNITS = 256, 64
 _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
+_PATIENCE = 3
 
 
 def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
@@ -47,8 +48,9 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
 def usual_training(has_validation: bool, num_examples: int) -> TrainingSpec:
     """Return the default training: ten epochs of Adam with a falling learning rate.
 
-    With a validation part, the training evaluates on it and keeps the best weights. For few examples the
-    batches are smaller than usual, so that an epoch has at least 16 of them, down to 8 examples each.
+    With a validation part, the training evaluates on it, ends after three epochs without a better metric, and
+    keeps the best weights. For few examples the batches are smaller than usual, so that an epoch has at least
+    16 of them, down to 8 examples each.
     """
     usual: dict[str, Any] = {
         "epochs": 10,
@@ -58,6 +60,6 @@ def usual_training(has_validation: bool, num_examples: int) -> TrainingSpec:
     batch_size = max(_FEWEST_EXAMPLES, 1 << (num_examples // _FEWEST_STEPS).bit_length() >> 1)
     if batch_size < TrainingSpec.model_fields["batch_size"].default:
         usual["batch_size"] = batch_size
-    return TrainingSpec.of(
-        {**usual, "evaluation": {}, "keep": "best"} if has_validation else usual, "training.json"
-    )
+    if has_validation:
+        usual |= {"evaluation": {"stop_after": _PATIENCE}, "keep": "best"}
+    return TrainingSpec.of(usual, "training.json")
