@@ -65,10 +65,10 @@ _ALONE: dict[str, ModuleType] = {
     "serve": serve,
     "tune": tune,
     "gowalla": gowalla,
+    "goodbooks": goodbooks,
     "neighbourhoods": neighbourhoods,
 }
 _OTHERS: dict[str, ModuleType] = {
-    "goodbooks": goodbooks,
     "cold": cold,
     "sampled": sampled,
     "memory": memory,

@@ -1,13 +1,15 @@
 """Compares the presets of examples/goodbooks with popularity and with `implicit` on goodbooks-10k."""
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from benchmarks.places import DATA, presets, workplace
-from widenet import Dataset, ingest, split, train
+from benchmarks.both_presets import both_presets
+from benchmarks.places import DATA, workplace
+from widenet import Dataset, ingest, split
 from widenet.baselines.popularity import evaluate_popularity
 from widenet.data.manifest import Part
 from widenet.data.stream import Stream
@@ -26,7 +28,12 @@ ALS = [
 ]
 
 
-def run() -> None:
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this measurement."""
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds of the trainings")
+
+
+def run(asked: argparse.Namespace) -> None:
     """Print Recall@20 and NDCG@20 of every model: 80/20 split per user, seed 0, training items excluded."""
     with workplace() as folder:
         prepare(folder)
@@ -37,10 +44,10 @@ def run() -> None:
             " excluded\n"
         )
         print("| model | Recall@20 | NDCG@20 |\n|---|---|---|")
-        for name, (network, training) in presets("goodbooks").items():
-            _row(
-                f"widenet, {name}", train(network, training, dataset, folder / name).evaluate(dataset, ks=KS)
-            )
+        for seed in asked.seeds:
+            named = f", seed {seed}" if len(asked.seeds) > 1 else ""
+            for name, metrics in both_presets("goodbooks", dataset, folder / str(seed), KS, seed=seed):
+                _row(f"widenet, {name}{named}", metrics)
         best = max(ALS, key=lambda numbers: als(tuning, "validation", numbers)[-1][1]["ndcg@20"])
         described = ", ".join(f"{key} {value:g}" for key, value in best.items())
         _row(

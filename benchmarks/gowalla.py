@@ -5,12 +5,12 @@ import csv
 import json
 from pathlib import Path
 
-from benchmarks.places import DATA, presets, workplace
-from widenet import Dataset, Model, ingest, train
+from benchmarks.both_presets import both_presets
+from benchmarks.places import DATA, workplace
+from widenet import Dataset, ingest
 from widenet.baselines.measure import measured
-from widenet.spec.training import TrainingSpec
 
-_OUTPUT = "next"
+_KS = (20,)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -22,24 +22,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print Recall@20 and NDCG@20 of both presets, of the baselines, and the published table.
-
-    The presets differ in the neighbourhood term, which training does not see: one training serves both.
-    """
+    """Print Recall@20 and NDCG@20 of both presets, of the baselines, and the published table."""
     with workplace() as folder:
         prepare(folder)
         dataset = Dataset.open(folder / "data")
         print("Gowalla, published split, all items ranked, training items excluded\n")
         print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
-        network, training = presets("gowalla")["neighbours"]
         for precision in asked.precisions:
-            document = TrainingSpec.of({**json.loads(training.read_text("utf-8")), "precision": precision})
-            model: Model = train(network, document, dataset, folder / precision)
-            seconds = f"{_seconds(folder / precision):.0f}"
-            _row(f"widenet, neighbours, {precision}", model.evaluate(dataset, ks=(20,)), seconds)
-            model.network.outputs[_OUTPUT].neighbourhood = None
-            _row(f"widenet, best, {precision}", model.evaluate(dataset, ks=(20,)), seconds)
-        for name, metrics in measured(dataset, "items", "heldout", (20,)).items():
+            run = folder / precision
+            for name, metrics in both_presets("gowalla", dataset, run, _KS, precision=precision):
+                _row(f"widenet, {name}, {precision}", metrics, f"{_seconds(run):.0f}")
+        for name, metrics in measured(dataset, "items", "heldout", _KS).items():
             _row(f"widenet's baseline {name}", metrics)
         for name, recall, ndcg in _published():
             _row(name, {"recall@20": recall, "ndcg@20": ndcg})
