@@ -39,6 +39,7 @@ from benchmarks import (
     topk,
     trainers,
     tune,
+    usual,
 )
 
 _SPEED: dict[str, ModuleType] = {
@@ -67,6 +68,7 @@ _ALONE: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,
     "neighbourhoods": neighbourhoods,
+    "usual": usual,
 }
 _OTHERS: dict[str, ModuleType] = {
     "cold": cold,

@@ -9,8 +9,11 @@ from benchmarks.both_presets import both_presets
 from benchmarks.places import DATA, workplace
 from widenet import Dataset, ingest
 from widenet.baselines.measure import measured
+from widenet.parallel.threads import fixed_arithmetic
 
 _KS = (20,)
+_POPULAR = 100
+"""Interactions of a popular item."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +35,13 @@ def run(asked: argparse.Namespace) -> None:
             run = folder / precision
             for name, metrics in both_presets("gowalla", dataset, run, _KS, precision=precision):
                 _row(f"widenet, {name}, {precision}", metrics, f"{_seconds(run):.0f}")
-        for name, metrics in measured(dataset, "items", "heldout", _KS).items():
+        with fixed_arithmetic():
+            baselines = measured(dataset, "items", "heldout", _KS)
+        for name, metrics in baselines.items():
             _row(f"widenet's baseline {name}", metrics)
         for name, recall, ndcg in _published():
             _row(name, {"recall@20": recall, "ndcg@20": ndcg})
+        _print_shares(dataset)
 
 
 def prepare(folder: Path) -> None:
@@ -45,6 +51,18 @@ def prepare(folder: Path) -> None:
 
 def _row(name: str, metrics: dict[str, float], seconds: str = "-") -> None:
     print(f"| {name} | {metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f} | {seconds} |", flush=True)
+
+
+def _print_shares(dataset: Dataset) -> None:
+    """Print how much of popular and of other items the test part has."""
+    tested = dataset.counts("items", "heldout")
+    interactions = dataset.counts("items") + tested
+    popular = interactions >= _POPULAR
+    of_popular, of_others = (tested[some].sum() / interactions[some].sum() for some in (popular, ~popular))
+    print(
+        f"\nItems with {_POPULAR} or more interactions have {of_popular:.1%} of them in the test part,"
+        f" others {of_others:.1%}."
+    )
 
 
 def _seconds(run: Path) -> float:
