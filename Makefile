@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz labs
 
 setup: .venv/.stamp
 
@@ -56,6 +56,10 @@ test-pythons: .venv/.stamp
 # Every command over 20,000 changed files and command lines; `make test` runs the first 600, `make test-long` the next 1,400.
 fuzz: .venv/.stamp
 	$(BIN)/python -m benchmarks fuzz
+
+# Experiments about the ideas of the field, all in their small form: docs/landscape.md. `python -m labs.NAME` runs one in full.
+labs: .venv/.stamp
+	$(BIN)/python -m labs --small
 
 lint: .venv/.stamp
 	$(BIN)/ruff check .

@@ -60,7 +60,7 @@ CONFINED = {
     "safetensors": ("widenet/checkpoint.py", "widenet/tensor_file.py"),
     "torch.distributed": ("widenet/parallel/",),
     "triton": ("widenet/kernels/triton/",),
-    "torch.utils.tensorboard": (),
+    **dict.fromkeys(("torch.utils.tensorboard", "benchmarks", "labs", "tests"), ()),
     "tensorboard": ("widenet/training/board.py",),
 }
 """Where each library may be imported: the beginnings of paths."""
@@ -331,7 +331,7 @@ def test_documents_splits_and_the_command_line_do_not_load_torch(module):
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-FILES = python_files("widenet", "tests", "benchmarks")
+FILES = python_files("widenet", "tests", "benchmarks", "labs")
 
 
 def test_every_module_says_what_it_is():
@@ -393,8 +393,8 @@ def test_an_option_with_dashes_is_seen(text):
     assert len(flags(ast.parse(text))) == 1
 
 
-def test_every_test_file_mirrors_a_module_or_a_room():
+def test_every_test_file_mirrors_a_module_a_room_or_a_lab():
     paths = [path for path in python_files("tests") if Path(path).name.startswith("test_")]
     for path in set(paths) - WHOLE_PROJECT_TESTS:
-        subject = PACKAGE / Path(path).relative_to("tests").with_name(Path(path).stem.removeprefix("test_"))
-        assert subject.is_dir() or subject.with_suffix(".py").is_file(), path
+        homes = [root / re.sub(r"^tests/|test_(?=\w+\.py$)|\.py$", "", path) for root in (PACKAGE, ROOT)]
+        assert any(home.is_dir() or home.with_suffix(".py").is_file() for home in homes), path

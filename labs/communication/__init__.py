@@ -1,0 +1,1 @@
+"""Bytes and seconds of data-parallel and model-parallel training."""

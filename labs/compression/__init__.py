@@ -1,0 +1,1 @@
+"""Pruning, shared weights and Huffman codes, one after another."""

@@ -1,0 +1,1 @@
+"""Energy of a training step, from published energies of operations."""

@@ -1,0 +1,1 @@
+"""A network trained by an evolution strategy that exchanges seeds."""

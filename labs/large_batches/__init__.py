@@ -1,0 +1,1 @@
+"""Large batches, and ensembles of small networks."""

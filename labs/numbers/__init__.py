@@ -1,0 +1,1 @@
+"""Training in a logarithmic number system."""

@@ -1,0 +1,1 @@
+"""Gradients of a few bits, by QSGD."""

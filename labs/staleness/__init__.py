@@ -1,0 +1,1 @@
+"""Asynchronous training with a parameter server, simulated by events."""

@@ -1,0 +1,23 @@
+"""The evolution strategy on functions whose best point is known."""
+
+import numpy as np
+
+from labs.evolution.strategy import Settings, evolve, noise, ranks
+
+
+def test_ranks_are_centred_and_ties_keep_their_order():
+    found = ranks(np.array([[3.0, 1.0], [1.0, 9.0], [2.0, 0.0]]))
+    np.testing.assert_allclose(found, [[0.3, -0.3], [-0.1, 0.5], [0.1, -0.5]])
+
+
+def test_a_population_climbs_a_hill():
+    settings, best = Settings(pairs=16, deviation=0.1, rate=0.05), np.array([1.0, -2.0, 0.5])
+
+    def scores(weights, generation):
+        moves = [0.1 * noise(settings, generation, pair, 3) for pair in range(16)]
+        return np.array(
+            [[-((weights + sign * move - best) ** 2).sum() for sign in (1, -1)] for move in moves]
+        )
+
+    found = evolve(settings, np.zeros(3), 200, scores)
+    assert np.abs(found - best).max() < 0.1

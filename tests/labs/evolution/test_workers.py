@@ -1,0 +1,29 @@
+"""Workers that exchange nothing but scores."""
+
+import pytest
+
+from labs.classifier import examples, first_weights, loss
+from labs.evolution.strategy import Settings
+from labs.evolution.workers import evolve_with, share
+
+SETTINGS, DATA, START = Settings(pairs=6, rate=0.003), examples(40), first_weights(0)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return evolve_with(SETTINGS, START, DATA, 4, 1)[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_weights_are_the_same_bits_for_every_number_of_workers(alone, workers):
+    found = evolve_with(SETTINGS, START, DATA, 4, workers)
+    assert {weights.tobytes() for weights in found} == {alone.tobytes()}
+
+
+def test_the_population_learns(alone):
+    assert loss(alone, DATA) < loss(START, DATA)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 5])
+def test_every_pair_has_one_worker(workers):
+    assert [pair for worker in range(workers) for pair in share(SETTINGS, worker, workers)] == list(range(6))

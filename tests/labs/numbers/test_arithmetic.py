@@ -1,0 +1,90 @@
+"""Logarithmic numbers against exact rational arithmetic."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from labs.numbers.arithmetic import ZERO, LogNumbers
+from labs.numbers.sums import sums_of
+
+
+def added(numbers, left, right):
+    a, b = (numbers.encode(np.array(each, np.float64)) for each in (left, right))
+    return sums_of(numbers).add(a, b)
+
+
+@pytest.mark.parametrize("bits", [3, 6, 9])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_of_powers_of_two_are_the_nearest_numbers(bits, sign):
+    numbers = LogNumbers(bits)
+    powers = np.arange(-12, 12)
+    left, right = np.exp2(powers).repeat(len(powers)), sign * np.tile(np.exp2(powers), len(powers))
+    for code, a, b in zip(added(numbers, left, right).tolist(), left.tolist(), right.tolist(), strict=True):
+        exact = Fraction(a) + Fraction(b)
+        if exact == 0:
+            assert code == ZERO
+            continue
+        assert (code & 1) == (exact < 0)
+        # The logarithm is nearest: 2^(log - 1/2) <= |sum|^steps <= 2^(log + 1/2), squared to stay rational.
+        power, log = abs(exact) ** (2 * numbers.steps), code >> 1
+        assert Fraction(2) ** (2 * log - 1) <= power <= Fraction(2) ** (2 * log + 1)
+
+
+def test_products_are_exact():
+    numbers = LogNumbers(6)
+    left = numbers.encode(np.exp2(np.arange(-64, 64) / 64)).reshape(-1, 1)
+    right = numbers.encode(np.array([[3.0, -0.7, 0.0]]))
+    out = np.full((len(left), 3), ZERO)
+    sums_of(numbers).add_product(out, left, right)
+    assert ((out >> 1)[:, :2] == (left >> 1) + (right >> 1)[:, :2]).all()
+    assert ((out & 1)[:, :2] == [0, 1]).all()
+    assert (out[:, 2] == ZERO).all()
+
+
+def test_numbers_come_back_within_half_a_step():
+    numbers = LogNumbers(5)
+    values = np.array([1.0, -3.7, 1e-6, 0.0, -0.02, 2.0**31])
+    back = numbers.decode(numbers.encode(values))
+    near = np.abs(np.log2(np.abs(back[values != 0] / values[values != 0])))
+    assert (near <= 0.5 / numbers.steps + 1e-12).all()
+    assert (np.sign(back) == np.sign(values)).all()
+
+
+def test_what_is_too_small_becomes_zero_and_what_is_too_large_the_largest():
+    numbers = LogNumbers(4)
+    codes = numbers.encode(np.array([1e-11, 1e11]))
+    assert codes.tolist() == [ZERO, 2 * numbers.limit]
+    squares = np.full((1, 2), ZERO)
+    right = numbers.encode(np.array([[1e-8, 1e8]]))
+    for column in range(2):
+        out = squares[:, column : column + 1].copy()
+        sums_of(numbers).add_product(out, right[:, column : column + 1], right[:, column : column + 1])
+        squares[0, column] = out[0, 0]
+    assert squares.tolist() == [[ZERO, 2 * numbers.limit]]
+
+
+def test_kahan_recovers_what_a_plain_sum_loses():
+    numbers = LogNumbers(6)
+    ones, terms = numbers.encode(np.ones((1, 4000))), numbers.encode(np.full((4000, 1), 0.001))
+    plain, kahan = numbers.encode(np.ones((1, 1))), numbers.encode(np.ones((1, 1)))
+    sums_of(numbers).add_product(plain, ones, terms)
+    sums_of(numbers).add_product_kahan(kahan, np.full((1, 1), ZERO), ones, terms)
+    exact = 1 + 4000 * numbers.decode(terms)[0, 0]
+    assert numbers.decode(plain)[0, 0] == 1.0
+    assert abs(numbers.decode(kahan)[0, 0] / exact - 1) < 0.03
+
+
+@pytest.mark.parametrize("kahan", [False, True])
+def test_matrix_products_are_those_of_floats(kahan):
+    numbers = LogNumbers(12)
+    draw = np.random.default_rng(0)
+    left, right = draw.standard_normal((7, 11)), draw.standard_normal((11, 5))
+    left[draw.random(left.shape) < 0.3] = 0
+    out, codes = np.full((7, 5), ZERO), (numbers.encode(left), numbers.encode(right))
+    if kahan:
+        sums_of(numbers).add_product_kahan(out, np.full_like(out, ZERO), *codes)
+    else:
+        sums_of(numbers).add_product(out, *codes)
+    scale = np.abs(left) @ np.abs(right)
+    assert (np.abs(numbers.decode(out) - left @ right) / scale).max() < 2**-10

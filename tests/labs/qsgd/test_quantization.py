@@ -1,0 +1,43 @@
+"""QSGD's promises: no bias, a bounded variance, and Elias' codes."""
+
+import numpy as np
+import pytest
+
+from labs.qsgd.quantization import omega_bits, quantize, sparse_bits, variance_bound
+from widenet.randomness import stream
+
+
+@pytest.fixture(scope="module")
+def vector():
+    return stream(0, "tests/qsgd").standard_normal(500)
+
+
+@pytest.mark.parametrize("levels", [1, 4, 22])
+def test_the_mean_is_unbiased_and_the_variance_bounded(vector, levels):
+    draws = [quantize(vector, levels, stream(1, "tests/qsgd", n)).values() for n in range(400)]
+    errors = np.array(draws) - vector
+    for direction in (vector, np.sign(vector), np.ones_like(vector)):
+        projected = errors @ direction
+        assert abs(projected.mean()) <= 3 * projected.std(ddof=1) / np.sqrt(len(projected))
+    share = (errors**2).sum(axis=1).mean() / (vector**2).sum()
+    assert 0 < share <= variance_bound(len(vector), levels)
+
+
+def test_levels_are_the_neighbours_of_a_number(vector):
+    quantized = quantize(vector, 7, stream(2, "tests/qsgd"))
+    assert quantized.norm == pytest.approx(np.linalg.norm(vector))
+    assert (np.abs(quantized.values() - vector) < quantized.norm / 7).all()
+
+
+def test_a_vector_of_zeros_stays():
+    assert not quantize(np.zeros(4), 3, stream(0, "tests/qsgd")).values().any()
+
+
+def test_omega_codes_have_the_published_lengths():
+    numbers = np.array([1, 2, 3, 4, 7, 8, 15, 16, 100])
+    assert omega_bits(numbers).tolist() == [1, 3, 3, 6, 6, 7, 7, 11, 13]
+
+
+def test_one_level_costs_about_the_square_root_of_the_numbers(vector):
+    bits = sparse_bits(quantize(vector, 1, stream(3, "tests/qsgd")))
+    assert 32 < bits < np.sqrt(len(vector)) * (np.log2(len(vector)) + 4) + 32
