@@ -23,8 +23,11 @@ K, UNITS, SEED = 20, 64, 3
 EVERY = 4
 """Of the users, every fourth takes part: with fewer interactions an item needs its description more."""
 COLD_SHARE, HELDOUT_SHARE = 0.1, 0.2
+"""Shares of the books that are cold, and of the interactions with others that are held out."""
 CHOICES = (("authors",), ("authors", "language"), ("authors", "year"))
 """Sets of descriptions, of which the best is chosen on other books than those of the table."""
+Pairs = list[tuple[str, str]]
+"""Users with a book."""
 
 Lists = Iterator[tuple[SparseBatch, NDArray[np.int64]]]
 """The held-out items of some users, and the best items for each of them."""
@@ -33,8 +36,9 @@ Lists = Iterator[tuple[SparseBatch, NDArray[np.int64]]]
 def run() -> None:
     """Print Recall@20 and NDCG@20 of books that nobody has in training, and of all others."""
     with workplace() as folder:
-        chosen = _chosen(folder)
-        data = prepare(folder / "data", SEED)
+        known, heldout = divided(interactions(), SEED)
+        chosen = _chosen(folder, known)
+        data = ingested(known, heldout, folder / "data")
         is_cold = data.counts("items") == 0
         print(
             f"\ngoodbooks-10k to_read, {data.num_examples:,} users, {is_cold.sum():,} of {len(is_cold):,}"
@@ -49,22 +53,31 @@ def run() -> None:
             _row(name, of_network(trained(data, by, folder / name), data, is_cold))
 
 
-def prepare(folder: Path, seed: int) -> Dataset:
-    """Make a dataset: all interactions with a tenth of the books are held out, and a fifth of the others."""
-    books = DATA / "goodbooks-10k"
-    with (books / "to_read.csv").open(encoding="utf-8", newline="") as file:
+def interactions() -> Pairs:
+    """Return the books that the users who take part want to read."""
+    with (DATA / "goodbooks-10k" / "to_read.csv").open(encoding="utf-8", newline="") as file:
         pairs = [(row["user_id"], row["book_id"]) for row in csv.DictReader(file)]
-    rows = [pair for pair in pairs if int(pair[0]) % EVERY == 0]
+    return [pair for pair in pairs if int(pair[0]) % EVERY == 0]
+
+
+def divided(rows: Pairs, seed: int) -> tuple[Pairs, Pairs]:
+    """Hold out all interactions with a tenth of the books, and a fifth of the others."""
     random, items = np.random.default_rng(seed), sorted({item for _, item in rows})
     cold = set(random.permutation(items)[: round(COLD_SHARE * len(items))].tolist())
-    is_held = [item in cold or chance < HELDOUT_SHARE for (_, item), chance in zip(rows, random.random(len(rows)), strict=True)]  # fmt: skip # noqa: E501
-    parts = [
-        [row for row, held in zip(rows, is_held, strict=True) if held == which] for which in (False, True)
-    ]
+    chances = random.random(len(rows))
+    parts: tuple[Pairs, Pairs] = ([], [])
+    for row, chance in zip(rows, chances, strict=True):
+        parts[int(row[1] in cold or chance < HELDOUT_SHARE)].append(row)
+    return parts
+
+
+def ingested(known: Pairs, heldout: Pairs, folder: Path) -> Dataset:
+    """Make a dataset, with the descriptions of all books."""
+    books = DATA / "goodbooks-10k"
     return ingest(
-        parts[0],
+        known,
         folder,
-        heldout=parts[1],
+        heldout=heldout,
         items=books / "books.csv",
         items_id="id",
         items_separator=", ",
@@ -105,9 +118,13 @@ def measured(lists: Lists, kept: NDArray[np.bool_], data: Dataset) -> Metrics:
     return metrics.result()
 
 
-def _chosen(folder: Path) -> tuple[str, ...]:
-    """Choose descriptions by the NDCG of other cold books."""
-    data = prepare(folder / "choice", SEED + 1)
+def _chosen(folder: Path, rows: Pairs) -> tuple[str, ...]:
+    """Choose descriptions by the NDCG of cold books among the training interactions of the table.
+
+    So none of its cold books takes part, and no interaction that it holds out.
+    """
+    known, heldout = divided(rows, SEED + 1)
+    data = ingested(known, heldout, folder / "choice")
     is_cold = data.counts("items") == 0
     found: dict[tuple[str, ...], float] = {}
     for by in CHOICES:
