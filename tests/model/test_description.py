@@ -1,4 +1,4 @@
-"""Described weights against torch's autograd on a dense twin, whose rows are sums of vectors; their runs."""
+"""Described weights against torch's autograd on a dense twin, whose rows are sums of vectors."""
 
 from types import SimpleNamespace
 
@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.described import COLD, INTERRUPTED, ITEMS, TRAINING, USERS, described, interrupt, network
 from tests.rows import all_rows
-from widenet.data.ingest import ingest
-from widenet.errors import CheckpointError, DocumentError, FitError
+from widenet.errors import DocumentError, FitError
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.memory import memory
-from widenet.plan.work import work
-from widenet.runs import Model, train
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -195,6 +189,8 @@ def expected_step(real):
     after = {name: leaf.detach() - RATE * gradients[name] for name, leaf in leaves.items()}
     for vectors, name in described.items():
         after[name] = after[name] + x @ after[vectors]
+    if "next bias" in after and num_known < WIDTH:
+        after["next bias"][num_known:] = after["next bias"][:num_known].min()
     return float(loss.detach()), after
 
 
@@ -231,6 +227,25 @@ def test_rows_of_items_without_interactions_are_sums_of_their_attributes_for_eve
     torch.testing.assert_close(rows[KNOWN : WIDTH - 2], (x @ vectors)[KNOWN:], atol=1e-5, rtol=1e-5)
     assert not rows[WIDTH - 2 :].any()
     assert float((rows[:KNOWN] - (x @ vectors)[:KNOWN]).abs().min(dim=1).values.min()) > 0
+
+
+@pytest.mark.parametrize("which", ["tied", "an output sampled"])
+def test_biases_of_items_without_interactions_are_the_smallest_of_the_others(which):
+    real = Real(NETWORKS[which])
+    real.step()
+    bias = real.weights()["next bias"]
+    assert bias[KNOWN:].tolist() == [float(bias[:KNOWN].min())] * (WIDTH - KNOWN)
+    before = real.weights()["next bias"]
+    real.step(2)
+    assert not torch.equal(real.weights()["next bias"][KNOWN:], before[KNOWN:])
+
+
+def test_biases_stay_where_all_items_are_known_or_nobody_describes_them():
+    for document, num_known in ((NETWORKS["tied"], WIDTH), ({"layers": [HISTORY, TASTE, NEXT]}, KNOWN)):
+        real = Real(document, num_known=num_known)
+        before = real.weights()["next bias"]
+        real.network.outputs["next"].set_unknown_biases()
+        assert torch.equal(real.weights()["next bias"], before)
 
 
 def test_vectors_of_attributes_start_with_zeros_and_change_no_first_weight():
@@ -291,92 +306,3 @@ def test_what_does_not_go_together_is_refused_in_a_sentence(which):
 def test_documents_that_contradict_themselves_are_refused(document, said):
     with pytest.raises(DocumentError, match=said):
         NetworkSpec.of(document)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return described(tmp_path_factory.mktemp("described") / "data")
-
-
-@pytest.fixture(scope="module")
-def runs(data, tmp_path_factory):
-    """A finished run for each network."""
-    folder = tmp_path_factory.mktemp("runs")
-    return {tied: train(network(tied), TRAINING, data, folder / f"tied {tied}") for tied in (True, False)}
-
-
-def used(out, data):
-    model = Model.load(out)
-    ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6, part="heldout")]
-    return model.fingerprint(), dict(model.evaluate(data, ks=[5])), ranked
-
-
-def trained(document, data, out):
-    train(document, TRAINING, data, out)
-    return used(out, data)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_any_number_of_processes_trains_and_reads_the_same_model(tied, runs, data, groups, tmp_path):
-    alone = used(runs[tied].run.path, data.path)
-    for size in (2, 4):
-        assert groups(size)(trained, network(tied), data.path, tmp_path / f"{size}") == [alone] * size
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_resumed_training_ends_with_the_same_bits(tied, runs, data, tmp_path):
-    interrupt(network(tied), data, tmp_path / "run")
-    train(network(tied), INTERRUPTED, data, tmp_path / "run", resume=True)
-    assert Model.load(tmp_path / "run").fingerprint() == runs[tied].fingerprint()
-
-
-def test_items_that_nobody_had_are_recommended_by_what_they_are(runs):
-    """A reader of poems alone gets the poems that nobody has read, as their titles tell."""
-    poems = [f"i{item}" for item in range(0, ITEMS - COLD, 3)]
-    cold = [f"i{item}" for item in range(ITEMS - COLD, ITEMS)]
-    for model in runs.values():
-        found = model.recommend(poems[:3], k=2, only=cold)
-        assert sorted(each.item for each in found) == ["i18", "i21"]
-        assert model.attributes_of([found[0].item], ["genre"]) == [{"genre": "poem"}]
-
-
-def test_a_run_needs_neither_attributes_nor_data_to_recommend(runs, data, tmp_path):
-    model = runs[True]
-    expected = model.recommend(["i0", "i3"], k=4)
-    away = data.path.rename(tmp_path / "away")
-    try:
-        assert Model.load(model.run.path).recommend(["i0", "i3"], k=4) == expected
-    finally:
-        away.rename(data.path)
-
-
-def test_a_training_cannot_start_from_another_run(runs, data, tmp_path):
-    with pytest.raises(
-        CheckpointError, match='`start_from` does not go with "described_by" of layer "taste"'
-    ):
-        train(network(), TRAINING, data, tmp_path / "run", start_from=runs[True].run.path)
-
-
-def test_a_dataset_without_descriptions_is_refused_with_a_remedy(tmp_path):
-    plain = ingest([("a", "x"), ("a", "y"), ("b", "x")], tmp_path / "data")
-    with pytest.raises(
-        FitError, match=r'have no description "genre"\. Ingest with `items`, and `items_sparse`'
-    ):
-        train(network(), TRAINING, plain, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_plan_counts_vectors_and_attributes(data):
-    def needed(document):
-        layout = bind(NetworkSpec.of(document), TrainingSpec.of(TRAINING), data.fields)
-        job = Job.of(layout, {"items": 4.0}, USERS, num_processes=2)
-        return memory(job), work(job)
-
-    plain = network()
-    del plain["layers"][1]["described_by"]
-    (with_, more), (without, less) = needed(network()), needed(plain)
-    vectors, rows = 4 * 6 * (3 + 1), 12
-    assert with_.weights - without.weights == vectors + rows * (5 * 52 + 8)
-    assert with_.state - without.state == 2 * vectors
-    assert more.sent_bytes - less.sent_bytes == 8 * 4 * (6 + 1)
-    assert more.operations - less.operations == 4 * rows * 5 * 6

@@ -109,7 +109,10 @@ def _forget_unknown(
     outputs: Mapping[str, WideOutput],
     counts: Mapping[str, np.ndarray],
 ) -> None:
-    """Leave features after the last one with training interactions out of losses, without own vectors."""
+    """Leave features after the last one with training interactions out of losses, without own vectors.
+
+    Their biases follow those of the others; see `WideOutput.set_unknown_biases`.
+    """
     known = {name: last_known(counts[own.field]) for name, own in described.items()}
     for name, num_known in known.items():
         clear_unknown(wide[name], num_known)

@@ -243,7 +243,7 @@ class OutputLayer(Spec, OfLayers):
     described_by: Sources | None = None
     """Descriptions of the field's features, such as ["genre", "price"]: the weights of a unit are then a
     vector of its own plus those of its attributes. Units after the last one that the training part has take
-    no part in the loss, and have no vector of their own.
+    no part in the loss, and have no vector of their own. Their biases are the smallest of the others.
     """
     weight_norm: Limit | None = None
     """Largest Euclidean length of a unit's incoming weights; longer ones are shortened after each step."""

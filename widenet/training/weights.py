@@ -19,7 +19,10 @@ Digests = Mapping[str, str]
 
 
 def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> None:
-    """Apply the steps that rows have skipped since a batch last touched them, before anybody reads them all.
+    """Bring all weights up to date, before anybody reads them all.
+
+    Rows take the steps that they have skipped since a batch last touched them. Items that no step knows get
+    their biases.
 
     Args:
         network: The network.
@@ -32,6 +35,7 @@ def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> N
     for output in network.outputs.values():
         if output.deferred_rows is not None:
             output.deferred_rows.catch_up(num_steps)
+        output.set_unknown_biases()
 
 
 def check_weights(network: Network, progress: str, place: str) -> None:

@@ -84,6 +84,22 @@ class WideOutput:
         """Float32 values as a training step's products take them."""
         return rounded(values) if self.half else values
 
+    def set_unknown_biases(self) -> None:
+        """Give the units that take no part in the loss the smallest bias of the others.
+
+        Their biases would stay zero, above those of most units that are known. All processes must call this.
+        """
+        if self.bias is None or self.known is None or not 0 < self.known.width < self.width:
+            return
+        parts, known = self.bias.parts, self.known
+
+        def smallest(shard: int) -> Tensor:
+            return pad(parts[shard].weight[: known.size(shard)], (0, 1), value=torch.inf).amin(dim=0)
+
+        of_shards = self.exchange.gather(self.exchange.each(smallest), self.where)
+        for shard, part in parts.items():
+            part.weight[known.size(shard) :] = torch.stack(of_shards).amin() + 0.0  # not -0.0, which equals it
+
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
         weight_TH, _ = self.weight.parts[shard].rows(start, stop)
