@@ -43,7 +43,9 @@ def train(
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
     dataset = Dataset.open(words["data"])
-    layout = check_training(*documents(network, training, dataset, kept_of(arguments)), dataset)
+    is_fresh = arguments.start_from is None
+    both = documents(network, training, dataset, kept_of(arguments), is_fresh)
+    layout = check_training(*both, dataset)
     _check_path(arguments)
     _compile_meanwhile(arguments, layout, processes)
     from widenet.parallel.group import is_leader

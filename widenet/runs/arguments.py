@@ -33,7 +33,7 @@ def document(kind: type[_Document], value: object) -> _Document:
 
 
 def documents(
-    network: object, training: object, dataset: Dataset, kept: Path | None
+    network: object, training: object, dataset: Dataset, kept: Path | None, is_fresh: bool = True
 ) -> tuple[NetworkSpec, TrainingSpec]:
     """Return the two documents of a training.
 
@@ -42,6 +42,7 @@ def documents(
         training: The training document; None likewise.
         dataset: The dataset.
         kept: Directory of the run that the training resumes, if any.
+        is_fresh: Whether the weights do not come from another run.
 
     Raises:
         DocumentError: A document is invalid.
@@ -50,7 +51,7 @@ def documents(
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
         training = kept / "training.json" if training is None else training
-    network_spec = _default_network(dataset) if network is None else document(NetworkSpec, network)
+    network_spec = _default_network(dataset, is_fresh) if network is None else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     targets = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
@@ -59,14 +60,16 @@ def documents(
     )
 
 
-def _default_network(dataset: Dataset) -> NetworkSpec:
+def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
+    """Return the default network; only a fresh training can describe items, see `start_from`."""
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
         raise FitError(
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
-    return usual_network(field, dataset.field(field).kind == "sequence")
+    described = sorted(dataset.field(field).described) if is_fresh else []
+    return usual_network(field, dataset.field(field).kind == "sequence", described)
 
 
 def kept_of(arguments: TrainArguments) -> Path | None:

@@ -82,7 +82,8 @@ def train(arguments: TrainArguments) -> Model:
         CheckpointError, NumericsError, DisagreementError, GroupError: The training could not continue.
     """
     dataset, kept = dataset_of(arguments.data), kept_of(arguments)
-    network, training = documents(arguments.network, arguments.training, dataset, kept)
+    is_fresh = arguments.start_from is None
+    network, training = documents(arguments.network, arguments.training, dataset, kept, is_fresh)
     return run_training(check_training(network, training, dataset), dataset, arguments)
 
 

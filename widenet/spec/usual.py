@@ -1,5 +1,6 @@
 """The default documents, for a first try at recommendations."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from widenet.spec.layers import NEWEST
@@ -11,7 +12,7 @@ _FEWEST_STEPS, _FEWEST_EXAMPLES = 16, 8
 _PATIENCE = 3
 
 
-def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
+def usual_network(field: str, is_sequence: bool, described: Sequence[str] = ()) -> NetworkSpec:
     """Return the default network: it predicts a field's hidden features, or the next ones of a sequence.
 
     Input and output share one vector for each feature. Further fields are not read: for users without a
@@ -20,6 +21,7 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
     Args:
         field: Name of the field.
         is_sequence: Whether the field is a sequence.
+        described: The descriptions of its features, all of which are part of the vectors.
     """
     known = {"name": "history", "kind": "input", "field": field}
     target = {
@@ -28,7 +30,9 @@ def usual_network(field: str, is_sequence: bool) -> NetworkSpec:
         "field": field,
         "weights": {"layer": "taste", "transposed": True},
     }
-    taste = {"name": "taste", "activation": "linear", "bias": False}
+    taste: dict[str, Any] = {"name": "taste", "activation": "linear", "bias": False}
+    if described:
+        taste["described_by"] = list(described)
     if is_sequence:
         layers = [
             {**known, "last": NEWEST},
