@@ -121,6 +121,22 @@ def test_recommendations_that_are_not_personal_are_said(partly, widenet, tmp_pat
     assert NOTHING.format('2 of 3 users, such as "new"') in said.splitlines()
 
 
+def test_items_that_nobody_had_in_training_are_not_personal_unless_described(tmp_path, widenet):  # noqa: F811
+    items = {"id": ["a", "b", "c", "d"], "genre": ["x", "y", "x", "y"]}
+    log = [(user, item) for user in "uvw" for item in "ab"]
+    data = ingest(log, tmp_path / "data", items=items, items_sparse={"genre": "genre"})
+    training = {"epochs": 1, "shards": 1}
+    plain = train(NETWORK, training, data, tmp_path / "plain")
+    with pytest.warns(UserWarning, match="Nobody had these items in training") as caught:
+        plain.recommend(["c", "d"])
+    assert caught[0].filename == __file__
+    plain.recommend(["c", "a"])
+    said = widenet("recommend", plain.run.path, "--items", "c").err
+    assert "Nobody had these items in training, and the network does not read descriptions of them" in said
+    train(None, training, data, tmp_path / "described").recommend(["c", "d"])
+    train(NETWORK, training, data, tmp_path / "next", start_from=plain.run.path).recommend(["c"])
+
+
 def test_a_user_is_known_by_numbers_or_by_the_earlier_parts_of_a_sequence(tmp_path):
     rows = np.arange(2)
     numbers = dataset_from_lists(tmp_path / "numbers", [[], [1]], dense={"age": [[0.0], [1.0]]}, width=2)

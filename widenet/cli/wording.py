@@ -17,7 +17,7 @@ _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'`[^`]*`\')')
 _CALL = re.compile(r"(?<=`)widenet\.(\w+)\(([^`]*)\)(?=`)|(?<=\")widenet\.(\w+)\(([^`\"]*)\)(?=\")")
 _COMMANDS = {"ingest": "data ingest", "split": "data split"}
 """Commands whose name differs from that of the function."""
-_FLAGS = {"start_from": "from", "fields": "field", "file_format": "format"}
+_FLAGS = {"start_from": "from", "fields": "field", "file_format": "format", "attributes_of": "attributes"}
 """Flags whose name differs from that of the argument."""
 _PLAIN = re.compile(r"[\w.,:/=|-]+")
 

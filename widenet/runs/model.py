@@ -31,7 +31,7 @@ from widenet.runs.person import Fields
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_in_part, warn_of_seen
-from widenet.runs.unread import named_without_values, other_values, strangers, unread
+from widenet.runs.unread import about_inputs, other_values, strangers, unread, warn_of_unlearnt
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
@@ -217,9 +217,9 @@ class Model:
         arguments = read_once(arguments)
         if arguments.users is None and not are_many(arguments.items):
             name = output_name(self.network, arguments.output)
-            person.warn_of_ambiguous(
-                self.run, person.with_items(self.run, name, arguments.items, arguments.fields)
-            )
+            said = person.with_items(self.run, name, arguments.items, arguments.fields)
+            person.warn_of_ambiguous(self.run, said)
+            warn_of_unlearnt(self.run, said)
         with fixed_arithmetic():
             answers, is_one = answered(self.run, self.network, self._dataset, arguments)
         return answers.shown(arguments.format, is_one)
@@ -346,16 +346,16 @@ class Model:
             OptionError: There is no such attribute.
         """
         field = self.network.outputs[output_name(self.network, output)].spec.field
-        attributes = existing(self.run.attributes(field), "names")
+        attributes = existing(self.run.attributes(field), "attributes_of")
         units = self.run.vocabulary(field).index_of([str(item) for item in items])
         return attributes.of(units, names)
 
     def doubts(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None
     ) -> list[str]:
-        """Return sentences about ids and titles that `recommend` may take for others than were meant."""
+        """Return sentences about what `recommend` may take for something else, or knows nothing of."""
         said = person.with_items(self.run, output_name(self.network, output), items, fields)
-        return person.doubts(self.run, said) + named_without_values(self.run, list(said))
+        return person.doubts(self.run, said) + about_inputs(self.run, said)
 
     def understood(
         self, items: Sequence[str] = (), fields: Fields | None = None, output: str | None = None

@@ -2,12 +2,17 @@
 
 import json
 import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.plan.descriptions import described_weights
 from widenet.predict.rows import known_parts
+from widenet.runs import person
+from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory
 
@@ -66,13 +71,19 @@ def other_values(run: RunDirectory, data: Dataset) -> list[str]:
     return sentences
 
 
-def named_without_values(run: RunDirectory, names: list[str]) -> list[str]:
-    """Return a sentence for each named field that had values in training; names come without values."""
-    ranges = {name: values for name, values in values_read(run).items() if name in names and values != _ONES}
-    return [
+def about_inputs(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a sentence for each field that had values in training, and one for inputs never learnt.
+
+    Args:
+        run: The run.
+        inputs: By field, the names of features, without values.
+    """
+    ranges = {name: own for name, own in values_read(run).items() if name in inputs and own != _ONES}
+    without = [
         f'"{name}" had values from {low:g} to {high:g} in training; what is named here counts as 1.'
         for name, (low, high) in ranges.items()
     ]
+    return without + unlearnt_inputs(run, inputs)
 
 
 def strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray, part: Part | None = None) -> list[str]:
@@ -97,6 +108,49 @@ def strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray, part: Part 
     name = data.ids(rows[unknown[:1]])[0]
     who = f'user "{name}"' if len(rows) == 1 else f'{len(unknown):,} of {len(rows):,} users, such as "{name}"'
     return [f"The network knows nothing of {who}: their recommendations are not personal."]
+
+
+def unlearnt(run: RunDirectory) -> dict[str, np.ndarray]:
+    """Return which features of the input fields a network has learnt nothing of, bool [width], by field.
+
+    They had no training interactions, and the network does not read what they are. A field without such
+    features is left out. So is every field where nothing is known of them: after a start from another run,
+    and without counts.
+    """
+    found = {}
+    for name in {layer.field for layer in run.network.inputs if run.start is None}:
+        if run.fields[name].kind != "dense" and run.fields[name].vocabulary_digest is not None:
+            counts = run.vocabulary(name).counts
+            if counts.any() and not counts.all():
+                found[name] = counts == 0
+    if found:
+        layout = run.layout
+        for name, own in described_weights(layout).items():
+            if layout.weights[name].input is not None:
+                found.pop(own.field, None)
+    return found
+
+
+def unlearnt_inputs(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return a sentence if a network has learnt nothing of all that somebody names, by field."""
+    features = unlearnt(run)
+    if not inputs or not inputs.keys() <= features.keys():
+        return []
+    for name, batch in person.batches_of(run, inputs).items():
+        assert isinstance(batch, SparseBatch), "a field with counts has features"
+        if not features[name][batch.indices.numpy()].all():
+            return []
+    return [
+        "Nobody had these items in training, and the network does not read descriptions of them: the"
+        " recommendations are not personal."
+    ]
+
+
+def warn_of_unlearnt(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
+    """Warn of `unlearnt_inputs`, on behalf of the caller of `Model.recommend`."""
+    for sentence in unlearnt_inputs(run, inputs):
+        # Frames: here, the method, its two wrappers, the caller.
+        warnings.warn(sentence, stacklevel=5)
 
 
 def warn_of_strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray) -> None:

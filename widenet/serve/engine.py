@@ -23,6 +23,7 @@ from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
 from widenet.runs.person import field_to_explain
+from widenet.runs.unread import unlearnt
 from widenet.serve.about import about_model
 from widenet.serve.messages import (
     About,
@@ -132,7 +133,7 @@ class Engine:
             users = before.people.users
         else:
             users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
-        people = People(model.run, model.network, name, names, dataset, users)
+        people = People(model.run, model.network, name, names, dataset, users, unlearnt(model.run))
         run_name = Path(run).resolve().name
         known, fingerprint = vocabularies[target], model.fingerprint()
         about = about_model(model, people, fingerprint, run_name, len(known))

@@ -70,6 +70,7 @@ class People:
         names: Ids of the features, by field with a vocabulary.
         dataset: Users; None without any.
         users: Their ids.
+        unlearnt: Features that the network has learnt nothing of; see `runs.unread.unlearnt`.
     """
 
     run: RunDirectory
@@ -78,6 +79,7 @@ class People:
     names: Mapping[str, Names]
     dataset: Dataset | None
     users: Names | None
+    unlearnt: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def known(self, person: Person) -> Inputs:
         """Return what a request says of a person.
@@ -169,11 +171,12 @@ class People:
         return stacked([*parts, _batch_of([basket.histories.get(name, _NO_HISTORY) for basket in baskets])])
 
     def are_known(self, people: Sequence[Inputs], fields: Mapping[str, SparseBatch | Tensor]) -> list[bool]:
-        """Return whether the network reads anything of each person, from a batch of them."""
+        """Return whether the network knows anything of each person, from a batch of them."""
         known = np.zeros(len(people), dtype=bool)
         for name, rows in fields.items():
             if isinstance(rows, SparseBatch):
-                known |= np.diff(rows.indptr.numpy()) > 0
+                owners, features = rows.example_of_entry().numpy(), rows.indices.numpy()
+                known[owners[~self.unlearnt[name][features]] if name in self.unlearnt else owners] = True
             else:
                 known |= [each.row is not None or name in each.numbers for each in people]
         listed: list[bool] = known.tolist()
