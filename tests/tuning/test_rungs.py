@@ -25,12 +25,16 @@ def test_each_rung_has_the_epochs_of_the_next_one_over_the_reduction(
     assert Rungs.of(epochs, num_rungs, reduction, every).epochs == ends
 
 
-def test_the_best_third_of_a_rung_is_promoted_and_nobody_twice():
-    """The rule, read from its definition: among the best n // 3 of the n at a rung, whoever waits there."""
+@pytest.mark.parametrize("trend", [0.0, 1.0])
+def test_a_third_of_a_rung_is_promoted_of_its_best_and_nobody_twice(trend):
+    """The rule, read from its definition: among the best n // 3 of the n at a rung, whoever waits there.
+
+    At most n // 3 go on, although with a trend each trial is better than all before.
+    """
     rungs, random = Rungs((1, 3, 9), 3), np.random.default_rng(0)
     trials = []
     for number in range(40):
-        trials.append(Trial(number, {}, 0, {1: float(random.random())}))
+        trials.append(Trial(number, {}, 0, {1: float(random.random()) + trend * number}))
         while (promoted := rungs.promoted(trials, is_settled=False)) is not None:
             there = [trial for trial in trials if rungs.epochs[promoted.target] in trial.reached]
             at = rungs.epochs[promoted.target]
@@ -43,8 +47,19 @@ def test_the_best_third_of_a_rung_is_promoted_and_nobody_twice():
             trials[promoted.number] = replace(promoted, target=target, reached=reached)
         for rung in (0, 1):
             ranked = rungs.ranked(trials, rung)
-            assert all(trial.target > rung for trial in ranked[: len(ranked) // 3])
+            assert sum(trial.target > rung for trial in ranked) == len(ranked) // 3
+    assert [sum(trial.target >= rung for trial in trials) for rung in range(3)] == [40, 13, 4]
     assert rungs.best(trials).target == 2
+
+
+def test_once_all_wait_the_best_of_a_rung_goes_on_although_enough_have_gone():
+    rungs = Rungs((1, 3), 3)
+    trials = [
+        Trial(0, {}, 1, {1: 0.1, 3: 0.2}),
+        *(Trial(number, {}, 0, {1: 0.1 * number}) for number in range(1, 5)),
+    ]
+    assert rungs.promoted(trials, is_settled=False) is None
+    assert rungs.promoted(trials, is_settled=True).number == 4
 
 
 def test_a_tie_goes_to_the_earlier_trial():

@@ -65,8 +65,8 @@ def test_a_trial_that_has_cost_three_workers_has_failed(begun, data):
 
 
 def test_a_study_goes_through_its_rungs_and_ends(begun, data):
-    """The second of three is promoted at once, before the fourth begins; a better fourth goes on, too. When
-    all wait, the best of the second rung goes on, although it has only two trials.
+    """The second of three is promoted at once, before the fourth begins. When all wait, a better fourth goes
+    on, too, and then the best of the second rung, although it has only two trials.
     """
     values = {(0, 0): 0.1, (1, 0): 0.4, (2, 0): 0.2, (1, 1): 0.5, (3, 0): 0.45, (3, 1): 0.6, (3, 2): 0.7}
     stops = []

@@ -1,7 +1,7 @@
 """Rungs: after which epochs trials wait to be compared, and which of them go on.
 
 The rule is successive halving by promotion (Li et al., "A System for Massively Parallel Hyperparameter
-Tuning", MLSys 2020). It reads values alone, no clock and no order of events.
+Tuning", MLSys 2020), with a limit of the promotions. It reads values alone, no clock and no order of events.
 """
 
 import math
@@ -79,22 +79,25 @@ class Rungs:
     def promoted(self, trials: Sequence[Trial], is_settled: bool) -> Trial | None:
         """Return the trial that goes on to the next rung; None if there is none.
 
-        That is, at the highest rung that has one, the best of the trials among the best 1 / `reduction` of
-        those that have reached the rung, if it waits there.
+        That is, at the highest rung that has one, the best of the trials that wait there, if it is among the
+        best 1 / `reduction` of those that have reached the rung, and fewer than these have gone on. Without
+        the second rule, suggestions that become better and better would nearly all go on.
 
         Args:
             trials: All trials.
             is_settled: Whether all trials wait and no new one will begin. Then the best of a rung goes on
-                even if the rung has fewer than `reduction` trials.
+                anyway.
         """
         for rung in reversed(range(len(self.epochs) - 1)):
             ranked = self.ranked(trials, rung)
-            for trial in ranked[: len(ranked) // self.reduction]:
+            most = len(ranked) // self.reduction
+            gone = sum(trial.target > rung for trial in ranked)
+            for trial in ranked[:most] if gone < most else ():
                 if self._waits(trial, rung):
                     return trial
         for rung in range(len(self.epochs) - 1) if is_settled else ():
             ranked = self.ranked(trials, rung)
-            if ranked and all(self._waits(trial, rung) for trial in ranked):
+            if ranked and self._waits(ranked[0], rung):
                 return ranked[0]
         return None
 
