@@ -18,6 +18,7 @@ from widenet.spec.metric_names import DEFAULT_KS
 from widenet.spec.named import kinds
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OfMoments
+from widenet.spec.space import SpaceSpec
 from widenet.spec.training import TrainingSpec
 
 ROOT = Path(__file__).parent.parent
@@ -52,10 +53,12 @@ def every_spec(base=Spec):
 
 
 def documents(text):
-    """The JSON blocks of a page that are network or training documents, with their kind."""
+    """The JSON blocks of a page that are documents or spaces, with their kind."""
     for block in blocks(text, "json"):
         values = json.loads(block)
-        if isinstance(values, dict) and "layers" in values:
+        if isinstance(values, dict) and values.keys() == {"network", "training"}:
+            yield SpaceSpec, values
+        elif isinstance(values, dict) and "layers" in values:
             yield NetworkSpec, values
         elif isinstance(values, dict) and ("optimizer" in values or "epochs" in values):
             yield TrainingSpec, values
@@ -64,10 +67,10 @@ def documents(text):
 SPECS = [
     spec
     for spec in every_spec()
-    if spec.__module__.startswith("widenet.spec.") and spec.__module__ != "widenet.spec.space"
+    if spec.__module__.startswith("widenet.spec.")
     if spec not in (Document, OfMoments)
 ]
-"""What may stand in a network or training document; two are there to be inherited from."""
+"""What may stand in a network or training document, or in a space; two are there to be inherited from."""
 EXCEPTIONS = [
     name for name, found in vars(errors).items() if inspect.isclass(found) and issubclass(found, Exception)
 ]
@@ -139,7 +142,8 @@ def test_every_command_argument_and_option_has_help(name, command):
 def test_every_spec_and_field_is_described_and_has_a_section(spec):
     assert spec.__doc__
     assert [name for name, field in spec.model_fields.items() if not field.description] == []
-    assert " ".join(spec.__doc__.split()) in PAGES["network-documents.md"]
+    page = "tuning.md" if spec.__module__ == "widenet.spec.space" else "network-documents.md"
+    assert " ".join(spec.__doc__.split()) in PAGES[page]
 
 
 @pytest.mark.parametrize("name", EXCEPTIONS)
@@ -226,6 +230,7 @@ def test_a_command_that_cannot_be_parsed_is_seen(line):
 
 def test_documents_and_commands_are_found():
     assert {model for model, _ in documents(PAGES["network-documents.md"])} == {NetworkSpec, TrainingSpec}
+    assert [model for model, _ in documents(PAGES["tuning.md"])] == [SpaceSpec]
     assert COMMANDS
 
 

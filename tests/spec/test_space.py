@@ -74,6 +74,11 @@ def test_the_grid_has_every_pair_of_documents_once():
             'training.l2.lag is not a known field. Did you mean "log"?',
         ),
         ({"epochs": {"from": [1, 2]}}, "training.epochs must be the same in every trial. Write one value."),
+        ({"l2": {"fron": [1, 2]}}, 'training.l2.fron is not a known field. Did you mean "from"?'),
+        (
+            {"l2": {"betwen": [1, 2], "log": True}},
+            'training.l2.betwen is not a known field. Did you mean "bet',
+        ),
         (
             {"evaluation": {"metric": {"from": ["ndcg@5", "ndcg@9"]}}},
             "training.evaluation.metric must be the same in every trial. Write one value.",
@@ -103,6 +108,15 @@ def test_another_document_than_a_space_is_refused(values, said):
     with pytest.raises(DocumentError) as refused:
         SpaceSpec.of(values, "space.json")
     assert str(refused.value).startswith(f"space.json: {said}")
+
+
+def test_a_network_in_place_of_a_space_is_named():
+    with pytest.raises(DocumentError) as refused:
+        SpaceSpec.of({"layers": LAYERS}, "described.json")
+    assert str(refused.value) == (
+        "described.json is a network document and stands where the space document belongs."
+        ' A space is one file with both: {"network": {...}, "training": {...}}.'
+    )
 
 
 def test_the_schema_lets_every_value_be_open():

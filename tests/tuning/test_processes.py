@@ -24,14 +24,15 @@ class Dying(processes.Telling):
     def epoch(self, trial, record):
         super().epoch(trial, record)
         if record["epoch"] == 2:
-            while not Path(sys.argv[1], "trials", f"{trial:05d}", "checkpoints", "latest").exists():
-                pass
+            assert Path(sys.argv[1], "trials", f"{trial:05d}", "checkpoints", "latest").exists()
             os.kill(os.getpid(), signal.SIGKILL)
 
 __main__.Telling = Dying
 sys.exit(__main__.main(*sys.argv[1:]))
 """
-"""A worker that is killed in the second epoch of its first trial, whose first epoch has a checkpoint."""
+"""A worker that is killed in the second epoch of its first trial: an epoch begins to end only once the
+checkpoint of the one before is published.
+"""
 
 
 @pytest.fixture(scope="module")

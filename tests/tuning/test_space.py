@@ -5,6 +5,7 @@ import pytest
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.space import Between, SpaceSpec
+from widenet.spec.training import Evaluation
 from widenet.tuning.space import check_space, drawn, random_choices, rounded, with_metric
 
 
@@ -22,17 +23,23 @@ def test_a_metric_becomes_part_of_the_training_document():
     assert with_metric(space(SPACE), None) == space(SPACE)
     without = {**SPACE, "training": {**SPACE["training"], "evaluation": None}}
     assert with_metric(space(without), "recall@3").fixed_training.evaluation.metric == "recall@3"
+    unsaid = {name: value for name, value in SPACE["training"].items() if name not in ("evaluation", "keep")}
+    found = with_metric(space({**SPACE, "training": unsaid}), None)
+    assert found.fixed_training.evaluation == Evaluation()
 
 
 def test_a_search_needs_a_metric_of_the_validation_part():
     with pytest.raises(
-        DocumentError, match=r"^space.json: training.evaluation must name the metric .* `metric`"
+        DocumentError,
+        match=r"^space.json: training.evaluation must name the metric .*; got null\..* `metric`",
     ):
         with_metric(space(with_training(evaluation=None)), None)
     with pytest.raises(DocumentError, match=r'training.evaluation.part must be "validation": .* remove it'):
         with_metric(space(with_training(evaluation={"part": "heldout"})), None)
     with pytest.raises(OptionError, match=r'"ndgc@5" is not a known metric. Did you mean "ndcg@5"'):
         with_metric(space(SPACE), "ndgc@5")
+    with pytest.raises(OptionError, match=r"Known: precision@3, .*, coverage@3\.$"):
+        with_metric(space(SPACE), "foo@3")
 
 
 def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
@@ -77,6 +84,14 @@ def test_a_value_that_no_documents_can_have_is_refused(values, said, data):
     with pytest.raises((DocumentError, FitError)) as refused:
         check_space(space(values), data)
     assert str(refused.value).startswith(said)
+
+
+def test_a_mistake_beside_the_dataset_names_the_space(data):
+    values = {**SPACE, "network": with_layer(described_by="genre")["network"]}
+    with pytest.raises(
+        FitError, match=r'^s4\.json: network: layers\[1\]\.described_by .* no description "genre"'
+    ):
+        check_space(SpaceSpec.of(values, "s4.json"), data)
 
 
 def test_a_value_is_kept_where_some_other_choices_go_with_it(data):

@@ -71,6 +71,8 @@ class Document(Spec, metaclass=_DocumentMeta):
     """Name in messages of a document that was not read from a file."""
     other_name: ClassVar[str] = ""
     """The kind of document that people confuse with this one."""
+    other_remedy: ClassVar[str] = "Give the network first, then the training."
+    """What to do about it."""
     _path: str = PrivateAttr("")
 
     def __eq__(self, other: object) -> bool:
@@ -131,16 +133,15 @@ class Document(Spec, metaclass=_DocumentMeta):
             raise DocumentError(f"{where} must be a JSON object with named fields; got {shown(values)}.")
         if cls.is_other(values):
             stands = f"stands where the {cls.usual_name.removesuffix('.json')} document belongs"
-            raise DocumentError(
-                f"{where} is a {cls.other_name} document and {stands}. Give the network first, then the"
-                " training."
-            )
+            raise DocumentError(f"{where} is a {cls.other_name} document and {stands}. {cls.other_remedy}")
         try:
-            return cls.model_validate_json(json.dumps(values))
+            document = cls.model_validate_json(json.dumps(values))
         except ValidationError as error:
             raise DocumentError(first_mistake(cls, where, values, error.errors(include_url=False))) from None
         except (TypeError, ValueError, RecursionError) as error:
             raise DocumentError(f"{where} must hold plain JSON values: {error}.") from None
+        document._path = "" if where == Document.usual_name else where
+        return document
 
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ def check_metric(name: str) -> int:
     """The k of a metric's name: 20 for "ndcg@20". Raises OptionError for a name that no metric has."""
     metric, at, k = name.partition("@")
     if metric not in MEANS + TOTALS:
-        known = [f"{known}@{k or 10}" for known in MEANS + TOTALS]
+        known = [f"{known}@{k or 10}" for known in LARGER_IS_BETTER]
         raise OptionError(
             f'"{name}" is not a known metric.{did_you_mean(name if at else f"{name}@10", known)}'
         )

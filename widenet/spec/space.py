@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from widenet.errors import nearest
 from widenet.spec.document import Document, Spec
 from widenet.spec.mistakes import first_mistake
 from widenet.spec.network import NetworkSpec
@@ -16,6 +17,8 @@ from widenet.spec.training import TrainingSpec
 FIXED = ("training.epochs", "training.evaluation", "training.keep", "training.checkpoints")
 """Places whose values are the same in every trial, so that trials compare."""
 
+_OPEN = ("from", "between")
+"""The keys of open values."""
 _MOST_PAIRS = 10_000
 """Most pairs of documents that `SpaceSpec.grid` lists."""
 
@@ -78,10 +81,17 @@ class SpaceSpec(Document):
     """Two documents, in which `{"from": [...]}` and `{"between": [a, b]}` are open values."""
 
     usual_name: ClassVar[str] = "space.json"
+    other_name: ClassVar[str] = "network"
+    other_remedy: ClassVar[str] = 'A space is one file with both: {"network": {...}, "training": {...}}.'
     network: dict[str, Any]
     """The network document."""
     training: dict[str, Any]
     """The training document."""
+
+    @classmethod
+    def is_other(cls, values: dict[str, Any]) -> bool:
+        """Return whether plain values are a network document."""
+        return "layers" in values and "network" not in values
 
     @classmethod
     def model_json_schema(cls, *args: Any, **words: Any) -> dict[str, Any]:
@@ -172,7 +182,10 @@ def _or_open(schema: Any) -> dict[str, Any]:
 
 def _choice(value: Any, place: str) -> Choice | None:
     """Return the choice that a value of the document is; None if it is no open value."""
-    if not isinstance(value, dict) or value.keys().isdisjoint(("from", "between")):
+    if not isinstance(value, dict):
+        return None
+    if value.keys().isdisjoint(_OPEN):
+        _check_spelling(value, place)
         return None
     kind = From if "from" in value else Between
     if "from" in value and "between" in value:
@@ -185,6 +198,13 @@ def _choice(value: Any, place: str) -> Choice | None:
         raise ValueError(
             place + (mistake if inside.startswith('"') or inside == mistake else f".{inside}")
         ) from None
+
+
+def _check_spelling(value: dict[str, Any], place: str) -> None:
+    """Raise ValueError for an object that looks like an open value whose key is misspelt."""
+    lists = [name for name, inner in value.items() if isinstance(inner, list)]
+    if len(lists) == 1 and value.keys() <= {*lists, "log"} and (meant := nearest(lists[0], _OPEN)):
+        raise ValueError(f"{place}.{lists[0]} is not a known field.{meant}")
 
 
 def _parts(value: Any, place: str) -> list[tuple[str, Any]]:

@@ -25,20 +25,20 @@ def with_metric(space: SpaceSpec, metric: str | None) -> SpaceSpec:
 
     Args:
         space: The space.
-        metric: The metric; None for that of the training document.
+        metric: The metric; None for that of the training document, or else the default.
 
     Raises:
-        DocumentError: The training document has no evaluation, or another part than validation.
+        DocumentError: The training document evaluates by nothing, or another part than validation.
         OptionError: There is no such metric.
     """
-    evaluation = space.training.get("evaluation")
+    evaluation = space.training.get("evaluation", {})
     if metric is not None:
         check_metric(metric)
         evaluation = {**(evaluation if isinstance(evaluation, dict) else {}), "metric": metric}
     if evaluation is None:
         raise DocumentError(
-            f"{space.where}: training.evaluation must name the metric by which trials are compared. Add"
-            ' "evaluation": {"metric": "ndcg@20"}, or give `metric`.'
+            f"{space.where}: training.evaluation must name the metric by which trials are compared; got null."
+            " Remove it for the default, or give `metric`."
         )
     if isinstance(evaluation, dict) and evaluation.get("part", "validation") != "validation":
         raise DocumentError(
@@ -46,9 +46,7 @@ def with_metric(space: SpaceSpec, metric: str | None) -> SpaceSpec:
             ' users\' figures make these too good. Write "validation", or remove it.'
         )
     training = {**space.training, "evaluation": evaluation}
-    changed = SpaceSpec.of({"network": space.network, "training": training}, space.where)
-    changed._path = space.where
-    return changed
+    return SpaceSpec.of({"network": space.network, "training": training}, space.where)
 
 
 def check_space(space: SpaceSpec, dataset: Dataset) -> Layout:
