@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 from widenet.data.contents import verify
-from widenet.data.described import Described, described_file
+from widenet.data.described import Described, described_file, lines_of
+from widenet.data.description import describe
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.split import split
@@ -76,6 +77,49 @@ def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
     assert numbers.tolist() == [[1, 1], [0, 0], [-1, -1], [3, 0], [-3, 6]]
 
 
+def test_what_describes_the_items_is_told_in_lines_and_facts(tmp_path):
+    plain, normalized = made(tmp_path / "plain"), made(tmp_path / "normalized", normalize=True)
+    assert lines_of(plain.described("items").facts) == [
+        "kind: 3 categories", "new: 2 categories", "size: pages, price"
+    ]  # fmt: skip
+    facts = describe(normalized.path)["fields"]["items"]["descriptions"]
+    assert facts["size"] == {"columns": ["pages", "price"], "mean": [2.5, 3.0], "deviation": [0.5, 1.0]}
+    assert facts["kind"] == {"categories": 3}
+    assert lines_of(facts)[2] == "size: pages (mean 2.5, deviation 0.5), price (mean 3, deviation 1)"
+    assert "descriptions" not in describe(ingest(LOG, tmp_path / "without").path)["fields"]["items"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["Sales|Law", "Law", "Sales|Health", "Law|Health"], 'with "|", such as "Law|Health"'),
+        (["a; b", "b", "a;b", "b;a"], 'with ";", such as "a; b"'),
+        (["Smith, John", "Miller, Mary", "Brown, Ann", "Law"], None),
+        (["Sales", "Law", "Health", "Law|Sales"], None),
+    ],
+)
+def test_categories_that_look_like_lists_are_noticed(tmp_path, cells, said):
+    notes = []
+    items = {"id": ["w", "x", "y", "z"], "kind": cells}
+    made(
+        tmp_path / "data", items=items, items_sparse={"k": "kind"}, items_dense=None, on_progress=notes.append
+    )
+    notes = [note for note in notes if note.startswith("note: column")]
+    assert len(notes) == (said is not None)
+    assert all(
+        f'note: column "kind" has categories {said}; if such a cell lists several,' in note for note in notes
+    )
+
+
+def test_lists_and_cells_that_were_cut_are_not_taken_for_forgotten_separators(tmp_path):
+    notes = []
+    items = {"id": ["w", "x"], "kind": ["a|b", "b|a"], "all": [["a|b"], ["b|a", "a"]]}
+    options = {"items": items, "items_dense": None, "on_progress": notes.append}
+    made(tmp_path / "cut", items_sparse={"k": "kind"}, items_separator="|", **options)
+    made(tmp_path / "lists", items_sparse={"k": "all"}, **options)
+    assert not any(note.startswith("note: column") for note in notes)
+
+
 def test_the_order_of_the_sources_does_not_count(tmp_path):
     turned = {name: column[::-1] for name, column in ITEMS.items()}
     ingest(LOG[::-1], tmp_path / "b", items=turned, items_sparse=SPARSE, items_dense=DENSE, normalize=True)
@@ -117,7 +161,12 @@ def test_datasets_without_descriptions_are_as_they_were(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"items_sparse": {"g": "gener"}}, 'column "gener" does not exist, or is the id or the title; '),
+        ({"items_sparse": {"g": "gener"}}, 'column "gener" does not exist. Did you mean "genre"?'),
+        ({"items_sparse": {"g": "id"}}, 'column "id" holds the id of the items, which is no attribute'),
+        ({"items_dense": {"p": ["price", "zzz"]}},
+         'column "zzz" does not exist. Known: genre, new, price, pages, word.'),
+        ({"items": ITEMS | {"price": ["9,5", None, "1,0", "2"]}},
+         "column \"price\" must hold numbers; it holds '1,0'. Read decimal commas with `items_decimal="),
         ({"items_dense": {"w": ["word"]}}, "column \"word\" must hold numbers; it holds 'five'."),
         ({"items_dense": {"g": ["genre"]}}, 'column "genre" must hold numbers; it holds '),
         ({"items": {"id": ["w"], "none": [None]}, "items_sparse": {"n": "none"}, "items_dense": None},
@@ -154,7 +203,11 @@ def test_numbers_beyond_float32_are_refused(tmp_path, prices, normalize, said):
         ({"items": None}, "`items_sparse` needs `items`. Name the file of items."),
         ({"items": None, "items_sparse": None}, "`items_dense` needs `items`. Name the file of items."),
         ({"items_dense": {"kind": ["price"]}}, "`items_dense` must make a description of another name; "),
-        ({"items_sparse": {"a/b": "genre"}}, '`items_sparse`: a name must be a text without "/"; got "a/b".'),
+        ({"items_sparse": {"a/b": "genre"}}, '`items_sparse`: a name must be text without "/", '),
+        ({"items_sparse": {"a\nb": "genre"}}, "of 1 to 100 characters; got 'a\\nb'. Choose another."),
+        ({"items_sparse": {"a" * 101: "genre"}}, "of 1 to 100 characters; got"),
+        ({"items_dense": {"size": ["price", "price"]}},
+         '`items_dense` must name each column of "size" once; got "price" twice. Remove one.'),
         ({"items_dense": {"size": []}}, '`items_dense` must name a column or more for "size"; got none.'),
         ({"items_dense": None, "normalize": True}, "`normalize` needs `items_dense`. Name the columns, or"),
     ],

@@ -9,7 +9,7 @@ from widenet.cli.json_output import print_json
 from widenet.stores.uri import shown
 
 if TYPE_CHECKING:
-    from widenet.data.manifest import Manifest
+    from widenet.data.manifest import Field, Manifest
 
 
 def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = False) -> None:
@@ -17,11 +17,15 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
     if as_json:
         print_json(summary(path, manifest))
         return
+    from widenet.data.described import lines_of
+
     typer.echo(f"{shown(path)}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
         what = f"{'number' if field.kind == 'dense' else 'feature'}{'s' * (field.width > 1)}"
         typer.echo(f"  {field.name}: {field.width:,} {what}; {parts or 'dense'}")
+        for line in lines_of(_descriptions(path, field)):
+            typer.echo(f"    described by {line}")
     for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
@@ -29,10 +33,13 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
 
 def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
     """The size of a dataset and how it was made, for JSON."""
-    fields = {
+    fields: dict[str, dict[str, Any]] = {
         field.name: {"kind": field.kind, "width": field.width, "entries": field.num_entries}
         for field in manifest.fields.values()
     }
+    for name, field in manifest.fields.items():
+        if descriptions := _descriptions(path, field):
+            fields[name]["descriptions"] = descriptions
     return {
         "path": shown(path),
         "num_examples": manifest.num_examples,
@@ -41,13 +48,25 @@ def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
     }
 
 
+def _descriptions(path: Path, field: "Field") -> dict[str, dict[str, Any]]:
+    """Return `Described.facts` of a field in a dataset's directory; empty without descriptions."""
+    from widenet.data.described import Described, described_file
+
+    file = path / described_file(field.name)
+    return Described.open(file, field.width).facts if field.described and file.is_file() else {}
+
+
 def show_description(path: Path, described: dict[str, Any]) -> None:
     """Print the description of a dataset, by field and part."""
     weights = ", with weights" if described["has_weights"] else ""
+    from widenet.data.described import lines_of
+
     typer.echo(f"{shown(path)}: {described['num_examples']:,} examples{weights}")
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")
+        for line in lines_of(field.get("descriptions", {})):
+            typer.echo(f"  described by {line}")
         for part, facts in field["parts"].items():
             typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
             for title, what in (

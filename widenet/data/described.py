@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from widenet.data.arrow_table import REMEDY, open_table
 from widenet.data.attributes import Attributes
 from widenet.data.normalization import Normalization
-from widenet.errors import DataError, did_you_mean
+from widenet.errors import DataError
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch
 
 _FACTS = b"descriptions"
+_LISTS = 0.2
+"""Share of the categories that must look like lists for a note."""
 
 
 def described_file(field: str) -> str:
@@ -38,6 +40,8 @@ class Described:
         widths: Number of attributes of each description, by name: its categories, or its numbers.
         categories: The categories of each description that has some, by name, in order.
         normalizations: How the numbers of a description were normalized, by name; those that were.
+        facts: By name, for people and JSON: the number of categories, or the columns of numbers with their
+            mean and deviation if they were normalized.
     """
 
     def __init__(self, path: Path, table: pa.Table) -> None:
@@ -50,6 +54,10 @@ class Described:
             name: Normalization(tuple(own["mean"]), tuple(own["deviation"]))
             for name, own in facts.items()
             if "mean" in own
+        }
+        self.facts: dict[str, dict[str, Any]] = {
+            name: own | {"categories": len(own["categories"])} if "categories" in own else own
+            for name, own in facts.items()
         }
         self.widths = {
             name: len(self.categories[name])
@@ -120,6 +128,37 @@ class Described:
         return _batch(counts, np.concatenate(indices)[order], np.concatenate(values)[order])
 
 
+def lines_of(facts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a line about each description, from `Described.facts`."""
+    return [f"{name}: {_line(own)}" for name, own in facts.items()]
+
+
+def _line(facts: Mapping[str, Any]) -> str:
+    """What a description has, from its facts."""
+    if "categories" in facts:
+        number = facts["categories"]
+        return f"{number:,} categor{'y' if number == 1 else 'ies'}"
+    if "mean" not in facts:
+        return ", ".join(facts["columns"])
+    columns = zip(facts["columns"], facts["mean"], facts["deviation"], strict=True)
+    return ", ".join(
+        f"{name} (mean {mean:.4g}, deviation {deviation:.4g})" for name, mean, deviation in columns
+    )
+
+
+def separator_of(texts: Sequence[str]) -> tuple[str, str] | None:
+    """Return what seems to separate several categories in some texts, and a text that holds it, if any.
+
+    A fifth of the texts must hold it, and its parts must repeat, as those of names and sentences do not.
+    """
+    for mark in "|;,":
+        lists = [text for text in texts if mark in text]
+        parts = {part.strip() for text in texts for part in text.split(mark)}
+        if len(lists) >= max(2, _LISTS * len(texts)) and len(parts) < len(texts):
+            return mark, lists[0]
+    return None
+
+
 def _batch(counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> "SparseBatch":
     import torch
 
@@ -136,7 +175,7 @@ def write_descriptions(
     dense: Mapping[str, Sequence[str]],
     counts: np.ndarray | None,
     place: str,
-) -> dict[str, int]:
+) -> Described:
     """Write descriptions made of attributes.
 
     Args:
@@ -149,19 +188,16 @@ def write_descriptions(
         place: Name of the source of items, for messages.
 
     Returns:
-        The number of attributes of each description.
+        The descriptions.
 
     Raises:
-        DataError: There is no such attribute, or it has no categories or no numbers, or those beyond float32.
+        DataError: An attribute has no categories or no numbers, or those beyond float32.
     """
     every = np.arange(len(attributes))
     columns, facts = {}, {}
     for name, attribute in sparse.items():
-        _check_attribute(attributes, attribute, place)
         columns[name], facts[name] = _categories(attributes.column(attribute, every), attribute, place)
     for name, named in dense.items():
-        for attribute in named:
-            _check_attribute(attributes, attribute, place)
         numbers = np.stack([_numbers(attributes, attribute, every, place) for attribute in named], axis=1)
         _check_range(numbers, named, place, "")
         facts[name] = {"columns": list(named)}
@@ -175,16 +211,7 @@ def write_descriptions(
     table = pa.table(columns).replace_schema_metadata({_FACTS: json.dumps(facts)})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    return Described(path, table).widths
-
-
-def _check_attribute(attributes: Attributes, name: str, place: str) -> None:
-    if name not in attributes.kinds:
-        known = ", ".join(attributes.kinds)
-        raise DataError(
-            f'{place}: column "{name}" does not exist, or is the id or the title; attributes are {known}.'
-            f"{did_you_mean(name, attributes.kinds)}"
-        )
+    return Described(path, table)
 
 
 def _categories(column: pa.Array, name: str, place: str) -> tuple[pa.Array, dict[str, Any]]:
@@ -216,11 +243,17 @@ def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) ->
     if kind not in ("number", "boolean"):
         text = next((text for text in column.to_pylist() if not _is_number(text)), None)
         raise DataError(
-            f'{place}: column "{name}" must hold numbers; it holds {text!r}. Correct the cell, or make'
-            " categories of the column with `items_sparse`."
+            f'{place}: column "{name}" must hold numbers; it holds {text!r}. {_remedy(str(text))}'
         )
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
+
+
+def _remedy(text: str) -> str:
+    """What to do about a text in a column of numbers."""
+    if _is_number(text.replace(",", ".", 1)):
+        return "Read decimal commas with `items_decimal=','`, or correct the cell."
+    return "Correct the cell, or make categories of the column with `items_sparse`."
 
 
 def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.arguments import typed
+from widenet.data.described import Described, described_file
 from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
 from widenet.errors import OptionError
@@ -118,7 +119,7 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
     if plot is not None and plot.suffix not in PLOTS:
         raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
     manifest = Manifest.read(folder)
-    fields: dict[str, Any] = {name: _field(field) for name, field in manifest.fields.items()}
+    fields: dict[str, Any] = {name: _field(folder, field) for name, field in manifest.fields.items()}
     to_draw = []
     for part in counts(folder, manifest):
         cells = manifest.num_examples * manifest.fields[part.field].width
@@ -144,9 +145,12 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
     }
 
 
-def _field(field: Field) -> dict[str, Any]:
-    known = {"kind": field.kind, "width": field.width, "has_values": field.has_values}
-    return {**known, "min_value": field.min_value, "max_value": field.max_value, "parts": {}}
+def _field(folder: Path, field: Field) -> dict[str, Any]:
+    known: dict[str, Any] = {"kind": field.kind, "width": field.width, "has_values": field.has_values}
+    known |= {"min_value": field.min_value, "max_value": field.max_value, "parts": {}}
+    if field.described:
+        known["descriptions"] = Described.open(folder / described_file(field.name), field.width).facts
+    return known
 
 
 def _draw(fields: list[Counts], name: str, path: Path) -> None:

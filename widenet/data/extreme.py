@@ -144,7 +144,11 @@ class _Points:
             batches=self._batches(file, prefix, filtered),
             vocabularies=vocabularies,
             has_weights=False,
-            source={"sources": [file.path.name], WHOLE_NUMBERS: [self._labels, self._features]},
+            source={
+                "sources": [file.path.name],
+                WHOLE_NUMBERS: [self._labels, self._features],
+                **({} if filtered is None else {"filter_pairs": len(filtered)}),
+            },
         )
 
     def _batches(

@@ -1,5 +1,6 @@
 """Items with their attributes: from a file or a table, or kept from an earlier dataset."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
-from widenet.data.described import described_file, write_descriptions
+from widenet.data.described import Described, described_file, separator_of, write_descriptions
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
 from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
@@ -19,7 +20,8 @@ from widenet.data.known import KnownFeatures
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
-from widenet.errors import DataError, OptionError, reason_of
+from widenet.errors import DataError, OptionError, did_you_mean, reason_of
+from widenet.spec.parts import LONGEST_NAME, NAME_PATTERN
 
 _ROWS = "item_rows"
 _STORED_AS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64()}
@@ -51,13 +53,16 @@ class Descriptions:
             if named and items is None:
                 raise OptionError(f"`{option}` needs `items`. Name the file of items.")
             for name in named:
-                if not name or "/" in name:
-                    raise OptionError(
-                        f'`{option}`: a name must be a text without "/"; got "{name}". Choose another.'
-                    )
+                if len(name) > LONGEST_NAME or not re.fullmatch(NAME_PATTERN, name):
+                    rule = f'text without "/", "\\" and control characters, of 1 to {LONGEST_NAME} characters'
+                    raise OptionError(f"`{option}`: a name must be {rule}; got {name!r}. Choose another.")
         for name, columns in self.dense.items():
             if not columns:
                 raise OptionError(f'`items_dense` must name a column or more for "{name}"; got none.')
+            twice = next((column for column in columns if columns.count(column) > 1), None)
+            if twice is not None:
+                rule = f'must name each column of "{name}" once; got "{twice}" twice'
+                raise OptionError(f"`items_dense` {rule}. Remove one.")
             if name in self.sparse:
                 raise OptionError(
                     f'`items_dense` must make a description of another name; `items_sparse` has "{name}".'
@@ -65,6 +70,22 @@ class Descriptions:
                 )
         if self.normalize and not self.dense:
             raise OptionError("`normalize` needs `items_dense`. Name the columns, or remove it.")
+
+    def check_columns(self, place: str, known: Sequence[str], taken: Mapping[str | None, str]) -> None:
+        """Raise DataError unless all columns to describe by are attributes.
+
+        Args:
+            place: Name of the source.
+            known: Columns with attributes.
+            taken: The other columns that are read, each with what it holds.
+        """
+        named = [*self.sparse.values(), *(column for columns in self.dense.values() for column in columns)]
+        for column in named:
+            if column in taken:
+                rule = f"holds the {taken[column]} of the items, which is no attribute"
+                raise DataError(f'{place}: column "{column}" {rule}.{did_you_mean("", known)}')
+            if column not in known:
+                raise DataError(f'{place}: column "{column}" does not exist.{did_you_mean(column, known)}')
 
 
 @dataclass(frozen=True)
@@ -125,6 +146,9 @@ class Items:
         with duckdb.connect() as database:
             try:
                 columns = columns_of(source, {key, title or key}, self.forms, database)
+                self.descriptions.check_columns(
+                    source.name, [column.name for column in columns], {key: "id", title: "title"}
+                )
             except duckdb.Error as error:
                 raise mistake([(source, Columns(key, key))], reason_of(error)) from error
         return OpenedItems(source, key, title, columns, self.descriptions)
@@ -261,11 +285,11 @@ class ItemRows:
     descriptions: Descriptions = field(default_factory=Descriptions)
     source: str = ""
 
-    def described(self, folder: Path, field_name: str) -> tuple[Path, dict[str, int]] | None:
+    def described(self, folder: Path, field_name: str) -> Described | None:
         """Write the descriptions of features, after `written`, into a file of the folder.
 
         Returns:
-            The file, and the number of attributes of each description; None without descriptions.
+            The descriptions; None without any.
 
         Raises:
             DataError: A column does not exist, or holds something else.
@@ -278,7 +302,7 @@ class ItemRows:
             counts[batch.column("feature").to_numpy()] = batch.column("n").to_numpy()
         attributes = Attributes.open(folder / attributes_file(field_name), len(counts))
         made, over = self.descriptions, counts if self.descriptions.normalize else None
-        return path, write_descriptions(path, attributes, made.sparse, made.dense, over, self.source)
+        return write_descriptions(path, attributes, made.sparse, made.dense, over, self.source)
 
     def written(self, folder: Path, field_name: str) -> list[Path]:
         """Write the attributes of features, and of the items that are none, each into a file of a folder.
@@ -316,6 +340,18 @@ class ItemRows:
                 f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot"
                 " be recommended"
             )
+
+    def notes_on(self, described: Described) -> Iterator[str]:
+        """Yield a line for each description whose categories look like lists."""
+        for name, categories in described.categories.items():
+            column = self.descriptions.sparse[name]
+            found = separator_of(categories) if self.schema.field(column).type == pa.string() else None
+            if found is not None:
+                mark, text = found
+                yield (
+                    f'note: column "{column}" has categories with "{mark}", such as "{text}"; if such a cell'
+                    f" lists several, ingest with `items_separator={mark!r}`"
+                )
 
     def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:
         for batch in self.tables.stream(query, ROWS_PER_BATCH):

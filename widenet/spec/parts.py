@@ -7,7 +7,9 @@ from pydantic import BeforeValidator, Field
 from widenet.spec.activations import RESTING
 from widenet.spec.document import Spec
 
-Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^/\\\x00-\x1f]+$")]
+NAME_PATTERN, LONGEST_NAME = r"^[^/\\\x00-\x1f]+$", 100
+"""What a name in a document looks like, and its largest number of characters."""
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Limit = Annotated[float, Field(gt=0)]

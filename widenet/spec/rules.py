@@ -76,6 +76,10 @@ def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) ->
 
 def _check_described(place: str, layer: Layer, shares: Sequence[Share]) -> None:
     """Check that a described layer owns the weights that are described, and that nothing shortens them."""
+    names = getattr(layer, "described_by")  # noqa: B009
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f'{place}.described_by must name each description once; got "{twice}" twice.')
     if shares:
         raise ValueError(
             f"{place}.described_by belongs to the layer that owns the weights. Move it to"
