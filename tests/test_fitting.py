@@ -152,7 +152,9 @@ def test_what_stops_it_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("out", ["run", "new/folders/run"])
 def test_what_stops_it_leaves_the_folders_that_were_there(out, tmp_path):
     (tmp_path / "run").mkdir()
-    with pytest.raises(OptionError, match="SOURCE must be a path"):
+    with pytest.raises(
+        OptionError, match=r"a source must be a path, .* a list of tuples of 2 to 4 entries, .*; got tuple"
+    ):
         widenet.fit([("a",)], tmp_path / out, quiet=True)
     assert list(tmp_path.rglob("*")) == [tmp_path / "run"]
 

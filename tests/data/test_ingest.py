@@ -254,10 +254,10 @@ def test_options_that_do_not_go_together_are_refused(tmp_path, source):
         with pytest.raises(OptionError) as caught:
             ingest([path], tmp_path / "ds", **options)
         assert str(caught.value).startswith(message)
-    with pytest.raises(OptionError, match="SOURCE must be at least one file"):
+    with pytest.raises(OptionError, match="there must be at least one source of interactions"):
         ingest([], tmp_path / "ds")
     with pytest.raises(
-        OptionError, match=r"SOURCE must be a path, a pandas, Polars or Arrow table, .*; got int"
+        OptionError, match=r"a source must be a path, a pandas, Polars or Arrow table, .*; got int"
     ):
         ingest([3], tmp_path / "ds")
 

@@ -184,7 +184,7 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
             'i.csv: column "id" must hold every item once; it holds "1" 2 times',
         ),
         ("i.csv", "id,g\n,a\n1,b\n", 'i.csv: line 2: column "id" must not be empty'),
-        ("i.csv", "what,g\n1,a\n", "no column is obviously the items-id; it has what, g. Name one with"),
+        ("i.csv", "what,g\n1,a\n", "no column is obviously the id of an item; it has what, g. Name one with"),
         ("i.csv", "id,g\n77,a\n", 'column "id" must hold ids of items, such as "1"; it holds none'),
         (
             "i.jsonl",
@@ -377,6 +377,6 @@ def test_whole_numbers_of_unsigned_columns_keep_every_digit(tmp_path, log, large
 
 def test_a_mistake_names_the_table_of_an_option(tmp_path, log):
     table = pa.table({"x": [1], "y": [2]})
-    for option, role in (("items", "items-id"), ("titles", "title-id"), ("users", "users-id")):
+    for option, role in (("items", "id of an item"), ("titles", "id of an item"), ("users", "id of a user")):
         with pytest.raises(DataError, match=f"^the table of {option}: no column is obviously the {role}"):
             ingest(log, tmp_path / "ds", **{option: table})

@@ -45,6 +45,22 @@ def test_an_id_comes_before_titles_and_whole_titles_before_parts(vocabulary):
     assert vocabulary.find("tower") == [4, 5, 1]
     assert vocabulary.find("ÜNDER") == [5]
     assert vocabulary.find(unicodedata.normalize("NFD", "ünder")) == [5]
+    assert vocabulary.find("B4") == [3]
+
+
+def test_ids_are_found_in_another_form_of_accents_after_all_titles(tmp_path):
+    path = tmp_path / "items.vocabulary.arrow"
+    names = pa.array(["Björk", "Sigur Rós", "Mum"])
+    table = pa.table(
+        [names, pa.array([None, "mum", None], pa.string()), pa.array([3, 2, 1])], VOCABULARY_SCHEMA
+    )
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(table)
+    vocabulary = Vocabulary.open(path)
+    assert vocabulary.find(unicodedata.normalize("NFD", "björk")) == [0]
+    assert vocabulary.find("MUM") == [1]
+    with pytest.raises(DataError, match="Nearest: Björk"):
+        vocabulary.find("Bjork")
 
 
 def test_whole_words_come_before_parts_of_words(tmp_path):

@@ -176,7 +176,11 @@ class _Work:
         for line in rows.notes():
             self._report(line)
         found = rows.described(scratch, options.field)
-        return (paths, {}) if found is None else ([*paths, found[0]], found[1])
+        if found is None:
+            return paths, {}
+        for line in rows.notes_on(found):
+            self._report(line)
+        return [*paths, found.path], found.widths
 
     def _read(
         self, tables: Tables, scratch: Path, beside: list[str], users: OpenedUsers | None
@@ -202,6 +206,8 @@ class _Work:
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._report(line)
+            if options.min_value is not None and not options.has_values:
+                self._report("note: values are read for `min_value` alone; `keep_values=True` stores them")
             further = beside if part == "train" else []
             try:
                 tables.read(part, sources)
@@ -238,5 +244,5 @@ def _listed(sources: Any) -> list[Any]:
     if is_in_memory(listed):
         return [listed]
     if not listed:
-        raise OptionError("SOURCE must be at least one file; got none.")
+        raise OptionError("there must be at least one source of interactions; got none.")
     return listed

@@ -250,7 +250,9 @@ def opened(inputs: Sequence[Any], reading: Reading, folder: Path) -> list[Source
     sources: list[Source] = []
     first_line = 1
     for each in inputs:
-        for place, name in _places(each, folder, f"`{reading.prefix[:-1]}`" if reading.prefix else "SOURCE"):
+        for place, name in _places(
+            each, folder, f"`{reading.prefix[:-1]}`" if reading.prefix else "a source"
+        ):
             if isinstance(place, Path):
                 source = table.opened(place, replace(reading, first_line=first_line), name)
                 source = source.prepared(folder) if isinstance(source, TextSource) else source
@@ -300,11 +302,11 @@ def _kinds(sources: Sequence[Source]) -> str:
 def _places(source: Any, folder: Path, option: str) -> list[tuple[Any, str]]:
     """List the paths or the table of a source, each with its name in messages."""
     if memory.is_in_memory(source):
-        return [(source, "the table" if option == "SOURCE" else f"the table of {option[1:-1]}")]
+        return [(source, "the table" if option == "a source" else f"the table of {option[1:-1]}")]
     if not isinstance(source, str | Path):
         kinds = (
-            "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, tuples, or"
-            " arrays of users and items"
+            "a path, a pandas, Polars or Arrow table, a SciPy matrix, a dictionary of columns, a list of"
+            " tuples of 2 to 4 entries, or arrays of users and items"
         )
         raise OptionError(f"{option} must be {kinds}; got {type(source).__name__}.")
     if str(source) == STANDARD_INPUT:

@@ -126,8 +126,8 @@ class Vocabulary:
         """Find features by id or title, most popular first; a number is an id.
 
         Returns the feature with this id; otherwise those with this title; otherwise those whose title
-        contains the text as whole words; otherwise those whose title contains it. Case and the Unicode form
-        of accents do not count in titles.
+        contains the text as whole words; otherwise those whose title contains it; otherwise those whose id
+        has this text in other case or another Unicode form of accents. Neither counts in titles.
 
         Raises:
             DataError: There is no such feature; the message suggests the nearest titles.
@@ -149,7 +149,7 @@ class Vocabulary:
             return matches
         if text and (matches := self._containing(text)):
             return self._with_whole_words(matches, text) or matches
-        return []
+        return self._equal("id", text)
 
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
@@ -175,9 +175,13 @@ class Vocabulary:
         return self._matching("id", lambda names: pc.is_in(names, value_set=_text(text)))
 
     def _with_title(self, text: str) -> list[int]:
+        return self._equal("title", text)
+
+    def _equal(self, column: str, text: str) -> list[int]:
+        """The features whose name is a text, in any case and form of accents."""
         lowered = _text(normalize("NFC", text).lower())
         return self._matching(
-            "title", lambda titles: pc.is_in(pc.utf8_lower(_composed(titles)), value_set=lowered)
+            column, lambda names: pc.is_in(pc.utf8_lower(_composed(names)), value_set=lowered)
         )
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:

@@ -36,6 +36,8 @@ OBVIOUS = {
     "items-title": ("title", "name"),
 }
 """Names by which a column is recognized, most obvious first; compared as `plain` writes them."""
+_WORDS = {"users-id": "id of a user", "title-id": "id of an item", "items-id": "id of an item"}
+"""Roles in words, for messages."""
 
 
 _DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
@@ -191,6 +193,7 @@ def choose_column(
             return known[name]
     if otherwise is not None:
         return otherwise
+    role = _WORDS.get(role, role)
     raise DataError(
         f"{place}: no column is obviously the {role}; it has {listed(columns)}. Name one with"
         f" `{option}`{remedy}."
