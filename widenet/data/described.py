@@ -99,7 +99,10 @@ class Described:
         kind = pa.list_(pa.uint32()) if name in self.categories else pa.list_(pa.float32(), self.widths[name])
         column = self._table.column(name)
         entries = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        is_sound = entries.max(initial=0) < self.widths[name] if name in self.categories else True
+        if name in self.categories:
+            is_sound = entries.max(initial=0) < self.widths[name]
+        else:
+            is_sound = len(self.facts[name]["columns"]) == self.widths[name]
         if column.type != kind or column.null_count or not is_sound or not np.isfinite(entries).all():
             raise ValueError(name)
 

@@ -206,8 +206,6 @@ class _Work:
         for part, sources in read.items():
             for line in sources.described(options.side.sparse.values()):
                 self._report(line)
-            if options.min_value is not None and not options.has_values:
-                self._report("note: values are read for `min_value` alone; `keep_values=True` stores them")
             further = beside if part == "train" else []
             try:
                 tables.read(part, sources)
@@ -222,6 +220,8 @@ class _Work:
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
             for line in tables.notes(part):
                 self._report(line)
+        if options.min_value is not None and not options.has_values:
+            self._report("note: values are compared with `min_value`, and not stored")
         return read
 
 
