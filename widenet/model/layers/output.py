@@ -98,7 +98,7 @@ class WideOutput:
 
         of_shards = self.exchange.gather(self.exchange.each(smallest), self.where)
         for shard, part in parts.items():
-            part.weight[known.size(shard) :] = torch.stack(of_shards).amin() + 0.0  # not -0.0, which equals it
+            part.weight[known.size(shard) :] = torch.stack(of_shards).amin() + 0.0  # never -0.0
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
