@@ -73,7 +73,8 @@ def _trainings(steps: int) -> Table:
             for way in ("unbiased", "error feedback")
         ]
         bits = np.log2(2 * num_levels + 1)
-        table.rows.append([str(num_levels), f"{np.ceil(bits):.0f}", *(f"{each:.4f}" for each in found)])
+        cells = [f"{each:.4f}" if each < 100 else "diverged" for each in found]
+        table.rows.append([str(num_levels), f"{np.ceil(bits):.0f}", *cells])
     return table
 
 
