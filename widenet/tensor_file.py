@@ -15,7 +15,13 @@ from widenet.scratch import release
 
 _BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8
-_NAMES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32", torch.int64: "I64"}
+_NAMES = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.int8: "I8",
+    torch.int32: "I32",
+    torch.int64: "I64",
+}
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
@@ -26,7 +32,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
     Args:
         path: The file, which must not exist yet.
-        tensors: float32, float64, int32 or int64, on any device.
+        tensors: float32, float64, int8, int32 or int64, on any device.
 
     Raises:
         OSError: The file exists or cannot be written.

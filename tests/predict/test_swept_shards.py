@@ -6,11 +6,13 @@ import torch
 
 from tests.predict.test_blocks import ITEMS, NUM, WIDTH, batch, network, out
 from widenet.kernels.compiled_products import product_routine
+from widenet.kernels.compiled_quantized import multiplies_bytes
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k
 from widenet.predict.tiles import Tiles
 from widenet.predict.top_k import Filter
+from widenet.runs.quantizing import in_8_bits
 from widenet.sparse import SparseBatch
 
 pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
@@ -56,6 +58,17 @@ def both_ways(monkeypatch, built, k, **rules):
 @pytest.mark.parametrize("shards", [1, 3])
 def test_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules, shards):
     built = network(NETWORKS[layers], shards)
+    swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
+    assert torch.equal(swept[0], by_tiles[0])
+    assert torch.equal(swept[1], by_tiles[1])
+
+
+@pytest.mark.skipif(not multiplies_bytes(), reason="Numba compiles for a processor without AVX-512 VNNI")
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("layers", NETWORKS)
+def test_in_8_bits_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules):
+    built = network(NETWORKS[layers], shards=3)
+    in_8_bits(built)
     swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
     assert torch.equal(swept[0], by_tiles[0])
     assert torch.equal(swept[1], by_tiles[1])

@@ -34,7 +34,7 @@ class Units:
     """Units of a shard, in tiles.
 
     Attributes:
-        weight_TH: Their vectors, float32, contiguous.
+        weight_TH: Their vectors, float32, contiguous; int8 for `compiled_quantized`.
         bias_T: Their biases, float32; None: there are none.
         starts: First of them in each tile, then T.
         numbers: Their numbers.
@@ -55,10 +55,13 @@ class Units:
 
     def argument(self) -> tuple[Any, ...]:
         """Return the units for the compiled function."""
+        return np.uint64(product_routine()), self.weight_TH.numpy(), *self.others()
+
+    def others(self) -> tuple[Any, ...]:
+        """Return what compiled functions need beside the vectors."""
         bias_T = torch.zeros(len(self.weight_TH)) if self.bias_T is None else self.bias_T
-        starts = np.array(self.starts, np.int64)
         order = self.numbers.start, self.numbers.step, self.first_row
-        return np.uint64(product_routine()), self.weight_TH.numpy(), bias_T.numpy(), starts, *order
+        return bias_T.numpy(), np.array(self.starts, np.int64), *order
 
 
 @register_jitable

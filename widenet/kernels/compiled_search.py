@@ -131,6 +131,21 @@ def _is_hidden(hidden: Any, e: Any, row: Any) -> Any:
 
 
 @register_jitable
+def _offer(logit: Any, e: Any, row: Any, unit: Any, search: Any, hidden: Any) -> Any:
+    """Offer an example the unit of a row of the shard; return whether that has raised its floor."""
+    least_E, num_E, keys_EN = search[2], search[3], search[4]
+    key = _key(logit, unit)
+    if key < least_E[e] or _is_hidden(hidden, e, row):
+        return False
+    keys_EN[e, num_E[e]] = key
+    num_E[e] += 1
+    if num_E[e] < keys_EN.shape[1]:
+        return False
+    _keep_best(search, e)
+    return True
+
+
+@register_jitable
 def search_row(logit_T: Any, e: Any, start: Any, first: Any, step: Any, search: Any, hidden: Any) -> None:
     """Search the logits of an example for some units of a shard.
 
@@ -143,8 +158,7 @@ def search_row(logit_T: Any, e: Any, start: Any, first: Any, step: Any, search: 
         search: `RunningTopK.argument`.
         hidden: See `hidden`.
     """
-    k, _, least_E, num_E, keys_EN = search
-    is_first = least_E[e] == MISSING
+    is_first = search[2][e] == MISSING
     floor, behind, last = _bounds(search, e)
     for block in range(0, len(logit_T), _BLOCK):
         bound = behind if first + step * block > last else floor
@@ -155,15 +169,47 @@ def search_row(logit_T: Any, e: Any, start: Any, first: Any, step: Any, search: 
         while bits != 0:
             t = block + lowest_bit(bits)
             bits &= bits - 1
-            key = _key(logit_T[t], first + step * t)
-            if key < least_E[e] or _is_hidden(hidden, e, start + t):
-                continue
-            keys_EN[e, num_E[e]] = key
-            num_E[e] += 1
-            if num_E[e] == keys_EN.shape[1]:
-                _keep_best(search, e)
+            if _offer(logit_T[t], e, start + t, first + step * t, search, hidden):
                 floor, behind, last = _bounds(search, e)
-    if num_E[e] > k and is_first:  # other searches wait for a floor
+    if is_first:
+        set_floor(search, e)
+
+
+@register_jitable
+def search_units(
+    logit_UB: Any, first_e: Any, num: Any, of_rows: Any, search: Any, hidden: Any, bound_B: Any
+) -> None:
+    """Search the logits of some units of a shard, unit by unit, for at most 64 examples.
+
+    `set_floor` should follow for every example after the first tile.
+
+    Args:
+        logit_UB: The logits, float32, of 64 examples.
+        first_e: The first of them.
+        num: How many of them there are; the others are ignored.
+        of_rows: The row of the first unit in its shard, the unit, and the distance to the next one.
+        search: `RunningTopK.argument`.
+        hidden: See `hidden`.
+        bound_B: Room for a float32 for each example.
+    """
+    floor_E, (start, first, step) = search[1], of_rows
+    for b in range(_BLOCK):
+        bound_B[b] = floor_E[first_e + b] if b < num else np.float32(np.inf)
+    for u in range(len(logit_UB)):
+        bits = np.int64(0)
+        for b in range(_BLOCK):
+            bits |= np.int64(not logit_UB[u, b] <= bound_B[b]) << b
+        while bits != 0:
+            b = lowest_bit(bits)
+            bits &= bits - 1
+            if b < num and _offer(logit_UB[u, b], first_e + b, start + u, first + step * u, search, hidden):
+                bound_B[b] = floor_E[first_e + b]
+
+
+@register_jitable
+def set_floor(search: Any, e: Any) -> None:
+    """Raise the floor of an example after a first tile: other searches wait for it."""
+    if search[3][e] > search[0]:
         _keep_best(search, e)
 
 

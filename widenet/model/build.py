@@ -21,6 +21,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.pieces import Pieces
+from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import Part, WideWeight
@@ -46,6 +47,7 @@ def build(
     counts: Mapping[str, np.ndarray] | None = None,
     elsewhere: Scratch | HostMemory | None = None,
     attributes: Mapping[str, SparseBatch] | None = None,
+    in_8_bits: bool = False,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -59,9 +61,10 @@ def build(
             None: the device's memory does.
         attributes: The attributes of the rows of every weight that is described, by name; None outside
             training.
+        in_8_bits: Whether a checkpoint will fill the matrices that can be in 8 bits with whole numbers.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, counts is None, elsewhere)
+    made = _InitialWeights(layout, device, counts is None, elsewhere, in_8_bits)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -162,8 +165,9 @@ class _InitialWeights:
         device: torch.device,
         blank: bool,
         elsewhere: Scratch | HostMemory | None,
+        in_8_bits: bool = False,
     ) -> None:
-        self.layout, self.device, self.blank = layout, device, blank
+        self.layout, self.device, self.blank, self.in_8_bits = layout, device, blank, in_8_bits
         self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
         self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
 
@@ -206,6 +210,9 @@ class _InitialWeights:
                     yield shard, draw.result()
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
+        if self.in_8_bits and fits_in_8_bits(weight):
+            assert weight.columns is not None
+            return QuantizedPart.blank(rows, weight.columns)
         if self.scratch is not None and streams(weight):
             assert weight.columns is not None
             tensor = self.scratch.zeros((rows, weight.columns))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.kernels import Touched, gather_sum
+from widenet.kernels import Touched
 from widenet.model import preparation
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
@@ -278,8 +278,8 @@ class Network:
                 into, part = block[shard :: shards.count], weight.parts.get(shard)
                 own = None
                 if part is not None:
-                    rows_RH = part.weight[:, None] if weight.is_bias else part.weight
-                    own = rows_RH[start : start + len(into), columns].to(self.device)
+                    rows_RH, _ = part.rows(start, start + len(into))
+                    own = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))
                 if part is not None:
                     release(part.weight[start : start + len(into)])
@@ -314,7 +314,7 @@ class Network:
         if weight.whole is not None:
             sums = gathered(weight, parts[0])
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
-        terms = self.exchange.each(lambda shard: gather_sum(parts[shard], weight.parts[shard].weight))
+        terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
         return self.exchange.start_sum(terms, where=where)
 
     def _compute(

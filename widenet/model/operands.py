@@ -6,6 +6,9 @@ from torch.nn.functional import pad
 
 from widenet.plan.tiles import PREDICTED_COLUMNS
 
+SHORTEST = 1e-12
+"""Vectors up to this length have no direction: under "cosine" they score zero and nothing pulls them."""
+
 
 def rounded(values: Tensor) -> Tensor:
     """Round float32 values to bfloat16, for a product.

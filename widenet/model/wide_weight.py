@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, roomy
+from widenet.kernels import RowGradient, gather_sum, roomy
 from widenet.kernels.rows import copied
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
@@ -17,6 +17,7 @@ from widenet.model.sweep import Sweep
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 from widenet.scratch import fetch_rows, release, scratch_of, unmap
+from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -43,6 +44,7 @@ class Part:
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         host: The host's memory if the tensors lie there; they are computed on the device.
         near: A pass over the rows in the host's memory, while it is under way.
+        in_8_bits: Whether this is a `QuantizedPart`.
     """
 
     weight: Tensor
@@ -51,6 +53,7 @@ class Part:
     by_columns: bool = False
     host: HostMemory | None = None
     near: Sweep | None = None
+    in_8_bits: ClassVar[bool] = False
 
     def prepare(self, rule: Rule, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
@@ -79,6 +82,10 @@ class Part:
             return self.weight[start:stop].to(self.host.device), {}
         weight_TH, *states = self.near.rows(start, stop)
         return weight_TH, dict(zip(self.state, states, strict=False))
+
+    def gathered(self, batch: SparseBatch) -> Tensor:
+        """Return the sums of the rows of each example's features, float32 [E, H]; see `gather_sum`."""
+        return gather_sum(batch, self.weight)
 
     def taken(self, rows_U: Tensor, with_state: bool) -> "Part":
         """Return copies on the device of some rows of the host's memory.
@@ -232,6 +239,11 @@ class WideWeight:
     def device(self) -> torch.device:
         """The device that computes the rows."""
         return next(iter(self.parts.values())).weight.device if self.host is None else self.host.device
+
+    @property
+    def in_8_bits(self) -> bool:
+        """Whether the rows are whole numbers with a scale for each."""
+        return next(iter(self.parts.values())).in_8_bits
 
     @property
     def in_files(self) -> bool:

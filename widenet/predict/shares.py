@@ -5,8 +5,8 @@ from torch import Tensor
 
 from widenet.errors import FitError
 from widenet.model.layers.input import scaled
-from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
+from widenet.model.operands import SHORTEST
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 

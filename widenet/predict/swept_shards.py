@@ -8,6 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.ranking_keys import MISSING
 from widenet.kernels.table import runner
+from widenet.model.layers.output import QuantizedTile
 from widenet.model.row_sum import RowSum
 from widenet.model.sharding import split
 from widenet.model.sweep import groups
@@ -17,7 +18,8 @@ from widenet.predict.tiles import Tiles
 from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:
-    from widenet.kernels.compiled_ranking import Units
+    from widenet.kernels.compiled_quantized import Queries
+    from widenet.kernels.compiled_ranking import Sums
     from widenet.kernels.compiled_search import RunningTopK
 
 
@@ -35,6 +37,10 @@ def is_sweepable(tiles: Tiles, divides: bool) -> bool:
         return False
     if runner("ranking", device, tiles.num * output.width) != "numba":
         return False
+    if output.weight.in_8_bits:
+        from widenet.kernels.compiled_quantized import multiplies_bytes
+
+        return multiplies_bytes()
     from widenet.kernels.compiled_products import product_routine
 
     return product_routine() != 0
@@ -58,6 +64,7 @@ class SweptShards:
     ) -> None:
         self.tiles, self.k, self.banned_L, self.divides = tiles, k, banned_L, divides
         self.direct_EH = tiles.direct_EH.contiguous()
+        self.queries = _queries(self.direct_EH) if tiles.output.weight.in_8_bits else None
         self.excluded = None if excluded is None else split(_ascending(excluded), tiles.shards)
         self.floor_E = torch.full((tiles.num,), -torch.inf)
         self._idle: list[RunningTopK] = []
@@ -73,7 +80,7 @@ class SweptShards:
         return list(zip([*found, *missing], sums, strict=True))
 
     def _sweep(self, shard: int) -> RowSum:
-        from widenet.kernels.compiled_ranking import NO_SUMS, rank
+        from widenet.kernels.compiled_ranking import NO_SUMS
         from widenet.kernels.compiled_search import RunningTopK
 
         tiles = self.tiles
@@ -84,22 +91,22 @@ class SweptShards:
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
         total = tiles.no_sum(slice(0, tiles.num))
         with tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
-            rows = sweep.chunk_rows if tiles.output.spec.cosine is None else 1
+            makes_copies = tiles.output.spec.cosine is not None and self.queries is None
+            rows = 1 if makes_copies else sweep.chunk_rows
             for first, last in groups(starts, rows):
                 sweep.at(starts[first], starts[last])
                 sums, shape = NO_SUMS, (last - first, tiles.num)
                 if self.divides:
                     sums = np.empty(shape, np.float32), np.empty(shape, np.float64)
-                units = self._units(shard, starts[first : last + 1])
-                rank(self.direct_EH, tiles.rows, PREDICTED_COLUMNS, units, search, sums)
+                self._rank(shard, starts[first : last + 1], search, sums)
                 for peak_E, sum_E in zip(*sums, strict=True):
                     total.add_part(torch.from_numpy(peak_E), torch.from_numpy(sum_E))
         self._idle.append(search)
         return total
 
-    def _units(self, shard: int, starts: list[int]) -> "Units":
-        """Return the units of some tiles of a shard, which begin at `starts` and end at the last of them."""
-        from widenet.kernels.compiled_ranking import Units
+    def _rank(self, shard: int, starts: list[int], search: "RunningTopK", sums: "Sums") -> None:
+        """Rank the units of some tiles of a shard, which begin at `starts` and end at the last of them."""
+        from widenet.kernels.compiled_ranking import Units, rank
 
         first, stop, output = starts[0], starts[-1], self.tiles.output
         tile, numbers = output.tile(shard, first, stop), self.tiles.shards.units(shard)
@@ -109,7 +116,20 @@ class SweptShards:
         if self.banned_L is not None:
             barred_R = self.banned_L[as_slice(numbers)].contiguous()
         places = [start - first for start in starts]
-        return Units(tile.operand, tile.bias_T, places, numbers[first:stop], first, ends_E, rows_Z, barred_R)
+        units = Units(tile.operand, tile.bias_T, places, numbers[first:stop], first, ends_E, rows_Z, barred_R)
+        if self.queries is None:
+            rank(self.direct_EH, self.tiles.rows, PREDICTED_COLUMNS, units, search, sums)
+            return
+        from widenet.kernels.compiled_quantized import rank_quantized
+
+        assert isinstance(tile, QuantizedTile)
+        rank_quantized(self.queries, units, tile.factor_T, search, sums)
+
+
+def _queries(direct_EH: Tensor) -> "Queries":
+    from widenet.kernels.compiled_quantized import Queries
+
+    return Queries.of(direct_EH)
 
 
 def _ascending(batch: SparseBatch) -> SparseBatch:

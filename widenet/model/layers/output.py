@@ -8,20 +8,19 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels import RowGradient, Touched, gather_sum
+from widenet.kernels.quantized import dequantized, quantized_logits
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.neighbourhood import Neighbourhood
-from widenet.model.operands import add_product, matrix_product, rounded
+from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
+from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards, as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
-
-SHORTEST = 1e-12
-"""Vectors up to this length have no direction: under "cosine" they score zero and nothing pulls them."""
 
 
 @dataclass
@@ -102,8 +101,12 @@ class WideOutput:
 
     def tile(self, shard: int, start: int, stop: int, half: bool = False) -> "Tile":
         """The units [start, stop) of a shard. half: for products with operands rounded to bfloat16."""
-        weight_TH, _ = self.weight.parts[shard].rows(start, stop)
+        part = self.weight.parts[shard]
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
+        if isinstance(part, QuantizedPart):
+            factor_R = part.scale_R if self.spec.cosine is None else part.for_directions
+            return QuantizedTile(part.weight[start:stop], bias_T, None, False, factor_R[start:stop])
+        weight_TH, _ = part.rows(start, stop)
         if self.spec.weightless:
             units = self.weight.shards.units(shard)[start:stop]
             return WeightlessTile(weight_TH, None, None, False, as_slice(units))
@@ -178,6 +181,31 @@ class Tile:
             along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
             gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
         return gradient_TH
+
+
+@dataclass
+class QuantizedTile(Tile):
+    """Some units of an output in 8 bits, outside training.
+
+    Its vectors are whole numbers, int8 [T, H].
+
+    Attributes:
+        factor_T: What the whole numbers of each unit are multiplied by, float32.
+    """
+
+    factor_T: Tensor
+
+    def wide_enough(self) -> "Tile":
+        """The tile as it is: no product of whole numbers is rounded, however narrow."""
+        return self
+
+    def products(self, direct_EH: Tensor) -> Tensor:
+        """The logits without the biases of vectors that are not rounded, float32 [E, T]."""
+        return direct_EH @ dequantized(self.vector_TH, self.factor_T).T
+
+    def logits(self, direct_EH: Tensor) -> Tensor:
+        """float32 [E, T]; see `quantized_logits`."""
+        return quantized_logits(direct_EH, self.vector_TH, self.factor_T, self.bias_T)
 
 
 @dataclass

@@ -1,0 +1,55 @@
+"""Numbers in 8 bits: how far they move, that they are held exactly, and that their products are exact."""
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.kernels.quantized import dequantized, quantized, quantized_logits, quantized_queries
+
+
+def drawn(rows, columns, seed=0):
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("size", [1e-20, 1.0, 1e20])
+def test_no_number_moves_by_more_than_half_the_scale(size):
+    rows = drawn(50, 37) * size
+    whole, scale = quantized(rows)
+    assert whole.dtype == torch.int8
+    apart = (rows.double() - whole.double() * scale.double()[:, None]).abs()
+    assert bool((apart <= scale.double()[:, None] * (0.5 + 1e-6)).all())
+    assert bool((whole.abs().amax(dim=1) == 127).all())
+
+
+def test_float32_holds_the_rounded_numbers_exactly():
+    whole, scale = quantized(drawn(500, 20))
+    assert torch.equal(dequantized(whole, scale).double(), whole.double() * scale.double()[:, None])
+
+
+def test_rounding_again_changes_nothing():
+    whole, scale = quantized(drawn(500, 20))
+    again, same_scale = quantized(dequantized(whole, scale))
+    assert torch.equal(again, whole)
+    assert torch.equal(same_scale, scale)
+
+
+def test_rows_of_zeros_and_numbers_that_are_none_give_zeros():
+    rows = torch.tensor([[0.0, 0.0], [1.0, torch.inf], [torch.nan, 1.0]])
+    assert quantized_queries(rows)[0].tolist() == [[0, 0]] * 3
+    assert quantized(rows[:1])[1].tolist() == [0]
+
+
+@pytest.mark.parametrize("columns", [1, 7, 1024, 1025, 3000])
+def test_logits_are_rounded_once_from_exact_products(columns):
+    direct, bias = drawn(9, columns), drawn(1, 31, 2)[0]
+    whole, scale = quantized(drawn(31, columns, 1))
+    query, query_scale = quantized_queries(direct)
+    exact = query.numpy().astype(np.int64) @ whole.numpy().astype(np.int64).T
+    expected = exact.astype(np.float32) * scale.numpy() * query_scale.numpy()[:, None] + bias.numpy()
+    assert np.array_equal(quantized_logits(direct, whole, scale, bias).numpy(), expected)
+
+
+def test_the_largest_products_are_exact():
+    direct, whole = torch.full((2, 1024), 3.0), torch.full((2, 1024), 127, dtype=torch.int8)
+    logits = quantized_logits(direct, whole, torch.ones(2), None)
+    assert torch.equal(logits, torch.full((2, 2), 127.0 * 127 * 1024) * torch.tensor(3.0 / 127))
