@@ -11,7 +11,6 @@ from typing import Any
 from torch import Tensor
 
 from widenet.checkpoint import (
-    FORMAT_VERSION,
     MANIFEST,
     Checkpoint,
     own_files,
@@ -24,6 +23,9 @@ from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.tensor_file import write
+
+_PLAIN, _IN_8_BITS = 2, 3
+"""Versions of the format: earlier versions of widenet read the first one."""
 
 
 @dataclass
@@ -42,15 +44,16 @@ class Publication:
     and only before it is put in place.
     """
 
-    def __init__(self, path: Path, exchange: Exchange, facts: dict[str, Any]) -> None:
+    def __init__(self, path: Path, exchange: Exchange, facts: dict[str, Any], version: int = _PLAIN) -> None:
         """Make the folder; raises CheckpointError.
 
         Args:
             path: The checkpoint's final path.
             exchange: The group of processes.
             facts: Plain JSON values to keep beside the tensors.
+            version: Version of the format.
         """
-        self.path, self.exchange, self.facts = path, exchange, facts
+        self.path, self.exchange, self.facts, self.version = path, exchange, facts, version
         self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
         self.files: dict[str, dict[str, Any]] = {}
         by_leader(exchange, self._make_folder, "checkpoint")
@@ -85,9 +88,9 @@ class Publication:
     def put_in_place(self) -> None:
         """Write the manifest and rename the folder to its final path; for the leader only."""
         with writing(self.path):
-            digest = sha256_of_contents(FORMAT_VERSION, self.files, self.facts)
+            digest = sha256_of_contents(self.version, self.files, self.facts)
             manifest = {
-                "format_version": FORMAT_VERSION,
+                "format_version": self.version,
                 "files": self.files,
                 "facts": self.facts,
                 "sha256": digest,
@@ -116,11 +119,12 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     Raises:
         CheckpointError: Writing failed; the earlier checkpoint stays.
     """
-    publication = Publication(path, network.exchange, facts)
+    in_8_bits = any(weight.in_8_bits for weight in network.wide.values())
+    publication = Publication(path, network.exchange, facts, _IN_8_BITS if in_8_bits else _PLAIN)
     try:
         publication.gather(publication.write(own_files(network, with_state)))
         by_leader(network.exchange, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()
         raise
-    return Checkpoint(path, FORMAT_VERSION, publication.files, facts)
+    return Checkpoint(path, publication.version, publication.files, facts)

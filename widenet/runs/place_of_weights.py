@@ -1,4 +1,4 @@
-"""Where the wide weights of a training lie: on the device, in the host's memory, or in a file on a disk."""
+"""Where wide weights lie: on the device, in the host's memory, or in a file on a disk."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +13,10 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount
 from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.streaming import NAMES, elsewhere_bytes
-from widenet.run_arguments import TrainArguments
+from widenet.run_arguments import LoadArguments, TrainArguments
 from widenet.runs.arguments import path_of
 from widenet.scratch import Scratch
+from widenet.stores.uri import shown
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
@@ -80,3 +81,13 @@ def elsewhere(
 def folder_of(arguments: TrainArguments, out: Path) -> Path:
     """Return the folder of the file for wide weights: the run directory unless another is named."""
     return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
+
+
+def device_of_8_bits(arguments: LoadArguments) -> str:
+    """Return the kind of device for a run in 8 bits, a CPU; raises OptionError if another is asked for."""
+    if arguments.device not in (None, "cpu"):
+        raise OptionError(
+            f"`device` must be cpu for {shown(arguments.run)}, whose weights are in 8 bits; got"
+            f" {arguments.device!r}. Use the run that it was made of."
+        )
+    return "cpu"

@@ -92,6 +92,7 @@ class WeightsFacts:
         metrics: Metrics of this evaluation.
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
+        in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
     """
 
     epochs: int | None = None
@@ -104,6 +105,7 @@ class WeightsFacts:
     metrics: Mapping[str, float] | None = None
     documents: Mapping[str, str] | None = None
     fingerprint: str | None = None
+    in_8_bits: bool = False
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
@@ -114,3 +116,8 @@ class WeightsFacts:
 def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
     """Read the facts of a checkpoint of either kind."""
     return TrainingFacts.of(facts) if "state" in facts else WeightsFacts.of(facts)
+
+
+def are_in_8_bits(facts: Mapping[str, Any]) -> bool:
+    """Return whether the weights of a checkpoint with these facts are in 8 bits."""
+    return "state" not in facts and WeightsFacts.of(facts).in_8_bits

@@ -45,6 +45,11 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     before = RunDirectory.open(run.start)
     model = before.model()
     before_facts = WeightsFacts.of(model.facts)
+    if before_facts.in_8_bits:
+        raise CheckpointError(
+            f"{run.start} has weights in 8 bits, which are not trained further. Start from the run that it"
+            " was made of."
+        )
     _check_layers(before, network.layout)
     origins = {name: _origin(before, run, name, before_facts.imported is not None) for name in run.fields}
     _check_columns(before, network.layout, origins)

@@ -1,0 +1,163 @@
+"""Runs in 8 bits: what they keep of the trained one, and that every use of a run takes them."""
+
+import numpy as np
+import pytest
+import torch
+
+import widenet
+from widenet.checkpoint import Checkpoint
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError, OptionError
+from widenet.runs.quantizing import num_bytes
+
+WIDTH, USERS = 60, 90
+LIKED = [
+    [(user % 5 + 5 * ((user // 5 + step * (1 + user % 3)) % 12)) for step in range(9)]
+    for user in range(USERS)
+]
+LAYERS = {
+    "plain": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 32, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items"},
+    ],
+    "tied": [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 30, "activation": "linear", "bias": False},
+        {
+            "name": "out",
+            "kind": "output",
+            "field": "items",
+            "cosine": {"temperature": 0.1},
+            "weights": {"layer": "mid", "transposed": True},
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("quantized")
+    liked = [sorted(set(row)) for row in LIKED]
+    data = dataset_from_lists(
+        folder / "data", [row[:-2] for row in liked], heldout=[row[-2:] for row in liked], width=WIDTH
+    )
+    for name, layers in LAYERS.items():
+        training = {
+            "epochs": 30,
+            "batch_size": 30,
+            "shards": 3,
+            "optimizer": {"kind": "adam", "learning_rate": 0.02},
+        }
+        widenet.train({"layers": layers}, training, data, folder / name)
+        widenet.quantize(folder / name, folder / f"{name} small")
+    return folder
+
+
+@pytest.fixture(params=LAYERS)
+def both(request, place):
+    """A trained run and what is made of it."""
+    names = request.param, f"{request.param} small"
+    return [widenet.Model.load(place / name, device="cpu") for name in names]
+
+
+def test_it_ranks_almost_as_the_trained_run(both, place):
+    whole, small = (model.evaluate(place / "data", ks=(5,))["ndcg@5"] for model in both)
+    assert whole > 0.15  # by chance, a third of it
+    assert small == pytest.approx(whole, rel=0.05)
+
+
+def test_its_weights_are_the_rounded_ones(both):
+    whole, small = (model.network for model in both)
+    for name, wide in small.wide.items():
+        rows, before = (torch.cat([block for _, block in one.rows(name)]) for one in (small, whole))
+        assert wide.in_8_bits != wide.is_bias
+        limit = 0 if wide.is_bias else before.abs().amax(dim=1, keepdim=True) / 253
+        assert bool(((rows - before).abs() <= limit).all())
+
+
+def test_every_use_of_a_run_takes_it(both, place):
+    _, small = both
+    basket = ["0", "5", "10"]
+    found = small.recommend(basket, 4)
+    assert len(found) == 4
+    assert [row.item for row in found] == [row.item for row in both[0].recommend(basket, 4)]
+    assert small.similar("5", 3)[0].item
+    blocks = [*small.predict(place / "data", k=3)]
+    assert sum(len(block.units) for block in blocks) == 3 * USERS
+    assert small.fingerprint() == small.facts["fingerprint"] != both[0].fingerprint()
+    assert small.run.dataset() is not None
+
+
+def test_reasons_add_up_to_the_logit_of_the_rounded_vectors(place):
+    small = widenet.Model.load(place / "tied small")
+    reasons = small.explain("5", ["0", "10"])
+    assert {row.item for row in reasons} == {"0", "10"}
+    vectors = torch.cat(
+        [rows for _, rows in small.network.rows(small.network.layout.links["mid", "in"].weight)]
+    )
+    history = vectors[[0, 10]].sum(dim=0)
+    cosine = torch.nn.functional.cosine_similarity(history, vectors[5], dim=0)
+    assert sum(row.score for row in reasons) == pytest.approx(float(cosine) / 0.1, rel=1e-4)
+
+
+def scores(folder, name):
+    model = widenet.Model.load(folder / name)
+    blocks = [*model.predict(folder / "data", k=7)]
+    return model.fingerprint(), np.concatenate([block.scores for block in blocks]).tobytes()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_several_processes_have_the_bits_of_one(name, place, groups):
+    assert groups(2)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * 2
+
+
+def test_an_answer_does_not_depend_on_what_came_with_it(both):
+    _, small = both
+    baskets = [[str(user % WIDTH), str(user * 7 % WIDTH)] for user in range(70)]
+    together = small.recommend(baskets, 5)
+    assert together[33] == small.recommend([baskets[33]], 5)[0]
+
+
+def test_it_is_a_quarter_of_the_size(place):
+    small = sum(tensor.numel() for tensor in stored(place / "plain small"))
+    assert small == sum(tensor.numel() for tensor in stored(place / "plain"))
+    assert num_bytes(place / "plain small") < num_bytes(place / "plain")
+
+
+def stored(run):
+    """The matrices of a run's files."""
+    checkpoint = Checkpoint.open(run / "model")
+    for name in checkpoint.files:
+        if name.startswith(("wide-00", "wide-01")):
+            whole = [rows for _, _, rows in checkpoint.blocks(name, ["weight"])]
+            if whole and whole[0].dim() == 2:
+                yield torch.cat(whole)
+
+
+def test_wrong_uses_are_refused(place, tmp_path):
+    with pytest.raises(OptionError, match=r"is in 8 bits already\. Use it as it is\."):
+        widenet.quantize(place / "plain small", tmp_path / "again")
+    with pytest.raises(CheckpointError, match="exists already"):
+        widenet.quantize(place / "plain", place / "tied")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        widenet.quantize(place / "nowhere", tmp_path / "again")
+    with pytest.raises(CheckpointError, match="8 bits, which are not trained further"):
+        widenet.train(None, None, place / "data", tmp_path / "more", start_from=place / "plain small")
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_failed_write_leaves_nothing(place, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise CheckpointError("no space")
+
+    monkeypatch.setattr("widenet.training.run_directory.publish", fail)
+    with pytest.raises(CheckpointError, match="no space"):
+        widenet.quantize(place / "plain", tmp_path / "small")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_earlier_version_asks_for_a_newer_one(place, monkeypatch):
+    monkeypatch.setattr("widenet.checkpoint.FORMAT_VERSION", 2)
+    with pytest.raises(CheckpointError, match="Use a newer widenet"):
+        widenet.Model.load(place / "plain small")
