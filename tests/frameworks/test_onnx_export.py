@@ -29,6 +29,7 @@ from widenet.frameworks.onnx_export import export_onnx
 from widenet.interop.import_network import import_network
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs import train
+from widenet.runs.quantizing import quantize
 from widenet.sparse import SparseBatch
 
 
@@ -310,3 +311,39 @@ def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_pat
     (found,) = whole.run(None, feed(whole, given))
     wanted = scores(model, given, "next")
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("cosine", [None, {"temperature": 0.2}])
+@pytest.mark.parametrize("kind", ["sparse", "sequence"])
+def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path):
+    rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]
+    data = dataset_from_lists(tmp_path / "data", rows, width=23, sequence=kind == "sequence")
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 18, **({} if kind == "sparse" else {"kind": "recurrent"})},
+        {"name": "out", "kind": "output", "field": "items", **({} if cosine is None else {"cosine": cosine})},
+    ]
+    if kind == "sequence":
+        layers[2]["predict"] = "next"
+    train({"layers": layers}, {"epochs": 3, "batch_size": 2}, data, tmp_path / "run")
+    model = quantize(tmp_path / "run", tmp_path / "small")
+    export_onnx(model, tmp_path / "all.onnx")
+    export_onnx(model, tmp_path / "best.onnx", top_k=6)
+    fields = {"items": SparseBatch.from_lists(rows)}
+    whole, best = session(tmp_path / "all.onnx"), session(tmp_path / "best.onnx")
+    (found,) = whole.run(None, feed(whole, fields))
+    assert np.abs(found - scores(model, fields, "out")).max() <= 1e-6
+    expected, units = top_k(model.network, fields, "out", 6, fields["items"])
+    chosen = dict(
+        zip([each.name for each in best.get_outputs()], best.run(None, feed(best, fields)), strict=True)
+    )
+    assert np.array_equal(chosen["out.units"], units.numpy())
+    assert np.allclose(chosen["out.scores"], expected.numpy(), rtol=1e-5)
+    stored = {tensor.name: tensor for tensor in onnx.load(tmp_path / "all.onnx").graph.initializer}
+    assert sum(tensor.data_type == onnx.TensorProto.UINT8 for tensor in stored.values()) >= 2
+    again = import_network(tmp_path / "all.onnx", tmp_path / "again", data=tmp_path / "data")
+    for name in model.network.wide:
+        rows_before, rows_after = (
+            torch.cat([block for _, block in each.network.rows(name)]) for each in (model, again)
+        )
+        assert torch.equal(rows_before, rows_after)

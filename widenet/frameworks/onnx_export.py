@@ -18,10 +18,12 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing_together
 from widenet.errors import FitError, OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
-from widenet.frameworks.onnx_layers import EXAMPLES, Layers, SparseField
+from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
+from widenet.kernels.quantized import quantized
 from widenet.metrics.ranking import checked_k
-from widenet.model.layers.output import SHORTEST
 from widenet.model.network import Network
+from widenet.model.operands import SHORTEST
+from widenet.model.quantized_part import directions
 from widenet.regular_files import check_new
 from widenet.runs import Model
 
@@ -127,20 +129,26 @@ def _data_path(out: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Weight:
-    """A float32 tensor of the network under its name in the model; `parts` yields blocks of its rows."""
+    """A tensor of the network under its name in the model; `parts` yields blocks of its rows."""
 
     name: str
     shape: tuple[int, ...]
     parts: Callable[[], Iterator[torch.Tensor]]
+    kind: str = "<f4"
 
     @property
     def num_bytes(self) -> int:
-        return 4 * int(np.prod(self.shape))
+        return np.dtype(self.kind).itemsize * int(np.prod(self.shape))
+
+    @property
+    def data_type(self) -> int:
+        """ONNX's number for the type."""
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(self.kind)))
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the bytes of the tensor, little-endian."""
         for part in self.parts():
-            yield part.detach().cpu().contiguous().numpy().astype("<f4", copy=False).tobytes()
+            yield part.detach().cpu().contiguous().numpy().astype(self.kind, copy=False).tobytes()
 
 
 def _weights(network: Network) -> Iterator[_Weight]:
@@ -148,6 +156,10 @@ def _weights(network: Network) -> Iterator[_Weight]:
     for name, wide in network.wide.items():
         columns = network.layout.weights[name].columns
         shape = (wide.shards.width,) if columns is None else (wide.shards.width, columns)
+        if wide.in_8_bits:
+            yield _Weight(name, shape, partial(_bytes_of, network, name), "u1")
+            yield _Weight(scale_name(name), shape[:1], partial(_scales_of, network, name))
+            continue
         yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
         if network.layout.weights[name].describes is None:  # the rows already contain these vectors
@@ -157,12 +169,25 @@ def _weights(network: Network) -> Iterator[_Weight]:
     for name, output in network.outputs.items():
         if output.spec.cosine is not None:
             weight = network.layout.links[name, ""].weight
+            if network.wide[weight].in_8_bits:
+                direction_L = torch.cat([directions(*quantized(rows)) for rows in _rows(network, weight)])
+                yield _whole(f"{name} lengths", direction_L)
+                continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
             yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
 
 
 def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
     return (rows for _, rows in network.rows(name))
+
+
+def _bytes_of(network: Network, name: str) -> Iterator[torch.Tensor]:
+    """Yield a weight in 8 bits, uint8 with 128 for 0; rounding again what was rounded changes nothing."""
+    return ((quantized(rows)[0].short() + ZERO).to(torch.uint8) for rows in _rows(network, name))
+
+
+def _scales_of(network: Network, name: str) -> Iterator[torch.Tensor]:
+    return (quantized(rows)[1] for rows in _rows(network, name))
 
 
 def _whole(name: str, tensor: torch.Tensor) -> _Weight:
@@ -192,7 +217,7 @@ def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool
 
 def _inside(weight: _Weight) -> Any:
     return helper.make_tensor(
-        weight_name(weight.name), TensorProto.FLOAT, weight.shape, b"".join(weight.blocks()), raw=True
+        weight_name(weight.name), weight.data_type, weight.shape, b"".join(weight.blocks()), raw=True
     )
 
 
@@ -200,7 +225,7 @@ def _outside(weight: _Weight, file: BinaryIO, location: str) -> Any:
     file.write(bytes(-file.tell() % _ALIGNMENT))
     tensor = TensorProto(
         name=weight_name(weight.name),
-        data_type=TensorProto.FLOAT,
+        data_type=weight.data_type,
         dims=weight.shape,
         data_location=TensorProto.EXTERNAL,
     )
@@ -229,6 +254,7 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
         network.layout,
         fields,
         damped,
+        frozenset(name for name, wide in network.wide.items() if wide.in_8_bits),
     )
     layers.add_all()
     for output in network.spec.outputs:

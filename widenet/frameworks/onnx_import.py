@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from widenet.errors import DataError
 from widenet.frameworks.folding import folded
 from widenet.frameworks.onnx_graph import names_path, weight_name
+from widenet.frameworks.onnx_layers import ZERO, scale_name
 from widenet.frameworks.onnx_reader import GraphReader
 from widenet.frameworks.onnx_values import dimensions
 from widenet.interop.imported import Imported, Names
@@ -51,6 +52,9 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     weights = {}
     for name, weight in bind(spec, training, fields).weights.items():
         numbers = constants.get(weight_name(name))
+        if numbers is not None and numbers.dtype == np.uint8:
+            scales = constants[weight_name(scale_name(name))]
+            numbers = (numbers.astype(np.float32) - ZERO) * scales[:, None]
         if numbers is not None:
             weights[name] = numbers.T if weight.rows_are_features else numbers
     damping = {layer.name: constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
