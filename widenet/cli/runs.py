@@ -3,9 +3,9 @@
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -63,6 +63,8 @@ def runs(
 
 def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
     """The table; if it is wider than the terminal, the facts of each run stand below its name."""
+    from widenet.report.differences import telling
+
     rows = [_HEADER, *(_cells(run) for run in listed)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = [
@@ -70,9 +72,10 @@ def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
     ]
     fits = width is None or max(map(len, aligned)) <= width
     lines = aligned[:1] if fits else []
-    for line, cells, run in zip(aligned[1:], rows[1:], listed, strict=True):
+    told = telling([run.differences for run in listed])
+    for line, cells, differences in zip(aligned[1:], rows[1:], told, strict=True):
         lines += [line] if fits else [cells[0], *_wrapped(_facts(cells), width)]
-        lines += _wrapped(_differences(run, listed), width)
+        lines += _wrapped(_differences(differences), width)
     return lines
 
 
@@ -95,20 +98,19 @@ def _facts(cells: Sequence[str]) -> list[str]:
     return [state, f"{epochs} epochs", *(cell for cell in others if cell != _ABSENT)]
 
 
-def _differences(run: "ListedRun", listed: Sequence["ListedRun"]) -> list[str]:
-    """The differing values of a run, the first few of each document, those that all runs have before others.
+def _differences(told: Mapping[str, Any]) -> list[str]:
+    """The differing values of a run, the first few of each document.
 
     Otherwise one run with other layers or another optimizer would fill the screen.
     """
     from widenet.report.differences import as_text
 
-    places = sorted(run.differences, key=lambda place: any(place not in each.differences for each in listed))
     shown: dict[str, list[str]] = {}
-    for place in places:
+    for place in told:
         shown.setdefault(place.partition(".")[0], []).append(place)
     first = [place for own in shown.values() for place in own[:_MOST]]
-    texts = [in_one_line(f"{place}={as_text(run.differences[place])}") for place in first]
-    more = len(places) - len(first)
+    texts = [in_one_line(f"{place}={as_text(told[place])}") for place in first]
+    more = len(told) - len(first)
     return [*texts, *([f"and {more} more"] if more else [])]
 
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from widenet.errors import OptionError, WidenetError
-from widenet.report.differences import differing
+from widenet.report.differences import differing, telling
 from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
 from widenet.training.existing_run import is_locked
@@ -44,7 +44,7 @@ class KnownRun:
         values: Loss and metrics of the epoch whose weights it keeps.
         curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
         documents: What may differ between runs.
-        differences: Its values at the places where the documents of the runs differ.
+        differences: Its values at the telling places where the documents of the runs differ.
         signature: Changes when its files do.
         version: Grows with each change.
     """
@@ -170,7 +170,8 @@ class KnownRuns:
                 key: array("d", (number for point in _few(points(subject.records, key)) for number in point))
                 for key in ("loss", *metric_names(subject.records))
             }
-            values = {key: subject.kept[key] for key in curves if _is_number(subject.kept.get(key))}
+            kept = subject.kept
+            values = {key: kept[key] for key in curves if _is_number(kept.get(key))}
             runs[name] = KnownRun(
                 run, values, curves, documents_of(subject), self._differences.get(name, {}), signature, now
             )
@@ -184,7 +185,9 @@ class KnownRuns:
         documents = {name: run.documents for name, run in runs.items()}
         if documents != self._documents:
             self._documents = documents
-            self._differences = dict(zip(documents, differing(list(documents.values())), strict=True))
+            self._differences = dict(
+                zip(documents, telling(differing(list(documents.values()))), strict=True)
+            )
         for name, differences in self._differences.items():
             if runs[name].differences != differences:
                 runs[name] = replace(runs[name], differences=differences, version=now)

@@ -155,7 +155,7 @@ def _sortable(value: float | None) -> str:
 
 def _differences(run: KnownRun) -> Iterator[str]:
     for place, value in run.differences.items():
-        yield f"{place.removeprefix('training.')} {as_text(value)}"
+        yield f"{place.partition('.')[2] or place} {as_text(value)}"
 
 
 def _value(run: KnownRun, name: str, value: float | None) -> list[object]:
