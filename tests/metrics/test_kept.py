@@ -133,3 +133,12 @@ def test_a_table_of_something_else_is_refused(columns, tmp_path):
     (found,) = kept_evaluations(tmp_path)
     with pytest.raises(DataError, match="must have the column row and float32 columns"):
         found.read()
+
+
+def test_baselines_that_were_measured_with_it_are_kept_too(tmp_path):
+    written = metrics()
+    written.baselines = {"popularity": metrics()}
+    keep(tmp_path, OF, "f00d", written)
+    (found,) = kept_evaluations(tmp_path)
+    assert found.baselines == {"popularity": dict(metrics())}
+    assert found.title == "heldout, 20 users"

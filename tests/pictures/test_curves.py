@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tests.pages import Page
-from widenet.pictures.curves import curves, ranks, ticks
+from widenet.pictures.curves import curves, ticks
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_larger_number_stands_higher_and_a_later_one_further_right():
 
 @pytest.mark.parametrize("most", [9, 900, 90_000, 9_000_000])
 def test_no_number_of_an_axis_is_cut_off(most):
-    page = Page(ranks("entries", [(1, 50), (most, 1)], "rank"))
+    page = Page(curves("loss", {"loss": [(1, 50), (most, 1)]}))
     width = float(next(found["viewbox"] for name, found in page.elements if name == "svg").split()[2])
     numbers = [found for name, found in page.elements if name == "text" and float(found["y"]) > 190]
     said = [text for text in page.texts["text"] if text.replace(",", "").isdigit()]
@@ -78,14 +78,3 @@ def test_a_long_line_says_some_of_its_points_and_the_last():
     assert len(page.texts["title"]) == 200
     (line,) = [found["points"] for name, found in page.elements if name == "polyline"]
     assert len(line.split()) == 1000
-
-
-def test_ranks_lie_on_logarithmic_axes():
-    page = Page(ranks("entries", [(1, 1000.0), (10, 100.0), (100, 10.0)], "rank"))
-    places = [(float(found["cx"]), float(found["cy"])) for name, found in page.elements if name == "circle"]
-    (x1, y1), (x2, y2), (x3, y3) = places
-    assert x2 - x1 == pytest.approx(x3 - x2, abs=0.02)
-    assert y2 - y1 == pytest.approx(y3 - y2, abs=0.02)
-    assert page.texts["title"] == ["rank 1: 1,000", "rank 10: 100", "rank 100: 10"]
-    assert page.texts["text"].count("1,000") == 1
-    assert "no values" in Page(ranks("entries", [], "rank")).text

@@ -1,9 +1,11 @@
 """Several runs: the best is marked, and every difference of documents is found."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.pages import Page
-from widenet.report.comparison import curves_over_each_other, differences, final_numbers
+from widenet.report.comparison import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
 
@@ -38,3 +40,16 @@ def test_every_metric_has_its_figure_with_a_line_a_run(subjects):
     assert page.texts["b"][:2] == ["loss", "precision@5"]
     assert page.count("polyline") == 2 * len(page.texts["b"])
     assert page.texts["span"].count("run") == 1
+
+
+def test_different_losses_have_axes_of_their_own(subjects):
+    (output,) = subjects[1].run.network.outputs
+    of_units = output.model_copy(update={"loss_weight": 2.0})
+    layers = tuple(of_units if layer is output else layer for layer in subjects[1].run.network.layers)
+    network = subjects[1].run.network.model_copy(update={"layers": layers})
+    third = replace(subjects[1], name="third", run=replace(subjects[1].run, network=network))
+    lines = lines_of([*subjects, third])
+    assert list(lines)[:2] == ["loss of run, other", "loss of third"]
+    assert [name for name, line in lines["loss of run, other"].items() if line] == ["run", "other"]
+    assert [name for name, line in lines["loss of third"].items() if line] == ["third"]
+    assert list(lines["loss of third"]) == ["run", "other", "third"]

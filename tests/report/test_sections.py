@@ -5,8 +5,9 @@ import shutil
 
 import pytest
 
+import widenet
 from tests.pages import Page
-from widenet.report.sections import summary, time_section
+from widenet.report.sections import evaluations_section, summary, time_section
 from widenet.report.subject import Subject
 from widenet.training.run_directory import RunDirectory
 
@@ -56,3 +57,27 @@ def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_pat
         == warns
     )
     assert "2 of 3" in page.texts["b"]
+
+
+def test_the_best_epoch_is_told_apart_from_the_kept_one(reported, tmp_path):
+    records = [{"epoch": 1, "loss": 2.0, "ndcg@5": 0.5}, {"epoch": 2, "loss": 1.0, "ndcg@5": 0.1}]
+    page = Page(summary(subject(reported, tmp_path, records, keep="last")))
+    assert "0.1000" in page.texts["b"]
+    assert not any("0.5" in text for text in page.texts["b"])
+    assert any("0.5000, is of epoch 1, which it does not keep" in text for text in page.texts["p"])
+
+
+def test_a_kept_evaluation_is_shown_beside_its_baselines(reported, tmp_path):
+    run = shutil.copytree(reported / "run", tmp_path / "run")
+    assert evaluations_section(Subject("run", RunDirectory.open(run))) == ""
+    options = {"ks": [5], "keep": True, "baselines": True}
+    metrics = widenet.Model.load(run).evaluate(reported / "data", "validation", **options)
+    page = Page(evaluations_section(Subject("run", RunDirectory.open(run))))
+    assert page.texts["th"][:2] == ["run", "popularity"]
+    cells = page.texts["td"]
+    found = cells[cells.index("ndcg@5") + 1 :][:2]
+    assert found == [f"{each['ndcg@5']:.4g}" for each in (metrics, metrics.baselines["popularity"])]
+    (facts,) = (run / "evaluations").glob("*.json")
+    facts.write_text("{")
+    page = Page(evaluations_section(Subject("run", RunDirectory.open(run))))
+    assert "must describe an evaluation; it is damaged" in page.texts["p"][0]

@@ -44,13 +44,15 @@ def test_every_page_is_whole_and_forbids_what_it_does_not_send(place, shown):
 
 
 def test_all_scripts_together_are_small_and_name_no_host(shown):
-    text = shown.get("/").body.decode()
-    names = set(re.findall(r'(?:src|href)="(page/[^"]+)"', text))
-    assert {"page/page.css", "page/ui.css", "page/live.js", "page/table.js"} <= names
+    texts = [shown.get(place).body.decode() for place in PLACES]
+    names = {name for text in texts for name in re.findall(r'(?:src|href)="(page/[^"]+)"', text)}
+    assert {"page/page.css", "page/ui.css", "page/live.js", "page/uPlot.iife.min.js"} <= names
     replies = [shown.get(f"/{name}") for name in names]
     assert {reply.status for reply in replies} == {200}
     assert sum(len(reply.body) for reply in replies) < 100_000
-    assert not any(re.search(rb"https?://(?!www\.w3\.org)", reply.body) for reply in replies)
+    assert not any(
+        re.search(rb"https?://(?!www\.w3\.org|github\.com/leeoniya/uPlot)", reply.body) for reply in replies
+    )
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,10 @@ def test_a_run_says_its_numbers_its_part_and_its_plan(shown, trained):
     page = Page(shown.get("/run?name=deep%2Ftied").body.decode())
     assert "finished: epoch 4 of 4" in page.text
     assert "Metrics: over the validation part." in page.text
-    assert "kept: epoch 4" in page.texts["text"]
+    kept = [
+        json.loads(found["data-numbers"])["mark"] for _, found in page.elements if "data-numbers" in found
+    ]
+    assert [4, "kept: epoch 4"] in kept
     assert "taste and next share their weights" in page.texts["title"]
     assert page.texts["summary"][:2] == ["Weights", "Activations"]
     assert any(text.startswith("taste/history, epoch 4: norm") for text in page.texts["title"])

@@ -55,6 +55,7 @@ class KeptEvaluation:
         evaluated: Of what it is.
         fingerprint: Fingerprint of the weights that were evaluated.
         metrics: The means by name, finite, and "num_examples", a whole number.
+        baselines: The means of the baselines that were measured with it, by name.
     """
 
     path: Path
@@ -62,6 +63,13 @@ class KeptEvaluation:
     evaluated: Evaluated
     fingerprint: str
     metrics: dict[str, float] = field(hash=False)
+    baselines: dict[str, dict[str, float]] = field(hash=False, default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The part and the number of its users."""
+        seen = "" if self.evaluated.exclude_seen else ", seen items included"
+        return f"{self.evaluated.part}, {int(self.metrics[_NUM_EXAMPLES]):,} users{seen}"
 
     def read(self) -> Metrics:
         """Return the means with the metrics of each user; raises DataError if the table is damaged."""
@@ -118,6 +126,7 @@ def keep(run: Path, evaluated: Evaluated, fingerprint: str, metrics: Metrics) ->
             **asdict(evaluated),
             "fingerprint": fingerprint,
             "metrics": metrics,
+            "baselines": metrics.baselines,
             "sha256": sha256_of(data),
         }
         facts.write_text(f"{json.dumps(found, indent=2)}\n", encoding="utf-8")
@@ -134,7 +143,8 @@ def _read(path: Path) -> KeptEvaluation:
         evaluated = Evaluated(
             **{each.name: _typed(facts, each.name, each.type) for each in fields(Evaluated)}
         )
-        metrics = {str(name): _finite(value) for name, value in facts["metrics"].items()}
+        metrics = _means(facts["metrics"])
+        baselines = {str(name): _means(own) for name, own in facts.get("baselines", {}).items()}
         if not (metrics[_NUM_EXAMPLES].is_integer() and metrics[_NUM_EXAMPLES] >= 1):
             raise ValueError(_NUM_EXAMPLES)
         digests = [_typed(facts, name, str) for name in ("sha256", "fingerprint")]
@@ -148,13 +158,17 @@ def _read(path: Path) -> KeptEvaluation:
         OSError,
     ) as error:
         raise DataError(f"{path} must describe an evaluation; it is damaged. {_REMEDY}") from error
-    return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics)
+    return KeptEvaluation(path.with_suffix(".arrow"), digests[0], evaluated, digests[1], metrics, baselines)
 
 
 def _typed(facts: Mapping[str, Any], name: str, kind: Any) -> Any:
     if type(facts[name]) is not kind:
         raise TypeError(name)
     return facts[name]
+
+
+def _means(facts: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): _finite(value) for name, value in facts.items()}
 
 
 def _finite(value: object) -> float:

@@ -1,12 +1,22 @@
 """Line charts, as SVG."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from widenet.pictures.html import Html, brief, joined, tag
 
 Points = Sequence[tuple[float, float]]
+
+
+class Drawing(Protocol):
+    """Draws one or more lines over epochs, as `curves` does."""
+
+    def __call__(
+        self, title: str, lines: Mapping[str, Points], *, mark: tuple[float, str] | None = None
+    ) -> Html:
+        """Return the figure."""
+
 
 COLOURS = ("#3b7dd8", "#e0772b", "#2f9e6e", "#c2498d", "#8a63d2", "#a8861b", "#2aa3b8", "#d0504a")
 """Colours of lines, distinguishable on white and on black."""
@@ -57,30 +67,6 @@ def curves(
     marks = [] if mark is None or not first <= mark[0] <= last else [_mark(*mark, frame)]
     axes = _axes(frame, xs, ys, across)
     return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *marks, *shapes]))
-
-
-def ranks(title: str, points: Points, across: str) -> Html:
-    """Draw positive numbers over their ranks on logarithmic axes; pointing at one shows it.
-
-    Args:
-        title: Caption of the figure.
-        points: Rank, from 1, and number, in falling order.
-        across: Label of the x axis.
-    """
-    caption = tag("figcaption", tag("b", title))
-    if not points:
-        return tag("figure", caption, tag("p", "no values"))
-    logs = [(math.log10(rank), math.log10(number)) for rank, number in points]
-    xs, ys = (list(range(max(1, math.ceil(max(logs_of))) + 1)) for logs_of in zip(*logs, strict=True))
-    frame = _Frame(0, xs[-1], 0, ys[-1])
-    places = [(frame.x(x), frame.y(y)) for x, y in logs]
-    corners = " ".join(f"{x:.2f},{y:.2f}" for x, y in places)
-    shapes = [tag("polyline", points=corners, fill="none", stroke=COLOURS[0], stroke_width=2)]
-    for (rank, number), (x, y) in zip(points, places, strict=True):
-        hint = tag("title", f"{across} {brief(rank)}: {brief(number)}")
-        shapes.append(tag("circle", hint, cx=x, cy=y, r=5, fill=COLOURS[0], fill_opacity=0))
-    axes = _axes(frame, xs, ys, across, lambda number: brief(10**number))
-    return tag("figure", caption, picture(_WIDTH, _HEIGHT, title, [*axes, *shapes]))
 
 
 def colour(position: int) -> str:
@@ -161,7 +147,6 @@ def _axes(
     xs: Sequence[float],
     ys: Sequence[float],
     across: str,
-    said: Callable[[Any], str] = brief,
 ) -> list[Html]:
     faint = {"stroke": "currentColor", "stroke_opacity": "0.15"}
     centred = {"text_anchor": "middle", "fill": "currentColor"}
@@ -169,12 +154,14 @@ def _axes(
     for number in ys:
         y = frame.y(number)
         shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, **faint))
-        shapes.append(tag("text", said(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor"))
+        shapes.append(
+            tag("text", brief(number), x=_LEFT - 6, y=y + 4, text_anchor="end", fill="currentColor")
+        )
     foot = _HEIGHT - _BOTTOM
     for number in xs:
         x = frame.x(number)
         shapes.append(tag("line", x1=x, x2=x, y1=foot, y2=foot + 4, **faint))
-        label = said(number)
+        label = brief(number)
         fits = x + len(label) * _LETTER / 2 <= _WIDTH
         place = {"x": x, "text_anchor": "middle"} if fits else {"x": _WIDTH, "text_anchor": "end"}
         shapes.append(tag("text", label, y=foot + 16, fill="currentColor", **place))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.pictures.curves import curves, legend
+from widenet.pictures.curves import Points, curves, legend
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.plan.numbers import duration
 from widenet.report.differences import as_text, differing
@@ -13,16 +13,31 @@ from widenet.spec.metric_names import LARGER_IS_BETTER
 from widenet.training.log_curves import grid, metric_names, points
 
 _ABSENT = "\u2013"
+_LOSS = {"field", "activation", "loss", "loss_weight", "predict", "values", "others", "sample"}
+"""What of an output decides whether its loss compares."""
 
 
 def curves_over_each_other(subjects: Sequence[Subject]) -> Html:
     """A figure for the loss and for each metric, with a line for each run."""
-    names = ["loss", *metric_names([record for subject in subjects for record in subject.records])]
-    figures = [
-        curves(name, {subject.name: points(subject.records, name) for subject in subjects}, named=False)
-        for name in names
-    ]
+    figures = [curves(name, lines, named=False) for name, lines in lines_of(subjects).items()]
     return section("Loss and metrics", legend([subject.name for subject in subjects]), grid(figures))
+
+
+def lines_of(subjects: Sequence[Subject]) -> dict[str, dict[str, Points]]:
+    """Return the points of the loss and of each metric, by run; different losses stand apart."""
+    by_loss: dict[str, list[str]] = {}
+    for subject in subjects:
+        losses = [layer.model_dump(mode="json", include=_LOSS) for layer in subject.run.network.outputs]
+        by_loss.setdefault(as_text(losses), []).append(subject.name)
+    lines: dict[str, dict[str, Points]] = {}
+    for names in by_loss.values():
+        title = "loss" if len(by_loss) == 1 else f"loss of {', '.join(names)}"
+        lines[title] = {
+            each.name: points(each.records, "loss") if each.name in names else [] for each in subjects
+        }
+    for name in metric_names([record for subject in subjects for record in subject.records]):
+        lines[name] = {subject.name: points(subject.records, name) for subject in subjects}
+    return lines
 
 
 def final_numbers(subjects: Sequence[Subject]) -> Html:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
-from widenet.pictures.curves import curves
+from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, brief, table, tag
 from widenet.pictures.strips import strips
 from widenet.report.sections import note, section
@@ -24,13 +24,13 @@ _SAID = {
 }
 
 
-def histograms_section(subject: Subject) -> Html:
+def histograms_section(subject: Subject, draw: Drawing = curves) -> Html:
     """Norms as curves, histograms as strips, and both as tables; empty if the run has none."""
     groups = {group: _of_names(subject, group) for group in GROUPS}
     parts = [_group(group, names) for group, names in groups.items() if names]
     if not parts:
         return Html()
-    norms = [curves(f"norms of {group}", _norms(names)) for group, names in groups.items() if names]
+    norms = [draw(f"norms of {group}", _norms(names)) for group, names in groups.items() if names]
     said = (
         "A cell counts the numbers between two powers of two: the stronger its colour, the more there are."
         " The row in the middle has zeros and the smallest numbers. All counts are in histograms.jsonl."

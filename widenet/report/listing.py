@@ -194,17 +194,17 @@ def listed(subject: Subject) -> ListedRun:
         seconds=subject.total("seconds"),
         changed=_changed(run.path),
         differences={},
-        warning=" ".join(filter(None, [diverged(run.training, subject.records), _damage(run, state)]))
+        warning=" ".join(filter(None, [diverged(run.training, subject.records), _damage(subject, state)]))
         or None,
     )
 
 
-def _damage(run: RunDirectory, state: State) -> str | None:
+def _damage(subject: Subject, state: State) -> str | None:
     """A sentence about lines of a log that cannot be read; None if there are none, or while it is written."""
-    log = run.path / "log.jsonl"
+    log = subject.run.path / "log.jsonl"
     if state == "training" or not log.is_file():
         return None
-    number = len(log.read_bytes().splitlines()) - len(run.records())
+    number = len(log.read_bytes().splitlines()) - len(subject.lines)
     if not number:
         return None
     lines = "a line is" if number == 1 else f"{number:,} lines are"

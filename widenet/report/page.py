@@ -19,6 +19,7 @@ def _of_one(subject: Subject) -> Html:
     parts = [
         sections.summary(subject),
         sections.curves_section(subject),
+        sections.evaluations_section(subject),
         sections.network_section(subject),
         histograms_section(subject),
         sections.recommendations_section(subject),

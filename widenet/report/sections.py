@@ -1,7 +1,8 @@
 """The sections of a report about one run; a section without content is empty."""
 
+from widenet.errors import WidenetError
 from widenet.pictures.bars import bars
-from widenet.pictures.curves import curves
+from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.pictures.stacks import stacks
 from widenet.plan.numbers import amount, duration
@@ -11,6 +12,7 @@ from widenet.spec.drawing import drawn
 from widenet.training.log_curves import grid, log_curves, metric_names, points
 
 _NONE = Html()
+_ABSENT = "\u2013"
 _PHASES = {
     "steps": "seconds",
     "waiting for examples": "reading_seconds",
@@ -33,22 +35,43 @@ def summary(subject: Subject) -> Html:
     metric, best = subject.metric, subject.best
     if metric is not None and metric in subject.kept:
         facts.insert(0, (metric, f"{subject.kept[metric]:.4f}"))
-    if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
-        facts.insert(1, (f"best {metric}, epoch {best['epoch']:,}", f"{best[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
     warnings = (tag("p", sentence, class_="warning") for sentence in subject.warnings)
-    return joined([tag("div", *tiles, class_="tiles"), *warnings])
+    better = []
+    if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
+        epoch = f"epoch {best['epoch']:,}, which it does not keep"
+        better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
+    return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 
 
-def curves_section(subject: Subject) -> Html:
+def curves_section(subject: Subject, draw: Drawing = curves) -> Html:
     """Loss and metrics, epoch by epoch, with the epoch whose weights the run keeps."""
     if not subject.records:
         return section("Loss and metrics", note("No epoch has ended yet."))
     evaluation = subject.run.training.evaluation
     of_metrics = "" if evaluation is None else f" Metrics: over the {evaluation.part} part."
-    drawing = log_curves(subject.records, subject.kept["epoch"])
+    drawing = log_curves(subject.records, subject.kept["epoch"], draw)
     return section("Loss and metrics", drawing, note(f"Loss: over the training part.{of_metrics}"))
+
+
+def evaluations_section(subject: Subject) -> Html:
+    """Metrics of each part that was evaluated with `keep`, beside the baselines of that evaluation."""
+    try:
+        kept = subject.evaluations.values()
+    except (WidenetError, OSError) as error:
+        return section("Evaluations", note(str(error)))
+    pieces: list[Html] = []
+    for each in kept:
+        columns = {subject.name: each.metrics, **each.baselines}
+        rows = [
+            [name, *(brief(means[name]) if name in means else _ABSENT for means in columns.values())]
+            for name in each.metrics
+            if name != "num_examples"
+        ]
+        pieces += [tag("h3", each.title), table(["", *columns], rows, numbers=True)]
+    remark = note("As the last evaluation with `keep` measured these weights.")
+    return section("Evaluations", *pieces, remark) if pieces else _NONE
 
 
 def network_section(subject: Subject) -> Html:
@@ -90,14 +113,14 @@ def data_section(subject: Subject) -> Html:
             table(["field", "kind", "width", "values"], rows),
             note("The dataset is not at hand; name it when you write the report."),
         )
-    facts = [["examples", f"{subject.manifest.num_examples:,}"]]
+    facts = [["users", f"{subject.manifest.num_examples:,}"]]
     facts += [
         [name.replace("_", " "), brief(value)]
         for name, value in subject.manifest.source.items()
         if isinstance(value, int | str)
     ]
     rest = tag("details", tag("summary", "How it was made"), table(["", ""], facts, class_="facts"))
-    text = tag("p", f"{subject.manifest.num_examples:,} examples; entries of each part:")
+    text = tag("p", f"{subject.manifest.num_examples:,} users; entries of each part:")
     return section("Data", text, subject.manifest.as_table(), rest)
 
 
@@ -140,7 +163,7 @@ def _card(shown: Shown, sample: Sample) -> Html:
     return tag("article", heading, had, tag("ol", *lines), remark)
 
 
-def time_section(subject: Subject) -> Html:
+def time_section(subject: Subject, draw: Drawing = curves) -> Html:
     """The seconds of each phase, and curves of speed and learning rate."""
     if not subject.records:
         return _NONE
@@ -150,9 +173,9 @@ def time_section(subject: Subject) -> Html:
         [name, duration(seconds), f"{seconds / most:.1%}"] for name, seconds in [*parts, ("in all", most)]
     ]
     lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
-    drawing = curves("seconds an epoch", {name: line for name, line in lines.items() if line})
-    speed = curves("examples a second", {"examples a second": points(subject.records, "examples_per_second")})
-    rate = curves("learning rate", {"learning rate": points(subject.records, "learning_rate")})
+    drawing = draw("seconds an epoch", {name: line for name, line in lines.items() if line})
+    speed = draw("users a second", {"users a second": points(subject.records, "examples_per_second")})
+    rate = draw("learning rate", {"learning rate": points(subject.records, "learning_rate")})
     return section(
         "Time",
         stacks("time by phase", {"training": dict(parts)}, duration),

@@ -7,12 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from widenet.checkpoint import Checkpoint
 from widenet.data.manifest import Manifest
+from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.histogram_log import Groups, read
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import WeightsFacts
 
 
 @dataclass(frozen=True)
@@ -34,18 +37,29 @@ class Subject:
     sample: Sample | None = None
 
     @cached_property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the log that can be read."""
+        return self.run.records()
+
+    @cached_property
     def records(self) -> list[dict[str, Any]]:
         """The lines of the log, without numbers that are not finite or that no float64 holds."""
-        finite = (
-            {name: value for name, value in record.items() if _is_sane(value)}
-            for record in self.run.records()
-        )
+        finite = ({name: value for name, value in record.items() if _is_sane(value)} for record in self.lines)
         return [record for record in finite if "epoch" in record]
 
     @cached_property
     def histograms(self) -> dict[int, Groups]:
         """The norms and histograms of the layers by epoch; empty if the run does not record them."""
         return read(self.run.path)
+
+    @cached_property
+    def evaluations(self) -> dict[Evaluated, KeptEvaluation]:
+        """The evaluations of the present weights that the run keeps; raises WidenetError, OSError."""
+        found, model = kept_evaluations(self.run.path), self.run.path / "model"
+        if not found or not model.is_dir():
+            return {}
+        fingerprint = WeightsFacts.of(Checkpoint.open(model).facts).fingerprint
+        return {each.evaluated: each for each in found if each.fingerprint == fingerprint}
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.pictures.curves import curves
+from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, tag
 
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
@@ -21,10 +21,13 @@ BESIDE_METRICS = (
 """The entries of a log line that are not metrics."""
 
 
-def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) -> Html:
+def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, draw: Drawing = curves) -> Html:
     """Draw the loss, then each metric with one line per k; a metric with a single k has it in its title.
 
-    kept: the epoch to mark, whose weights the run keeps.
+    Args:
+        records: The lines of the log.
+        kept: The epoch to mark, whose weights the run keeps.
+        draw: Draws a figure.
     """
     mark = None if kept is None else (float(kept), f"kept: epoch {kept:,}")
     lines: dict[str, list[str]] = {"loss": ["loss"]}
@@ -33,7 +36,7 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None) ->
     titles = {title if len(names) > 1 else names[0]: names for title, names in lines.items()}
     return grid(
         [
-            curves(title, {name: points(records, name) for name in names}, mark=mark)
+            draw(title, {name: points(records, name) for name in names}, mark=mark)
             for title, names in titles.items()
         ]
     )

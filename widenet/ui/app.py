@@ -49,7 +49,7 @@ class Pages:
         self._reading = asyncio.Lock()  # of a dataset, which takes memory and time
         self.following = Following(runs)
         theirs, own = Path(shared.__file__).parent, Path(__file__).parent / "page"
-        files = [theirs / "page.css", theirs / "icon.svg", *own.glob("*.css"), *own.glob("*.js")]
+        files = [theirs / "page.css", theirs / "icon.svg", *own.rglob("*.css"), *own.rglob("*.js")]
         self._files = {f"/page/{path.name}": path.read_bytes() for path in files}
 
     def app(self) -> Starlette:

@@ -9,13 +9,13 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS
 from widenet.errors import DataError
 from widenet.pictures.bars import bars
-from widenet.pictures.curves import ranks
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.log_curves import grid
 from widenet.ui.data_facts import PartFacts, facts_of
 from widenet.ui.known_runs import Known
-from widenet.ui.pages import link, page, strict
+from widenet.ui.pages import PLOTS, link, page, strict
+from widenet.ui.plots import plot
 
 _MOST_FOUND, _MOST_ITEMS = 20, 100
 
@@ -33,14 +33,14 @@ def data_page(dataset: Dataset, run: str | None, search: str, user: str | None) 
     found = _history(dataset, user) if user is not None else _found(dataset, run, sought)
     return page(
         dataset.manifest.name,
-        tag("p", f"{dataset.path}: {dataset.num_examples:,} users or other examples."),
+        tag("p", f"{dataset.path}: {dataset.num_examples:,} users."),
         [
             tag("div", _search(run, sought), tag("div", found, id="found", role="status"), class_="card"),
             strict(section("Counts", dataset.manifest.as_table())),
             *(strict(_part(facts)) for facts in facts_of(dataset)),
         ],
         here="Data",
-        scripts=["reading.js", "search.js"],
+        scripts=[*PLOTS, "search.js"],
     )
 
 
@@ -77,20 +77,18 @@ def _part(facts: PartFacts) -> Html:
             brief(spread.mean),
             *(f"{number:,}" for number in spread.quantiles.values()),
         ]
-        for name, spread in (("examples", activity), ("features", popularity))
+        for name, spread in (("users", activity), ("items", popularity))
     ]
     listed = table(["entries of", "number", "mean", *activity.quantiles], rows, numbers=True)
-    tail = f"{facts.field}: entries of each feature"
+    tail = f"{facts.field}: entries of each item"
     drawn = grid(
         [
-            ranks(tail, facts.ranks, "rank"),
-            bars(
-                "lengths of histories", list(facts.lengths), {"of all examples": list(facts.lengths.values())}
-            ),
+            plot(tail, {"entries": facts.ranks}, "rank", is_logarithmic=True),
+            bars("lengths of histories", list(facts.lengths), {"of all users": list(facts.lengths.values())}),
         ]
     )
     said = (
-        f"The most popular 1 % of the features have {popularity.top_1_percent:.0%} of the entries,"
+        f"The most popular 1 % of the items have {popularity.top_1_percent:.0%} of the entries,"
         f" 10 % have {popularity.top_10_percent:.0%}."
     )
     if facts.ends is not None:

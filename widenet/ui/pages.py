@@ -11,6 +11,9 @@ _PICTURE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)" style="[^"]*"')
 _NUMBERS = re.compile(r'<(t[hd]) style="text-align:right[^"]*"')
 _TABLE = '<div class="wide" style="overflow-x:auto"'
 
+PLOTS = ("uPlot.iife.min.js", "plots.js")
+"""The scripts of pages with curves."""
+
 
 def link(place: str, **query: object) -> str:
     """Return the address of a page, relative to any other."""
@@ -46,17 +49,18 @@ def page(
         content: Its parts.
         here: The entry of the navigation that it belongs to.
         version: Version of the runs that it shows, from which on it follows them; None: it follows none.
-        scripts: Its modules beside those of every page.
+        scripts: Its scripts beside those of every page.
     """
     modules = [*(("live.js",) if version is not None else ()), *scripts]
+    styles = ["page.css", *(["uPlot.min.css"] if PLOTS[0] in modules else []), "ui.css"]
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", f"{title} \u00b7 widenet"),
         tag("link", rel="icon", href="page/icon.svg"),
-        *(tag("link", rel="stylesheet", href=f"page/{name}") for name in ("page.css", "ui.css")),
-        *(tag("script", type="module", src=f"page/{name}") for name in modules),
+        *(tag("link", rel="stylesheet", href=f"page/{name}") for name in styles),
+        *(_script(name) for name in modules),
     )
     ways = [
         tag("a", name, href=place, aria_current="page" if here == name else None)
@@ -72,6 +76,12 @@ def page(
         data_version=version,
     )
     return joined([Html("<!doctype html>\n"), tag("html", head, body, lang="en"), Html("\n")])
+
+
+def _script(name: str) -> Html:
+    """A module, or a library of another form; both run in the order of the page, once it is read."""
+    is_library = name.endswith(".iife.min.js")
+    return tag("script", src=f"page/{name}", **({"defer": True} if is_library else {"type": "module"}))
 
 
 def live(name: str, tag_name: str, *content: object, **attributes: object) -> Html:

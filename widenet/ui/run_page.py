@@ -14,10 +14,11 @@ from widenet.report.listing import ListedRun
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.environment import recorded_processes
-from widenet.training.log_curves import metric_names
+from widenet.training.log_curves import grid, metric_names
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
-from widenet.ui.pages import link, live, page, strict
+from widenet.ui.pages import PLOTS, link, live, page, strict
+from widenet.ui.plots import plot
 
 _LAST_EPOCHS = 20
 
@@ -43,18 +44,19 @@ def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | 
         [
             live("summary", "div", strict(sections.summary(subject))),
             training or "",
-            live("curves", "div", strict(sections.curves_section(subject))),
+            live("curves", "div", strict(sections.curves_section(subject, plot))),
+            live("evaluations", "div", strict(sections.evaluations_section(subject))),
             strict(sections.network_section(subject)),
-            live("layers", "div", strict(histograms_section(subject))),
+            live("layers", "div", strict(histograms_section(subject, plot))),
             strict(_plan(subject.run)),
-            live("time", "div", strict(sections.time_section(subject))),
+            live("time", "div", strict(sections.time_section(subject, plot))),
             live("log", "div", strict(_log(subject))),
             tag("p", tag("a", "The data of this run", href=link("data", run=subject.name)), class_="card"),
             strict(sections.documents_section(subject)),
             live("machine", "div", strict(sections.machine_section(subject))),
         ],
         version=version,
-        scripts=["reading.js", *(["training.js"] if training else [])],
+        scripts=[*PLOTS, *(["training.js"] if training else [])],
     )
 
 
@@ -67,12 +69,18 @@ def compare_page(subjects: Sequence[Subject], version: int) -> Html:
         [
             live("numbers", "div", strict(comparison.final_numbers(subjects))),
             live("paired", "div", strict(paired_differences(subjects))),
-            live("curves", "div", strict(comparison.curves_over_each_other(subjects))),
+            live("curves", "div", strict(_curves(subjects))),
             strict(comparison.differences(subjects)),
         ],
         version=version,
-        scripts=["reading.js"],
+        scripts=PLOTS,
     )
+
+
+def _curves(subjects: Sequence[Subject]) -> Html:
+    """A figure for the loss and each metric, each with a line for each run."""
+    figures = [plot(name, lines) for name, lines in comparison.lines_of(subjects).items()]
+    return sections.section("Loss and metrics", grid(figures))
 
 
 def _plan(run: RunDirectory) -> Html:
