@@ -26,6 +26,7 @@ from benchmarks import (
     memory,
     movielens,
     neighbourhoods,
+    pages,
     parallel,
     plans,
     portable,
@@ -84,6 +85,7 @@ _OTHERS: dict[str, ModuleType] = {
     "checkpoints": checkpoints,
     "histograms": histograms,
     "disk": disk,
+    "pages": pages,
 }
 
 
