@@ -22,7 +22,7 @@ def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
         "reading titles in titles.csv: title-id = item, title = title ...\n"
         "numbering users and items ...\nwriting ...\n"
     )
-    assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 features; 57 train"]
+    assert ended.out.splitlines()[:2] == [f"{tmp_path / 'whole'}: 12 users", "  items: 9 distinct; 57 train"]
     made = Dataset.open(tmp_path / "whole")
     assert sorted(made.vocabulary("items").titles(range(9))) == [
         "The B",
@@ -105,8 +105,8 @@ def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, t
         " when ..."
     )
     assert ended.out.splitlines()[1:] == [
-        "  items: 3 features; 3 train, 1 heldout",
-        "  land: 2 features; 2 train",
+        "  items: 3 distinct; 3 train, 1 heldout",
+        "  land: 2 distinct; 2 train",
         "  body: 2 numbers; 4 train",
         "  train lines skipped: 1",
         "  train rows read: 5",
@@ -173,10 +173,10 @@ def test_describe_says_what_a_dataset_is_like(widenet, tmp_path):
     ended = widenet("data", "describe", "whole", "--plot", tmp_path / "plot.svg")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.splitlines()[:4] == [
-        "whole: 12 examples",
-        "items: sparse, 9 wide",
+        "whole: 12 users",
+        "items: sparse, 9 distinct",
         "  train: 57 entries, density 52.778%",
-        "    entries of an example: mean 4.8, min 4, 25% 4, median 5, 75% 5, 90% 5, 99% 6, max 6",
+        "    entries per user: mean 4.8, min 4, 25% 4, median 5, 75% 5, 90% 5, 99% 6, max 6",
     ]
     assert (tmp_path / "plot.svg").exists()
     described = json.loads(widenet("data", "describe", "whole", "--json").out)
@@ -239,7 +239,7 @@ def test_fetch_makes_a_dataset_once_the_licence_is_accepted(widenet, monkeypatch
     ended = widenet("data", "fetch", "gowalla", "--out", tmp_path / "out", "--accept-licence")
     assert (ended.status, ended.out.splitlines()[:2]) == (
         0,
-        [f"{tmp_path / 'out'}: 2 users", "  items: 2 features; 3 train, 1 heldout"],
+        [f"{tmp_path / 'out'}: 2 users", "  items: 2 distinct; 3 train, 1 heldout"],
     )
     assert "could not be checked" in ended.err
 

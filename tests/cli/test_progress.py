@@ -17,7 +17,7 @@ RECORD = {
     "ndcg@20": 0.5,
     "recall@5": 0.1,
 }
-LINE = "epoch   1  loss 2.5000  3.1 s  1,234 examples/s  recall@20 0.2500  ndcg@20 0.5000"
+LINE = "epoch   1  loss 2.5000  3.1 s  1,234 users/s  recall@20 0.2500  ndcg@20 0.5000"
 
 
 class Terminal(io.StringIO):
@@ -45,7 +45,7 @@ def test_elsewhere_a_long_epoch_is_not_silent(monkeypatch, capsys):
     report.start(LoopState(), 2, 100)
     for _ in range(3):
         report.advance(31, 3.0)
-    assert capsys.readouterr().err == "loss 3.0000, 2 examples/s, 69 s left\n"
+    assert capsys.readouterr().err == "loss 3.0000, 2 users/s, 69 s left\n"
 
 
 def test_the_metric_that_the_training_chooses_by_is_shown_too(capsys):

@@ -108,6 +108,16 @@ def trained(folder, widenet, monkeypatch):
     return Model.load(folder / "run")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("5", "--items", "3", "8"), ("--items", "5", "--items=3", "8"), ("--items", "5", "3", "--items", "8")],
+)
+@pytest.mark.usefixtures("trained")
+def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(words, widenet):
+    ended = widenet("recommend", "run", *words)
+    assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
+
+
 def test_recommend_takes_the_rules(trained, widenet):
     asked = ("recommend", "run", "--items", "3", "5", "-k", "5", "--json")
 

@@ -84,8 +84,8 @@ def test_each_panel_of_a_plot_says_what_it_shows(dataset, tmp_path, monkeypatch)
     monkeypatch.setitem(mpl.rcParams, "svg.fonttype", "none")
     described = describe(dataset, tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text()
-    assert f"{described['name']}: entries of each example<" in drawn
-    assert f"{described['name']}: entries of each feature<" in drawn
+    assert f"{described['name']}: entries of each user<" in drawn
+    assert f"{described['name']}: entries of each item<" in drawn
 
 
 def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):

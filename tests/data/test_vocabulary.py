@@ -97,6 +97,15 @@ def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
         vocabulary.find("")
 
 
+def test_a_title_that_ends_with_a_full_stop_ends_the_sentence(tmp_path):
+    path = tmp_path / "items.vocabulary.arrow"
+    table = pa.table([pa.array(["a"]), pa.array(["Kurt Vonnegut, Jr."]), pa.array([1])], VOCABULARY_SCHEMA)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(table)
+    with pytest.raises(DataError, match=r"Nearest: Kurt Vonnegut, Jr\.$"):
+        Vocabulary.open(path).find("Kurt Vonnegut Jr")
+
+
 def test_an_unknown_id_is_named(vocabulary):
     with pytest.raises(DataError, match="the id 'b9' is not among the 6 of the vocabulary"):
         vocabulary.index_of(["b1", "b9"])

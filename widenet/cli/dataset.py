@@ -22,13 +22,17 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
     typer.echo(f"{shown(path)}: {manifest.num_examples:,} users")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
-        what = f"{'number' if field.kind == 'dense' else 'feature'}{'s' * (field.width > 1)}"
-        typer.echo(f"  {field.name}: {field.width:,} {what}; {parts or 'dense'}")
+        typer.echo(f"  {field.name}: {_width(field.kind, field.width)}; {parts or 'dense'}")
         for line in lines_of(_descriptions(path, field)):
             typer.echo(f"    described by {line}")
     for fact, count in manifest.source.items() if made else ():
         if isinstance(count, int) and not isinstance(count, bool) and count:
             typer.echo(f"  {fact.replace('_', ' ')}: {count:,}")
+
+
+def _width(kind: str, width: int) -> str:
+    """How many items, or other names, a field has, or how many numbers each user has."""
+    return f"{width:,} {'distinct' if kind != 'dense' else 'number' if width == 1 else 'numbers'}"
 
 
 def summary(path: Path, manifest: "Manifest") -> dict[str, Any]:
@@ -61,17 +65,17 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
     weights = ", with weights" if described["has_weights"] else ""
     from widenet.data.described import lines_of
 
-    typer.echo(f"{shown(path)}: {described['num_examples']:,} examples{weights}")
+    typer.echo(f"{shown(path)}: {described['num_examples']:,} users{weights}")
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
-        typer.echo(f"{name}: {field['kind']}, {field['width']:,} wide{values}")
+        typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
         for line in lines_of(field.get("descriptions", {})):
             typer.echo(f"  described by {line}")
         for part, facts in field["parts"].items():
             typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
             for title, what in (
-                ("entries of an example", "activity"),
-                ("entries of a feature", "popularity"),
+                ("entries per user", "activity"),
+                ("entries per item", "popularity"),
             ):
                 spread = facts[what]
                 quantiles = ", ".join(f"{name} {count:,}" for name, count in spread["quantiles"].items())

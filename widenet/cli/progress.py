@@ -23,7 +23,7 @@ _LONGEST_SILENCE = 30.0
 class TrainingReport:
     """Shows the progress of a training, and prints a line for each epoch.
 
-    The bar has the loss, the latest metric, examples per second, this process's memory and the time left.
+    The bar has the loss, the latest metric, users per second, this process's memory and the time left.
 
     Args:
         quiet: Whether to show nothing.
@@ -53,7 +53,7 @@ class TrainingReport:
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("loss {task.fields[loss]}"),
                 TextColumn("{task.fields[metric]}"),
-                TextColumn("{task.fields[rate]} examples/s"),
+                TextColumn("{task.fields[rate]} users/s"),
                 TextColumn("{task.fields[memory]}"),
                 TimeRemainingColumn(),
             )
@@ -87,9 +87,7 @@ class TrainingReport:
         self.todo -= self.examples
         rate = self.examples / silent
         assert self.loss is not None
-        self.say(
-            f"loss {_loss(self.loss)}, {rate:,.0f} examples/s, {duration(max(self.todo, 0) / rate)} left"
-        )
+        self.say(f"loss {_loss(self.loss)}, {rate:,.0f} users/s, {duration(max(self.todo, 0) / rate)} left")
         self.spoken, self.examples = monotonic(), 0
 
     def epoch(self, record: dict[str, Any]) -> None:
@@ -99,7 +97,7 @@ class TrainingReport:
         if self.quiet:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
-        rate = f"{record['examples_per_second']:,.0f} examples/s"
+        rate = f"{record['examples_per_second']:,.0f} users/s"
         line = (
             f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate} "
             f" {metrics}".rstrip()

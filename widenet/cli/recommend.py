@@ -1,6 +1,8 @@
 """`widenet recommend`."""
 
+import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +57,8 @@ def recommend(
     from widenet.cli.tables import recommendations_table
     from widenet.training.existing_run import check_run
 
-    items, k, output = [*(words["items"] or []), *(more or [])], words["k"], words["output"]
+    items = _in_typed_order(context.obj or sys.argv[1:], words["items"] or [], more or [])
+    k, output = words["k"], words["output"]
     data = words["data"]
     _check_options(user, items, data, field, explain)
     check_run(run)
@@ -96,6 +99,20 @@ def recommend(
         err=True,
     )
     typer.echo(recommendations_table(rows, own, reasons))
+
+
+def _in_typed_order(words: Sequence[str], named: Sequence[str], more: Sequence[str]) -> list[str]:
+    """Return the items of --items and those without a flag in the order of the command line."""
+    first, rest = list(named), list(more)
+    items = []
+    is_named = False
+    for word in words:
+        if first and (is_named or word.startswith("--items=")):
+            items.append(first.pop(0))
+        elif rest and word == rest[0]:
+            items.append(rest.pop(0))
+        is_named = word == "--items"
+    return [*items, *first, *rest]
 
 
 def _check_options(

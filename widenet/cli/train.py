@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -83,7 +84,9 @@ def train(
         _print_next_commands(
             None if problem is None else f"{shown(out)}: {problem}",
             written,
-            f"{shown(out)} --data {shown(words['data'])}",
+            shown(out),
+            shown(words["data"]),
+            dataset.manifest.fields[layout.network.outputs[0].field].parts,
             includes_seen=evaluation is not None and evaluation.seen == "include",
         )
 
@@ -133,15 +136,20 @@ def _print_default_documents(
         )
 
 
-def _print_next_commands(problem: str | None, written: Path | None, words: str, includes_seen: bool) -> None:
-    """Print the problem of a finished training, if any, its report and the next commands."""
+def _print_next_commands(
+    problem: str | None, written: Path | None, run: str, data: str, parts: Sequence[str], includes_seen: bool
+) -> None:
+    """Print the problem of a finished training, if any, its report and the next commands.
+
+    parts: The parts that the dataset has of the items that the network recommends.
+    """
     for line in (problem, f"Report: {written}" if written is not None else None):
         if line is not None:
             typer.echo(line, err=True)
-    words += " --include-seen" * includes_seen
-    typer.echo(
-        f"Next: widenet evaluate {words}, or widenet predict {words} --out recommendations.parquet", err=True
-    )
+    words = f"{run} --data {data}{' --include-seen' * includes_seen}"
+    part = " --part validation" if "heldout" not in parts else ""
+    evaluate = f"widenet evaluate {words}{part}, or " if set(parts) & {"heldout", "validation"} else ""
+    typer.echo(f"Next: {evaluate}widenet predict {words} --out recommendations.parquet", err=True)
 
 
 def _print_resume_command(

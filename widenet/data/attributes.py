@@ -117,8 +117,9 @@ class Attributes:
         """Return the kind of an attribute; raises OptionError that lists the known ones for another name."""
         if name not in self.kinds:
             known = ", ".join(f"{known} ({kind})" for known, kind in self.kinds.items())
+            near = nearest(name, self.kinds)
             raise OptionError(
-                f'the items have no attribute "{name}", only {known}.{nearest(name, self.kinds)}'
+                f'the items have no attribute "{name}", only {known}.{near or " Name one of these."}'
             )
         return self.kinds[name]
 

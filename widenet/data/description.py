@@ -161,18 +161,17 @@ def _draw(fields: list[Counts], name: str, path: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "widenet"}):
         figure = Figure(figsize=(9, 4), layout="constrained")
         panels = figure.subplots(1, 2)
-        for panel, axis in zip(panels, ("examples", "features"), strict=True):
+        for panel, axis, said in zip(panels, ("examples", "features"), ("user", "item"), strict=True):
             for field in fields:
                 ranked = np.sort(getattr(field, axis))[::-1]
                 ranked = ranked[ranked > 0]
                 panel.plot(np.arange(1, len(ranked) + 1), ranked, label=field.field)
-            one = axis.removesuffix("s")
             panel.set(
                 xscale="log",
                 yscale="log",
-                xlabel=f"{axis}, from the most entries to the fewest",
+                xlabel=f"{said}s, from the most entries to the fewest",
                 ylabel="entries",
-                title=f"{name}: entries of each {one}",
+                title=f"{name}: entries of each {said}",
             )
             panel.legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})

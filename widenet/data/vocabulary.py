@@ -137,7 +137,8 @@ class Vocabulary:
         if found := self.matching(text):
             return found
         near = self._nearest(text)
-        remedy = f" Nearest: {'; '.join(near)}."
+        nearest = "; ".join(near)
+        remedy = f" Nearest: {nearest}" + ("" if nearest.endswith((".", "?", "!")) else ".")
         if not near:
             remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
         field = self.path.name.partition(".")[0]

@@ -123,7 +123,8 @@ class Layers:
                 self.values[hidden.name] = self._hidden(hidden)
             else:
                 raise OptionError(
-                    f'Layer "{hidden.name}" is {hidden.words}, which the ONNX export does not support.'
+                    f'Layer "{hidden.name}" is {hidden.words}, which the ONNX export does not support. Serve'
+                    " it with `widenet serve`, or write recommendations with `widenet predict`."
                 )
 
     def _sparse(self, layer: InputLayer, source: SparseField) -> SparseValue:

@@ -53,7 +53,10 @@ def field_to_explain(run: RunDirectory, output: str) -> str:
     """As `field_of_items`; raises FitError for a field whose items cannot be explained one by one."""
     field = field_of_items(run, output)
     if run.fields[field].kind != "sparse":
-        raise FitError(f'{run.path} reads "{field}" as a {run.fields[field].kind}, which it cannot explain.')
+        raise FitError(
+            f'{run.path} reads "{field}" as a {run.fields[field].kind}, whose items it cannot'
+            " explain one by one. Recommend without explanations."
+        )
     return field
 
 
