@@ -56,6 +56,11 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
         lines.append(_background(report))
     if job.weights_in != "device":
         lines.append(_elsewhere(report))
+    if report["frozen_saved_bytes"]:
+        lines.append(
+            f"Frozen layers save {amount(report['frozen_saved_bytes'])} in each process:"
+            " gradients and optimizer state."
+        )
     if assumed:
         lines.append(
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"

@@ -338,7 +338,7 @@ class Network:
 
         def compute(start: int, stop: int, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             own = Activity({name: values[start:stop] for name, values in prepared.dense.items()})
-            trunk = {name: TrunkWeight(weight) for name, weight in weights.items()}
+            trunk = self.trunk | {name: TrunkWeight(weight) for name, weight in weights.items()}
             replace(alone, trunk=trunk)._compute(names, prepared, {}, own, random)
             return own.values
 
@@ -376,7 +376,8 @@ class Network:
     def _product(self, key: Key, pending: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
         if key in pending:
             (gathered_EH,) = pending[key].result()
-            activity.gathered[key] = gathered_EH.requires_grad_(torch.is_grad_enabled())
+            trained = self.wide[self.layout.links[key].weight].trained
+            activity.gathered[key] = gathered_EH.requires_grad_(trained and torch.is_grad_enabled())
             return gathered_EH
         values_EN, blocks = activity.values[key[1]], self._blocks(key[0], activity)
         if key in self.layout.windows:

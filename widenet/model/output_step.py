@@ -103,7 +103,8 @@ class OutputStep:
             shard: The shard.
             updates: Whether each tile is updated before the next one.
         """
-        with self.output.weight.parts[shard].sweep(updates) as sweep:
+        weight = self.output.weight
+        with weight.parts[shard].sweep(updates and weight.trained) as sweep:
             for index, (start, stop) in enumerate(self.tiles[shard]):
                 sweep.at(start, stop)
                 yield shard, index

@@ -38,12 +38,12 @@ class SampledStep:
 
     Attributes:
         step: Step of the chosen units alone.
-        rows_of_weight: Gradients of the weight's rows, by shard.
-        rows_of_bias: Gradients of the biases, by shard; None without biases.
+        rows_of_weight: Gradients of the weight's rows, by shard; None if it is frozen.
+        rows_of_bias: Gradients of the biases, by shard; None without biases or if they are frozen.
     """
 
     step: OutputStep
-    rows_of_weight: dict[int, RowGradient]
+    rows_of_weight: dict[int, RowGradient] | None
     rows_of_bias: dict[int, RowGradient] | None
 
     def start(self) -> Pending[list[Tensor]]:
@@ -52,6 +52,7 @@ class SampledStep:
 
     def _collect(self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient) -> None:
         assert isinstance(gradient, Tensor)
+        assert self.rows_of_weight is not None
         self.rows_of_weight[shard].gradient_EH[start:stop] = gradient
 
     def _collect_bias(self, shard: int, gradient: Tensor) -> None:
@@ -79,16 +80,17 @@ def sampled(
         output.weight.shards.count,
         {shard: len(units_U) for shard, units_U in choice.units.items()},
     )
+    weight, is_moved = output.weight, bias is not None and bias.trained
     narrow = replace(
         output,
         known=None,
-        weight=WideWeight(chosen, {shard: copies[0] for shard, copies in parts}),
+        weight=WideWeight(chosen, {shard: copies[0] for shard, copies in parts}, trained=weight.trained),
         bias=None if bias is None else WideWeight(chosen, {shard: copies[1] for shard, copies in parts}),
     )
     return SampledStep(
         output_step(narrow, direct_EH, choice.targets, weight_E, stands=choice.stands),
-        _zero_gradients(choice, narrow.weight),
-        None if narrow.bias is None else _zero_gradients(choice, narrow.bias),
+        _zero_gradients(choice, narrow.weight) if weight.trained else None,
+        _zero_gradients(choice, narrow.bias) if narrow.bias is not None and is_moved else None,
     )
 
 

@@ -15,9 +15,12 @@ from widenet.plan.shards import Shards
 
 
 def leaves_of(weight: WideWeight) -> dict[int, Tensor]:
-    """Return views of a weight by shard of this process; autograd puts the gradients into their `grad`."""
+    """Return views of a weight by shard of this process.
+
+    Autograd puts the gradients into their `grad`, unless the weight is frozen.
+    """
     return {
-        shard: part.weight.detach().requires_grad_(torch.is_grad_enabled())
+        shard: part.weight.detach().requires_grad_(weight.trained and torch.is_grad_enabled())
         for shard, part in weight.parts.items()
     }
 

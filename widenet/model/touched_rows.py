@@ -35,7 +35,7 @@ def fetch_rows(
         weight = wide[name]
         if weight.host is not None:
             features = {shard: own.features_U for shard, own in by_shard.items()}
-            weight.take(rows[name], features, with_state=updates and weight.by_rows)
+            weight.take(rows[name], features, with_state=updates and weight.by_rows and weight.trained)
         elif weight.in_files:
             for shard, own in by_shard.items():
                 weight.parts[shard].fetch_rows(own.features_U)

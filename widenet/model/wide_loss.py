@@ -114,11 +114,16 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
 
 
 def gradient(step: OutputStep, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
-    """Return the weight gradient [T, H] and the bias gradient [T] of a tile, after `run`."""
+    """Return the weight gradient [T, H] and the bias gradient [T] of a tile, after `run`.
+
+    That of a frozen weight is empty.
+    """
     place = shard, index
     tile = step.tile(place)
     kept = step.deltas.pop(place, None)
     delta_ET, bias_T = kept or step.passes.delta(step, place, tile)[1:]
+    if not step.output.weight.trained:
+        return delta_ET.new_zeros(0), bias_T
     return tile.weight_gradient(step.direct_EH, delta_ET), bias_T
 
 
@@ -157,7 +162,8 @@ def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[T
         loss = loss + tile_loss
         tile.add_direct_gradient(gradient_EH, delta_ET)
         if sinks is not None:
-            sinks.weight(shard, start, stop, tile.weight_gradient(step.direct_EH, delta_ET))
+            if step.output.weight.trained:
+                sinks.weight(shard, start, stop, tile.weight_gradient(step.direct_EH, delta_ET))
             bias_R[start:stop] = bias_T
         elif step.keeps:
             step.deltas[place] = delta_ET, bias_T

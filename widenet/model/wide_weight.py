@@ -198,6 +198,7 @@ class WideWeight:
         parts: The shards of this process.
         norm_limit: Largest length of a row.
         l2: Strength of the penalty on a bias.
+        trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
@@ -209,6 +210,7 @@ class WideWeight:
     norm_limit: float | None = None
     l2: float = 0.0
     by_rows: bool = False
+    trained: bool = True
     whole: Part | None = None
     taken: Taken | None = None
 
@@ -259,6 +261,8 @@ class WideWeight:
 
     def prepare(self, rule: Rule) -> None:
         """Allocate the optimizer's state."""
+        if not self.trained:
+            return
         for part in [*self.parts.values()] if self.whole is None else [self.whole]:
             part.prepare(rule, remembers=self.by_rows and rule.idles)
         if self.whole is not None:
@@ -268,6 +272,8 @@ class WideWeight:
         self, shard: int, start: int, stop: int, gradient: Tensor | RowGradient, rule: Rule, step: StepNumbers
     ) -> None:
         """Make a step of the rows [start, stop) of a shard or `WHOLE`, or of touched columns in all rows."""
+        if not self.trained:
+            return
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
@@ -281,7 +287,7 @@ class WideWeight:
 
     def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
-        if self.norm_limit is not None:
+        if self.norm_limit is not None or not self.trained:
             return None
         part = self.parts[shard]
         compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
@@ -289,7 +295,7 @@ class WideWeight:
 
     def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
-        if self.norm_limit is not None:
+        if self.norm_limit is not None or not self.trained:
             return None
         return rule.launched_steps(torch.empty(0, device=self.device), step)
 

@@ -7,6 +7,7 @@ from math import prod
 from widenet.errors import FitError, did_you_mean
 from widenet.plan.by_examples import layers_by_examples
 from widenet.plan.descriptions import weights_of_descriptions
+from widenet.plan.frozen import with_frozen
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
@@ -53,6 +54,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     )
     layout = replace(layout, weights=weights_of(layout))
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
+    layout = replace(layout, weights=with_frozen(layout))
     for layer in network.hidden:
         plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))

@@ -46,7 +46,9 @@ def layers_by_examples(layout: Layout) -> tuple[str, ...]:
                 " delta_norm and shared weights, and pooling layers. Remove it."
             )
     units = sum(layout.units[name] for name in divided)
-    weights = [weight.numbers for weight in layout.weights.values() if weight.layer in divided]
+    weights = [
+        weight.numbers for weight in layout.weights.values() if weight.layer in divided and weight.trained
+    ]
     pays = 4 * layout.training.batch_size * units >= max(LEAST_BYTES, 8 * sum(weights))
     asked = any(getattr(network.layer(name), "split", None) for name in divided)
     return divided if weights and (asked or pays) else ()
@@ -60,8 +62,12 @@ def ends_of(layout: Layout, divided: Collection[str]) -> list[str]:
 
 
 def weights_by_examples(layout: Layout) -> list[str]:
-    """Return the weights of the layers divided by examples, whose gradients are added over shards."""
-    return [name for name, weight in layout.weights.items() if weight.layer in layout.by_examples]
+    """Return the trained weights of the layers divided by examples, whose gradients are added over shards."""
+    return [
+        name
+        for name, weight in layout.weights.items()
+        if weight.layer in layout.by_examples and weight.trained
+    ]
 
 
 def fields_by_examples(layout: Layout) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from widenet.plan.shards import Shards
 from widenet.plan.windows import Shape, Windows
-from widenet.spec.layers import InputLayer
+from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -70,7 +70,8 @@ class Weight:
         split: Whether it is a split hidden or recurrent layer's, from a source that is no sparse input.
         by_tiles: Whether every step uses all its rows, so that all have a gradient; otherwise, if it is wide,
             only rows that a batch touches or an output's sample holds.
-        trained: Whether it has a gradient; otherwise it follows the batches, as running statistics do.
+        trained: Whether it has a gradient; otherwise it is frozen, or follows the batches, as running
+            statistics do.
         places: Size of a convolution's kernel; a row is a filter, and its columns go channel by channel.
         input: The sparse input whose features are its rows, or its columns if `by_columns`; None without one.
         by_columns: Whether it belongs to an output on a sparse input; a batch then touches columns.
@@ -175,6 +176,20 @@ class Layout:
         """Return the weight that an output uses, its own or a shared one."""
         return self.weights[self.links[output, ""].weight]
 
+    def rows_field(self, weight: Weight) -> str:
+        """Return the field whose features are the rows of a wide weight that is not split."""
+        if weight.rows_are_features:
+            return self.input_field(weight)
+        owner = self.network.layer(weight.layer)
+        assert isinstance(owner, OutputLayer)
+        return owner.field
+
+    def input_field(self, weight: Weight) -> str:
+        """Return the field of the sparse input that a weight reads."""
+        layer = None if weight.input is None else self.network.layer(weight.input)
+        assert isinstance(layer, InputLayer)
+        return layer.field
+
     def users(self, weight: str) -> int:
         """Return how many layers and sources use a weight."""
         return sum(link.weight == weight for link in self.links.values())
@@ -189,11 +204,13 @@ class Layout:
 
     def waits(self, output: str) -> bool:
         """Return whether an output's weight is updated only when the whole step's gradient is known."""
-        return self.is_shared(output) or self.is_described(self.links[output, ""].weight)
+        weight = self.links[output, ""].weight
+        return self.weights[weight].trained and (self.is_shared(output) or self.is_described(weight))
 
     def owns(self, output: str) -> bool:
-        """Return whether an output has a weight of its own that nothing else uses."""
-        return self.links[output, ""].weight == output and not self.waits(output)
+        """Return whether an output trains a weight of its own that nothing else uses."""
+        is_own = self.links[output, ""].weight == output
+        return is_own and self.weights[output].trained and not self.waits(output)
 
 
 def is_sparse_input(spec: NetworkSpec, name: str, fields: Mapping[str, FieldFacts]) -> bool:

@@ -191,13 +191,13 @@ def _activations(job: Job, process: int) -> int:
         for layer in job.network.hidden
     )
     hidden += sum(12 * num * job.layout.units[end] for end in ends_of(job.layout, job.layout.by_examples))
-    trunk = sum(
-        job.stored_rows(weight, process) * weight.row_bytes
-        for weight in job.layout.weights.values()
-        if weight.split or not weight.wide
+    in_trunk = [weight for weight in job.layout.weights.values() if weight.split or not weight.wide]
+    bytes_of = [job.stored_rows(weight, process) * weight.row_bytes for weight in in_trunk]
+    trained = sum(size for size, weight in zip(bytes_of, in_trunk, strict=True) if weight.trained)
+    gradients = trained - _bytes_by_examples(job) + _pieces(job, process)
+    operands = (
+        sum(bytes_of) // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     )
-    gradients = trunk - _bytes_by_examples(job) + _pieces(job, process)
-    operands = trunk // (1 if job.device == "cpu" else 2) if job.training.precision == "bfloat16" else 0
     return entries + dense + hidden + gradients + operands
 
 

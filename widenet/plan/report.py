@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 from typing import Any
 
+from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
@@ -42,6 +43,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "snapshot_bytes": snapshot_bytes(job),
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),
+        "frozen_saved_bytes": _memory_unfrozen(job) - needed.total,
         "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
@@ -61,6 +63,18 @@ def _with_snapshots(job: Job, device_bytes: int) -> Job:
     """Return the job as `train` runs it: without snapshots if a CPU's memory has no room for them."""
     fits = job.device == "cuda" or memory(job).total <= device_bytes
     return job if fits else replace(job, has_snapshots=False)
+
+
+def _memory_unfrozen(job: Job) -> int:
+    """Return the bytes that a process would need if no layer were frozen."""
+    layers = job.network.layers
+    if not any(getattr(layer, "frozen", False) for layer in layers):
+        return memory(job).total
+    thawed = tuple(
+        layer.model_copy(update={"frozen": False}) if hasattr(layer, "frozen") else layer for layer in layers
+    )
+    network = job.network.model_copy(update={"layers": thawed})
+    return memory(replace(job, layout=bind(network, job.training, job.layout.fields))).total
 
 
 def checkpoint_bytes(job: Job) -> int:

@@ -26,12 +26,12 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
         if swept:
             passes = sum(_readings(job, layer) for layer in swept)
             read += rows * (passes * weight.row_bytes + with_state(job, weight))
-            written += rows * with_state(job, weight)
+            written += rows * with_state(job, weight) * weight.trained
             if job.weights_in == "host":  # rows of inputs, which a disk's file holds in memory's own pages
                 read += touched_bytes(job, name, process)
         else:
             touched = touched_bytes(job, name, process)
-            read, written = read + touched, written + touched
+            read, written = read + touched, written + touched * weight.trained
     return read, written
 
 

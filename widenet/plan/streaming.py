@@ -53,7 +53,7 @@ def is_elsewhere(job: Job, weight: Weight) -> bool:
 
 def remembers_moves(job: Job, weight: Weight) -> bool:
     """Return whether a weight stores the last step of each row."""
-    return job.training.idles and weight.wide and not weight.by_tiles
+    return job.training.idles and weight.wide and weight.trained and not weight.by_tiles
 
 
 def elsewhere_bytes(job: Job, process: int) -> int:
@@ -83,7 +83,12 @@ def _held_bytes(job: Job, weight: Weight, process: int) -> int:
 
 def with_state(job: Job, weight: Weight) -> int:
     """Return the bytes of a row and its state."""
-    return weight.row_bytes * (1 + len(job.training.optimizer.state))
+    return weight.row_bytes * num_tensors(job, weight)
+
+
+def num_tensors(job: Job, weight: Weight) -> int:
+    """Return the number of tensors of a weight: itself, and those of its state if it is trained."""
+    return 1 + len(job.training.optimizer.state) * weight.trained
 
 
 def chunk_rows(row_bytes: Sequence[int]) -> int:
@@ -110,7 +115,7 @@ def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
     weight = job.layout.of_output(layer.name)
     if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
-    row_bytes = [weight.row_bytes] * (1 + len(job.training.optimizer.state))
+    row_bytes = [weight.row_bytes] * num_tensors(job, weight)
     rows = chunk_rows(row_bytes)
     at_work = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1
     chunks = at_work + chunks_ahead(row_bytes) + chunks_behind(row_bytes)
@@ -122,7 +127,7 @@ def _window_on_device(job: Job) -> int:
 
     Evaluations pass over larger tiles than steps of large batches, but over weights alone.
     """
-    largest, tensors = 0, 1 + len(job.training.optimizer.state)
+    largest = 0
     for weight in job.layout.weights.values():
         if is_elsewhere(job, weight) and weight.norm_limit is not None and weight.rows_are_features:
             rows = min(LIMITED_ROWS, job.shards(weight).size(0))
@@ -134,7 +139,7 @@ def _window_on_device(job: Job) -> int:
             most = max((job.vectors(user.name) for user in _users(job, weight)), default=1)
             tile = min(tile_units(most, job.device), shard)
             evaluated = min(predicted_units(weight.columns or 0, job.device), shard)
-            updated = tensors * room_for(tile * weight.row_bytes) if weight.by_tiles else 0
+            updated = num_tensors(job, weight) * room_for(tile * weight.row_bytes) if weight.by_tiles else 0
             is_ranked = job.training.evaluation is not None
             largest = max(largest, updated, is_ranked * room_for(evaluated * weight.row_bytes))
     return largest
@@ -175,5 +180,5 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
             )
         moved = 4 * remembers_moves(job, weight)
         return round(rows) * (weight.row_bytes if weight.by_tiles else with_state(job, weight) + moved)
-    pages = -(-weight.row_bytes // _PAGE) * _PAGE * (1 + len(job.training.optimizer.state))
+    pages = -(-weight.row_bytes // _PAGE) * _PAGE * num_tensors(job, weight)
     return min(round(rows) * pages, _held_bytes(job, weight, process))

@@ -55,10 +55,11 @@ def _products(job: Job, process: int) -> Iterator[int]:
             continue
         if weight.split:
             num = job.vectors(layer) * job.rows(weight, process) * weight.row_length
-            yield 2 * (3 if _has_gradient(job, source) else 2) * num
+            yield 2 * (1 + weight.trained + _has_gradient(job, source)) * num
         elif weight.wide:
             share = job.num_held(process) / job.training.shards
-            yield round(4 * job.num_examples * job.entries_of(source) * share * weight.row_length)
+            products = 1 + weight.trained
+            yield round(2 * products * job.num_examples * job.entries_of(source) * share * weight.row_length)
         else:
             yield from (operations for operations, _ in _narrow(job, layer, source))
     yield from (operations for operations, _ in _further(job))
@@ -110,7 +111,9 @@ def _narrow(job: Job, layer: str, source: str) -> Iterator[tuple[int, int]]:
         yield from shares(num, windows, filters, with_inputs, most, job.num_processes, job.device)
         return
     times = max(1, num // job.num_examples) if source == layer else 1
-    shapes = [(num // times, inputs, units)] * times + [(units, num, inputs)]
+    shapes = [(num // times, inputs, units)] * times
+    if job.layout.weights[job.layout.links[layer, source].weight].trained:
+        shapes.append((units, num, inputs))
     if with_inputs:
         shapes += [(num // times, units, inputs)] * times
     yield from _in_blocks(job, shapes)
@@ -135,8 +138,11 @@ def _in_blocks(job: Job, shapes: Iterable[tuple[int, int, int]]) -> Iterator[tup
 
 
 def _has_gradient(job: Job, source: str) -> bool:
-    """Return whether a source has weights before it, so that a step needs the gradient to its numbers."""
-    return not isinstance(job.network.layer(source), InputLayer)
+    """Return whether a source has trained weights before it, so that a step needs the gradient to it."""
+    layer = job.network.layer(source)
+    if not getattr(layer, "frozen", False):
+        return not isinstance(layer, InputLayer)
+    return any(_has_gradient(job, before) for before in job.network.sources(layer))
 
 
 def _passes(job: Job, output: OutputLayer, process: int) -> int:
@@ -148,7 +154,7 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
     if not keeps(job, output, process):
         again = (1 if closed else 2 if row_wise else 0) + (1 if waits(job, output) else 0)
         again += 1 if output.delta_norm is not None else 0
-    return 3 + again + (2 if limited else 0)
+    return 2 + job.layout.of_output(output.name).trained + again + (2 if limited else 0)
 
 
 def _summed_bytes(job: Job) -> Iterator[int]:

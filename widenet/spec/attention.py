@@ -47,6 +47,8 @@ class AttentionLayer(Spec, OfLayers):
     """Normalize the output too, as after the last of several blocks."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Initial weights and vectors of positions."""
+    frozen: bool = False
+    """Leave all weights of the layer as the training begins with them, to the bit."""
     skip: Sources | None = None
     """Layers with the same number of units that are added to the output."""
 

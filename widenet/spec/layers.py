@@ -101,6 +101,11 @@ class HiddenLayer(Spec, OfLayers):
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Initial weights."""
+    frozen: bool = False
+    """Leave all weights that the layer uses as the training begins with them, to the bit.
+
+    A batch normalization then uses its running statistics. `weight_norm` shortens nothing.
+    """
     weights: Shares | None = None
     """Weights shared with another layer, or with several, each for one of the sources."""
     described_by: Sources | None = None
@@ -238,6 +243,8 @@ class OutputLayer(Spec, OfLayers):
     """Weight of half the squared biases in the objective; the reported loss does not include it."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Initial weights."""
+    frozen: bool = False
+    """Leave all weights that the layer uses as the training begins with them, to the bit."""
     weights: Shares | None = None
     """Weights shared with another layer."""
     described_by: Sources | None = None

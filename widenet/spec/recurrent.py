@@ -37,6 +37,8 @@ class RecurrentLayer(Spec, OfLayers):
     """Add learned biases."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Initial weights of the sources and of the previous state; `out` counts the units."""
+    frozen: bool = False
+    """Leave all weights of the layer as the training begins with them, to the bit."""
     dropout: Probability = 0.0
     """Share of the state's numbers set to zero in the output in each training step, the others rescaled.
 

@@ -85,6 +85,11 @@ class ConvolutionLayer(Spec, OfLayers):
     """Value that every bias starts with."""
     initializer: InitializerField = Xavier(kind="xavier")
     """Weights to start with; `in` counts the weights of a filter, `out` filters times the kernel's places."""
+    frozen: bool = False
+    """Leave all weights that the layer uses as the training begins with them, to the bit.
+
+    A batch normalization then uses its running statistics. `weight_norm` shortens nothing.
+    """
     weights: Shares | None = None
     """Filters shared with another convolution, or with several, each for one of the sources."""
     dropout: Probability = 0.0

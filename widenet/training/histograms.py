@@ -37,7 +37,9 @@ def of_weights(network: Network) -> dict[str, Histogram]:
 
     Weights on a disk or in the host's memory pass in blocks.
     """
-    names = [name for name in network.wide if network.layout.weights[name].numbers]
+    names = [
+        name for name, wide in network.wide.items() if wide.trained and network.layout.weights[name].numbers
+    ]
     wide = _of_shards(network, names, lambda name, shard: network.wide[name].parts[shard].blocks())
     trunk = {name: [weight.tensor] for name, weight in network.trunk.items() if weight.trained}
     return wide | _of_copies(network, trunk)

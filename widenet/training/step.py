@@ -223,7 +223,9 @@ def _catching_up(
 
 
 def _gathered(network: Network, prepared: Prepared, activity: Activity) -> dict[str, list[Tensor]]:
-    """Return, for every weight of sparse inputs, the sums that were gathered from it."""
+    """Return, for every trained weight of sparse inputs, the sums that were gathered from it."""
     return {
-        weight: [activity.gathered[key] for key in keys] for weight, keys in network.uses(prepared).items()
+        weight: [activity.gathered[key] for key in keys]
+        for weight, keys in network.uses(prepared).items()
+        if network.wide[weight].trained
     }

@@ -49,7 +49,8 @@ class Update:
             gradient_NH = gradients[0] if len(gradients) == 1 else torch.cat(gradients)
             self.rows[weight] = {shard: rows.by(gradient_NH) for shard, rows in touched[weight].items()}
         for name, sample in samples.items():
-            self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
+            if sample.rows_of_weight is not None:
+                self._add_rows(network.layout.links[name, ""].weight, sample.rows_of_weight)
             if sample.rows_of_bias is not None:
                 self._add_rows(f"{name} bias", sample.rows_of_bias)
         self.descriptions = {
@@ -182,8 +183,9 @@ class Update:
         return of_shard
 
     def _biases(self, name: str) -> list[WideWeight]:
-        """Return the biases of the outputs that use a weight; some outputs have none."""
-        return [user.output.bias for user in self.stepped.get(name, []) if user.output.bias is not None]
+        """Return the biases of the outputs that use a weight; some outputs have none, or a frozen one."""
+        biases = [user.output.bias for user in self.stepped.get(name, []) if _moves_bias(user)]
+        return [bias for bias in biases if bias is not None]
 
     def _tile_gradients(
         self, name: str, shard: int, updates: bool = False
@@ -206,7 +208,7 @@ class Update:
             if name in self.descriptions:
                 assert isinstance(gradient, Tensor)
                 self.descriptions[name].add(shard, start, stop, gradient)
-            biases = [bias for user, _, bias in parts if user.output.bias is not None]
+            biases = [bias for user, _, bias in parts if _moves_bias(user)]
             yield start, stop, gradient, biases
 
     def _limit_columns(self) -> None:
@@ -215,6 +217,10 @@ class Update:
             if weight.norm_limit is not None and weight.rows_are_features:
                 wide = self.network.wide[name]
                 _limit_columns(self.network, wide, weight.norm_limit, f'layer "{weight.layer}"')
+
+
+def _moves_bias(step: OutputStep) -> bool:
+    return step.output.bias is not None and step.output.bias.trained
 
 
 def _summed(

@@ -65,7 +65,7 @@ def check_weights(network: Network, progress: str, place: str) -> None:
 
 
 def regularization(network: Network, l1: float, l2: float) -> float:
-    """Return the penalties on all weights: l2 w^2 / 2 + l1 |w|, and "bias_l2" b^2 / 2 for biases.
+    """Return the penalties on all trained weights: l2 w^2 / 2 + l1 |w|, and "bias_l2" b^2 / 2 for biases.
 
     A weight that several layers share counts once. The shards are added in their order in float64, so the
     result does not depend on the number of processes.
@@ -75,14 +75,14 @@ def regularization(network: Network, l1: float, l2: float) -> float:
     trunk = [
         _penalty(weight.tensor.detach(), l1, l2)
         for weight in network.trunk.values()
-        if weight.tensor.dim() > 1
+        if weight.tensor.dim() > 1 and weight.trained
     ]
     return sum(float(penalty) for penalty in [*wide, *trunk])
 
 
 def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
     total = torch.zeros((), dtype=torch.float64, device=network.device)
-    for weight in network.wide.values():
+    for weight in (wide for wide in network.wide.values() if wide.trained):
         strengths = (0.0, weight.l2) if weight.is_bias else (l1, l2)
         for block in weight.parts[shard].blocks() if any(strengths) else ():
             total += _penalty(block, *strengths)

@@ -105,14 +105,17 @@ def _each_unit(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Tensor:
 
 
 def _normalization(layer: HiddenLayer | ConvolutionLayer, flow: Flow) -> Callable[[Tensor], Tensor]:
-    """Return the batch normalization of a layer; in training it leaves the batch's statistics in the flow."""
+    """Return the batch normalization of a layer.
+
+    In training it leaves the batch's statistics in the flow, unless the layer is frozen.
+    """
     spec, (channels, *positions) = layer.batch_normalization, flow.layout.shapes[layer.name]
     assert spec is not None
     scale_C, shift_C = (flow.tensor(f"{layer.name} normalization {part}") for part in ("scale", "shift"))
 
     def normalized(sums_EH: Tensor) -> Tensor:
         sums_ECP = sums_EH.view(len(sums_EH), channels, prod(positions))
-        if flow.random is not None and len(sums_EH):
+        if flow.random is not None and len(sums_EH) and not layer.frozen:
             values, statistics = by_batch(sums_ECP, scale_C, shift_C, spec)
             if statistics is not None:
                 flow.statistics[layer.name] = statistics

@@ -1,0 +1,246 @@
+"""Frozen layers keep every weight that they use to the bit, and the others learn as without them."""
+
+import pytest
+import torch
+
+from tests import sequences
+from tests.parallel.matrix import DRIFTING, PICTURES, SHARDS, documents, outcome_in, write_data
+from tests.parallel.split import DIVIDED, GATES, SPLIT
+from tests.parallel.workers import exchange
+from widenet.data.dataset import Dataset
+from widenet.data.stream import Stream
+from widenet.errors import FitError
+from widenet.model.build import build
+from widenet.model.by_examples import own_examples
+from widenet.model.rule import StepNumbers
+from widenet.model.step_random import StepRandom
+from widenet.parallel.local import LocalExchange
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.plan.binding import bind
+from widenet.plan.job import Job
+from widenet.plan.layout import Width
+from widenet.plan.memory import memory
+from widenet.plan.report import report
+from widenet.scratch import Scratch
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+from widenet.training.step import Step, train_step
+from widenet.training.weights import regularization, settle
+
+PLAIN = {**DRIFTING, "output": {}, "data": "ones", "noise": "none"}
+
+
+def case(**changes):
+    """A case of the matrix as layers and training."""
+    network, training = documents({**PLAIN, **changes})
+    return network.model_dump(mode="json")["layers"], training.model_dump(mode="json")
+
+
+def along(name):
+    layers, training = sequences.documents(name)[0]["layers"], sequences.documents(name)[1]
+    return layers, training | {"shards": SHARDS}
+
+
+CASES = {
+    "an input's weight": (*case(optimizer="momentum"), "ones", ["h"]),
+    "a hidden layer with a limit": (*case(limits={"weight": 0.5}), "ones", ["mid"]),
+    "an output under a limited gradient": (*case(limits={"gradient": 0.05}), "ones", ["out"]),
+    "a tied weight": (*case(shape="tied", optimizer="adam"), "ones", ["h"]),
+    "a tied weight by its other user": (*case(shape="tied, by rows", optimizer="adamw"), "ones", ["h"]),
+    "a tied weight under a limited gradient": (
+        *case(shape="tied", limits={"gradient": 0.05, "weight": 0.5}),
+        "ones",
+        ["h"],
+    ),
+    "a weight of two outputs": (*case(shape="two outputs"), "ones", ["want"]),
+    "a sampled output": (*case(sample={"kind": "uniform", "units": 4}, optimizer="rmsprop"), "ones", ["out"]),
+    "a tied and sampled one": (
+        *case(shape="tied", sample={"kind": "uniform", "units": 4}, optimizer="rmsprop"),
+        "ones",
+        ["h"],
+    ),
+    "an output without computed logits": (
+        *case(output={"activation": "linear", "loss": "l2"}, data="wide"),
+        "wide",
+        ["out"],
+    ),
+    "an output on an input": (*case(shape="on the input"), "ones", ["out"]),
+    "one of several sources": (*case(shape="towers", precision="bfloat16"), "ones", ["h", "mix"]),
+    "split layers": (*SPLIT, "narrow", ["h", "even"]),
+    "a split layer with a limit": (*SPLIT, "narrow", ["mid"]),
+    "filters in pieces": (*DIVIDED, "pictures", ["edges"]),
+    "all filters": (*DIVIDED, "pictures", ["edges", "parts", "normal"]),
+    "normalized filters": (*PICTURES, "pictures", ["edges", "h"]),
+    "gates": (*GATES, "sequences", ["state", "small"]),
+    "attention": (*along("tied attention, adam"), "sequences", ["state"]),
+    "items of a sequence": (*along("embedded lstm over a sample, rmsprop"), "sequences", ["item"]),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = write_data(tmp_path_factory.mktemp("data"))
+    sequences.write(folder / "sequences")
+    return folder
+
+
+def frozen(layers, names):
+    return [{**layer, "frozen": True} if layer["name"] in names else layer for layer in layers]
+
+
+def network_of(layers, training, dataset, exchanged):
+    spec, training = NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
+    counts = {field: dataset.counts(field) for field in spec.counted_fields}
+    return build(bind(spec, training, dataset.fields), exchanged, counts=counts)
+
+
+def stepped(network, dataset, most=4):
+    """Train a network for some steps."""
+    training = network.layout.training
+    rule = Optimizer(training.optimizer, training.l1, training.l2)
+    network.prepare_training(rule)
+    own = own_examples(network.layout, network.exchange)
+    stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, True, own=own)
+    steps = rates(training, stream.steps_per_epoch)
+    for batch in list(stream.batches(0))[:most]:
+        random = StepRandom(training.seed, 0, batch.step)
+        prepared = network.prepare(batch.fields, random, batch.weights)
+        numbers = StepNumbers(batch.step + 1, steps)
+        train_step(network, rule, Step(prepared, random, numbers, training.gradient_norm_limit))
+    settle(network, rule, steps, min(most, stream.steps_per_epoch))
+
+
+def tensors(network):
+    """Copies of all weights by name; those in shards one after another."""
+    wide = {
+        name: torch.cat([part.weight.detach().clone() for part in weight.parts.values()])
+        for name, weight in network.wide.items()
+    }
+    return wide | {name: weight.tensor.detach().clone() for name, weight in network.trunk.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_frozen_layer_keeps_its_weights_without_state_while_all_others_learn(name, data):
+    layers, training, folder, names = CASES[name]
+    dataset = Dataset.open(data / folder)
+    with one_thread_an_operation():
+        network = network_of(frozen(layers, names), training, dataset, LocalExchange(SHARDS))
+        before = tensors(network)
+        stepped(network, dataset)
+    kept = {each for each, weight in network.layout.weights.items() if not weight.trained}
+    assert {each for each, weight in network.layout.weights.items() if weight.layer in names} <= kept
+    after = tensors(network)
+    follows = {
+        each
+        for each in kept
+        if network.layout.weights[each].layer not in names and each[-4:] in ("mean", "ance")
+    }
+    assert all(torch.equal(before[each], after[each]) for each in kept - follows)
+    assert [each for each in before.keys() - kept if torch.equal(before[each], after[each])] == []
+    for each in kept:
+        if each in network.wide:
+            assert not any(part.state or part.moved is not None for part in network.wide[each].parts.values())
+        else:
+            assert network.trunk[each].state == {}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_step_moves_the_others_as_if_nothing_were_frozen(name, data):
+    layers, training, folder, names = CASES[name]
+    if name in ("normalized filters", "all filters", "split layers"):
+        layers = [
+            {**layer, "batch_normalization": None} if "batch_normalization" in layer else layer
+            for layer in layers
+        ]
+    training = {**training, "optimizer": {"kind": "sgd", "learning_rate": 0.3}, "gradient_norm_limit": None}
+    dataset, found, kept = Dataset.open(data / folder), [], []
+    with one_thread_an_operation():
+        for some in (names, []):
+            network = network_of(frozen(layers, some), training, dataset, LocalExchange(SHARDS))
+            stepped(network, dataset, most=1)
+            found.append(tensors(network))
+            kept.append({e for e, weight in network.layout.weights.items() if not weight.trained})
+    for each in found[0].keys() - kept[0]:
+        torch.testing.assert_close(found[0][each], found[1][each], rtol=1e-4, atol=1e-6, msg=each)
+
+
+def outcomes(data, exchange_of):
+    found = []
+    for number, (layers, training, folder, names) in enumerate(CASES.values()):
+        network = NetworkSpec.of({"layers": frozen(layers, names)})
+        dataset = Dataset.open(data / folder)
+        found.append(outcome_in(network, TrainingSpec.of(training), dataset, exchange_of(number)))
+    return found
+
+
+def outcomes_here(data):
+    return outcomes(data, lambda number: exchange(SHARDS, 1 + number % 2))
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_every_number_of_processes_gives_the_bits_of_one(size, data, groups, alone):
+    groups(size).start(outcomes_here, data)
+    for found in groups(size).outcomes():
+        assert [name for name, one, many in zip(CASES, alone, found, strict=True) if one != many] == []
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    with one_thread_an_operation():
+        return outcomes(data, lambda _: LocalExchange(SHARDS))
+
+
+def test_weights_on_a_disk_give_the_same_bits(data, alone, tmp_path):
+    with one_thread_an_operation():
+        for name, expected in list(zip(CASES, alone, strict=True))[:10]:
+            layers, training, folder, names = CASES[name]
+            network, spec = NetworkSpec.of({"layers": frozen(layers, names)}), TrainingSpec.of(training)
+            file = Scratch(tmp_path)
+            found = outcome_in(network, spec, Dataset.open(data / folder), LocalExchange(SHARDS), file)
+            assert found == expected, name
+
+
+def test_penalties_count_trained_weights_alone(data):
+    dataset, (layers, training, *_) = Dataset.open(data / "ones"), CASES["an input's weight"]
+    networks = [
+        network_of(frozen(layers, names), training, dataset, LocalExchange(SHARDS)) for names in ([], ["h"])
+    ]
+    whole, part = (regularization(network, 0.0, 0.5) for network in networks)
+    own = sum(float(part.weight.double().square().sum()) for part in networks[0].wide["h/in"].parts.values())
+    assert part == pytest.approx(whole - 0.25 * own, rel=1e-12)
+
+
+TIED = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "h", "units": 64, "activation": "linear"},
+    {"name": "out", "kind": "output", "field": "items"},
+]
+
+
+def job(layers, **more):
+    training = TrainingSpec.of({"epochs": 1, "optimizer": "adam"})
+    return Job.of(bind(NetworkSpec.of({"layers": layers}), training, {"items": Width(1_000_000, **more)}))
+
+
+def test_the_plan_counts_no_state_and_says_how_much_it_saves():
+    whole, part = job(TIED), job(frozen(TIED, ["h"]))
+    saved = memory(whole).total - memory(part).total
+    assert memory(whole).state - memory(part).state == 2 * 4 * (64 * 1_000_000 + 64)
+    assert report(part, None)["frozen_saved_bytes"] == saved
+    assert report(whole, None)["frozen_saved_bytes"] == 0
+    assert report(part, None)["work"]["operations"] < report(whole, None)["work"]["operations"]
+
+
+def test_nothing_left_to_train_is_refused():
+    with pytest.raises(
+        FitError, match=r'layers\[1\]\.frozen \("h"\) must leave weights to train; all are frozen\. Set it'
+    ):
+        job(frozen(TIED, ["h", "out"]))
+
+
+def test_weights_that_follow_attributes_are_not_frozen():
+    layers = [TIED[0], {**TIED[1], "described_by": "genre"}, TIED[2]]
+    with pytest.raises(FitError, match=r'frozen .*must be false where .* as those of "h" do\. Remove it'):
+        job(frozen(layers, ["h"]), described={"genre": 7})
