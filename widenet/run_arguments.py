@@ -120,7 +120,9 @@ class TrainArguments(_Checked):
     ] = False
     start_from: Annotated[
         str | Path | None,
-        Argument("Start with the weights of another run with the same layers, matched by feature."),
+        Argument(
+            "Start with the weights of another run that have the same names and sizes, matched by feature."
+        ),
     ] = None
     device: Device = None
     weights_in: Annotated[

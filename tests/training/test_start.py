@@ -18,80 +18,14 @@ from tests.older import (
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
+from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
 from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
-from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
-from widenet.plan.binding import bind
 from widenet.runs import Model, train
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
-from widenet.training.start import load_start
-
-OLD = [str(index) for index in range(WIDTH)]
-CATALOGUES = {
-    "the same": OLD,
-    "grown": [*OLD, "a", "b", "c", "d"],
-    "grown, smaller and in another order": ["a", *reversed(OLD[3:]), "b", "c", "d", "e", "f", "g"],
-}
-
-
-@pytest.fixture(scope="module")
-def before(tmp_path_factory):
-    """Finished runs of some settings, trained once."""
-    folder = tmp_path_factory.mktemp("before")
-    data = books(folder / "data")
-
-    def run(name):
-        if not (folder / name).exists():
-            network, training = SETTINGS[name]
-            train(network, {**training, "keep": "last", "checkpoints": {}}, data, folder / name)
-        return folder / name
-
-    return run
-
-
-def grown(path, ids):
-    return books(path, seed=1, width=len(ids), item_ids=ids, titles=None)
-
-
-def made(network, training, data):
-    """A network as a training of a dataset begins, with room for the optimizer's state."""
-    specs = NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")
-    net = build(
-        bind(*specs, data.fields),
-        LocalExchange(specs[1].shards),
-        "cpu",
-        {"items": data.counts("items")},
-    )
-    net.prepare_training(Optimizer(specs[1].optimizer, specs[1].l1, specs[1].l2))
-    return net
-
-
-def begun(folder, network, training, data, start):
-    """A network that a run begins with, and what was said."""
-    specs, said = (NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")), []
-    with RunDirectory.begin(folder / "run", bind(*specs, data.fields), data, start) as run:
-        net = made(network, training, data)
-        load_start(run, net, said.append)
-    return net, said
-
-
-def rows(net):
-    """Every wide weight and its state, in order of units, but for the numbers of steps."""
-    found = {}
-    for name, wide in net.wide.items():
-        for shard, part in wide.parts.items():
-            for key, tensor in part.tensors().items():
-                if not key.endswith("moved"):
-                    whole = found.setdefault((name, key), torch.empty(wide.shards.width, *tensor.shape[1:]))
-                    whole[shard :: wide.shards.count] = tensor
-    return found
 
 
 @pytest.mark.parametrize(
@@ -209,17 +143,6 @@ def test_filters_in_pieces_begin_with_the_state_of_whole_ones_and_the_other_way_
         assert bool(numbers.any()), key
 
 
-def state_of_filters(net):
-    """The whole state of the filters that may be in pieces, flat, by weight and name."""
-    found = {}
-    pieces = [(part.stretch.weight, part) for parts in net.pieces.by_shard.values() for part in parts]
-    for name, part in [*net.trunk.items(), *pieces]:
-        for key, tensor in part.state.items():
-            if name.startswith(("edges", "parts")):
-                found.setdefault((name, key), []).append(tensor.flatten())
-    return {key: torch.cat(tensors) for key, tensors in found.items()}
-
-
 def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):
     (network, training), run = SETTINGS["sgd, drifting"], before("sgd, drifting")
     data = grown(tmp_path / "data", OLD[10:])
@@ -276,34 +199,6 @@ def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_one_and_two_proces
     assert {each.item for each in found} == {*CATALOGUES["grown"]} - {"3", "a"}
 
 
-def taste(**more):
-    return {"layers": [UNTIED["layers"][0], {**UNTIED["layers"][1], **more}, UNTIED["layers"][2]]}
-
-
-DEEPER = {"layers": [*UNTIED["layers"][:2], {"name": "deep", "units": 6}, UNTIED["layers"][2]]}
-REFUSED = {
-    "units": (
-        taste(units=7),
-        r'weight "taste/history" is units of items x 6, here units of items x 7: it is of another network',
-    ),
-    "layers": (DEEPER, r'weight "deep/taste" is missing, here 6 x 6: it is of another network'),
-    "fewer layers": (taste(bias=False), r'weight "taste bias" is 6, here missing: it is of another network'),
-}
-
-
-@pytest.mark.parametrize("refused", REFUSED)
-def test_a_run_of_other_layers_is_refused_and_says_which_weight_differs(refused, before, tmp_path):
-    network, message = REFUSED[refused]
-    with pytest.raises(CheckpointError, match=message):
-        begun(
-            tmp_path,
-            network,
-            SETTINGS["momentum"][1],
-            grown(tmp_path / "data", CATALOGUES["grown"]),
-            before("momentum"),
-        )
-
-
 def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_features_alone(before, tmp_path):
     run, (network, training) = before("momentum, on the input"), SETTINGS["momentum, on the input"]
     net, _ = begun(tmp_path / "same", network, training, books(tmp_path / "data"), run)
@@ -354,7 +249,8 @@ def test_an_output_on_a_sparse_input_of_other_room_or_of_another_field_is_refuse
         tmp_path / "tagged", [[0, 1]], validation=[[2]], width=WIDTH, sparse={"tags": [[WIDTH - 1]]}
     )
     with pytest.raises(
-        CheckpointError, match="is units of items x features of items, here units of items x features of tags"
+        CheckpointError,
+        match=r"\(units of items x features of items there, units of items x features of tags here\)",
     ):
         begun(tmp_path / "field", standing(field="tags", denoise=0.0), training, tagged, run)
 
@@ -368,7 +264,7 @@ def test_features_of_which_none_is_known_are_refused(before, tmp_path):
 def test_a_run_of_another_field_is_refused(before, tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], validation=[[2]], width=3, sparse={"tags": [[0]]})
     network = {"layers": [{**UNTIED["layers"][0], "field": "tags"}, *UNTIED["layers"][1:]]}
-    with pytest.raises(CheckpointError, match="is units of items x 6, here units of tags x 6"):
+    with pytest.raises(CheckpointError, match=r"\(units of items x 6 there, units of tags x 6 here\)"):
         begun(tmp_path, network, SETTINGS["momentum"][1], data, before("momentum"))
 
 

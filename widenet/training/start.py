@@ -1,10 +1,9 @@
 """Loads another run's weights into a new training; units are matched by the ids of their features."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from widenet.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
@@ -12,13 +11,14 @@ from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.by_examples import weights_by_examples
-from widenet.plan.layout import Layout, Weight
+from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
-from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.training.row_copy import RowCopy
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts
+from widenet.training.taken import Taken
 
 _MOVED = "moved"
 """State that is not copied: the step that moved each row last. Steps are counted anew."""
@@ -27,16 +27,17 @@ _MOVED = "moved"
 def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) -> None:
     """Fill a network with the weights of the run that its own run starts from, if there is one.
 
-    Units are matched by the ids of their features, in whatever shards they are; new units keep their initial
+    A weight is taken if that run has one of the same name and sizes; other weights stay as initialized. Units
+    are matched by the ids of their features, in whatever shards they are; new units keep their initial
     weights. The optimizer's state is loaded too if both runs use the same kind of optimizer.
 
     Args:
         run: Run of the network.
         network: The network, initialized.
-        say: Called with the number of matched features if not all match.
+        say: Called with what begins with weights of that run and what does not, unless all does.
 
     Raises:
-        CheckpointError: The other run has no finished model, or other layers.
+        CheckpointError: The other run has no finished model, or no such weights.
         FitError: The fields of the runs do not go together.
     """
     if run.start is None:
@@ -50,11 +51,15 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
             f"{run.start} has weights in 8 bits, which are not trained further. Start from the run that it"
             " was made of."
         )
-    _check_layers(before, network.layout)
-    origins = {name: _origin(before, run, name, before_facts.imported is not None) for name in run.fields}
-    _check_columns(before, network.layout, origins)
+    taken = Taken.of(before.path, before.layout, network.layout)
+    fields = _fields_of(taken, before.network, network.layout)
+    origins = {name: _origin(before, run, name, before_facts.imported is not None) for name in fields}
+    _check_columns(before, network.layout, taken, origins)
     last = _last_checkpoint(before, run, model)
-    by_all(network.exchange, lambda: _Start(before, network, origins).load(model, last), "checkpoint")
+    start = _Start(before, network, {*taken.names}, origins)
+    by_all(network.exchange, lambda: start.load(model, last), "checkpoint")
+    if taken.sentence:
+        say(taken.sentence)
     for name, origin in origins.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
@@ -66,37 +71,31 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
             say(f'{run.start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
 
 
-def _check_layers(before: RunDirectory, layout: Layout) -> None:
-    """Raise unless two runs have weights of the same names, sizes and kinds; their features may differ."""
-    described = next((own for own in layout.weights.values() if own.describes is not None), None)
-    if described is not None:
-        raise CheckpointError(
-            f'{before.path}: `start_from` does not go with "described_by" of layer "{described.layer}":'
-            " attributes of the two datasets are not matched. Train without one of them."
-        )
-    old, new = dict(_sizes(before.layout)), dict(_sizes(layout))
-    for name, weight in before.layout.weights.items():
-        if weight.describes is not None:  # its rows are finished sums
-            del old[name]
-    for name in [*new, *old]:
-        if old.get(name) != new.get(name):
-            there, here = (
-                "missing" if sizes is None else " x ".join(map(str, sizes))
-                for sizes in (old.get(name), new.get(name))
-            )
-            remedy = "Name a run of the same layers."
-            raise CheckpointError(
-                f'{before.path}: weight "{name}" is {there}, here {here}: it is of another network. {remedy}'
-            )
+def _fields_of(taken: Taken, before: NetworkSpec, layout: Layout) -> list[str]:
+    """Return the fields whose features are rows or columns of weights that are taken, or are damped."""
+    weights = [layout.weights[name] for name in taken.names]
+    of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
+    of_columns = [layout.input_field(weight) for weight in weights if weight.by_columns]
+    return [*dict.fromkeys([*of_rows, *of_columns, *_damped(before, layout.network).values()])]
 
 
-def _check_columns(before: RunDirectory, layout: Layout, origins: Mapping[str, np.ndarray]) -> None:
+def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
+    """Return the inputs whose damping begins with that of an earlier network, with their fields."""
+    old = {(layer.name, layer.field) for layer in before.inputs if layer.popularity_damping}
+    new = {layer.name: layer.field for layer in spec.inputs if layer.popularity_damping}
+    return {name: field for name, field in new.items() if (name, field) in old}
+
+
+def _check_columns(
+    before: RunDirectory, layout: Layout, taken: Taken, origins: Mapping[str, np.ndarray]
+) -> None:
     """Raise if an output reads a sparse input whose features differ: columns of a weight are not matched."""
     old = before.layout.weights
-    for name, weight in layout.weights.items():
+    for name in taken.names:
+        weight = layout.weights[name]
         if not weight.by_columns:
             continue
-        field = _input_field(layout.network, weight)
+        field = layout.input_field(weight)
         same = np.arange(before.fields[field].width)
         if old[name].columns != weight.columns or not np.array_equal(origins[field], same):
             rule = (
@@ -105,33 +104,6 @@ def _check_columns(before: RunDirectory, layout: Layout, origins: Mapping[str, n
             )
             remedy = "Train without `start_from`, or put a hidden layer between them."
             raise CheckpointError(f"{before.path}: {rule}, with as many units; they differ. {remedy}")
-
-
-def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """Yield every weight of a layout with the sizes that must be equal."""
-    for name, weight in layout.weights.items():
-        has_field = weight.wide and not weight.split
-        rows = f"units of {_field_of(layout.network, weight)}" if has_field else weight.rows
-        columns = (
-            f"features of {_input_field(layout.network, weight)}" if weight.by_columns else weight.columns
-        )
-        yield name, (rows,) if weight.columns is None else (rows, columns)
-
-
-def _field_of(spec: NetworkSpec, weight: Weight) -> str:
-    """Return the field whose features are the rows of a wide weight."""
-    if weight.rows_are_features:
-        return _input_field(spec, weight)
-    owner = spec.layer(weight.layer)
-    assert isinstance(owner, OutputLayer)
-    return owner.field
-
-
-def _input_field(spec: NetworkSpec, weight: Weight) -> str:
-    """Return the field of the sparse input that a weight reads."""
-    layer = None if weight.input is None else spec.layer(weight.input)
-    assert isinstance(layer, InputLayer)
-    return layer.field
 
 
 def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
@@ -143,10 +115,6 @@ def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool)
         field: A field of both.
         by_index: Whether to match features by their indices, as for an imported network without names.
     """
-    if field not in before.fields:
-        raise FitError(
-            f'{before.path} has no field "{field}". Name a run that was trained on the same fields.'
-        )
     old, new = before.fields[field], run.fields[field]
     digests = old.vocabulary_digest, new.vocabulary_digest
     if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
@@ -181,79 +149,48 @@ def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint)
     return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
 
 
-class _Copy:
-    """Copies rows of an earlier tensor [R, ...] into a tensor of the network.
-
-    Args:
-        target: The tensor of the network.
-        origin: Index of the earlier row for each row, int64; -1 for new rows.
-    """
-
-    def __init__(self, target: Tensor, origin: np.ndarray) -> None:
-        known_U = np.flatnonzero(origin >= 0)
-        self._target = target
-        self._target_U = known_U[np.argsort(origin[known_U], kind="stable")]
-        self._source_U = origin[self._target_U]
-
-    def needs(self, units: range) -> bool:
-        """Return whether any of these earlier rows is copied."""
-        return len(self._among(units)) > 0
-
-    def take(self, block: Tensor, units: range) -> None:
-        """Copy the matching rows of a block that holds these earlier rows."""
-        own_U = self._among(units)
-        places_U = (self._source_U[own_U] - units.start) // units.step
-        rows, device = block.index_select(0, torch.from_numpy(places_U)), self._target.device
-        self._target.index_copy_(0, torch.from_numpy(self._target_U[own_U]).to(device), rows.to(device))
-
-    def _among(self, units: range) -> np.ndarray:
-        """Return which of the earlier rows that are copied are among these."""
-        first, last = np.searchsorted(self._source_U, (units.start, units.stop)).tolist()
-        is_own = (self._source_U[first:last] - units.start) % units.step == 0
-        own_U: np.ndarray = np.arange(first, last)[is_own]
-        return own_U
-
-
 @dataclass(frozen=True)
 class _Start:
-    """Loads an earlier run into a network of the same layers.
+    """Loads weights of an earlier run into a network.
 
     Attributes:
         before: The earlier run.
         network: The network.
+        taken: Names of the weights that both have in the same sizes.
         origins: Index of each feature in the earlier run, by field; see `_origin`.
     """
 
     before: RunDirectory
     network: Network
+    taken: Set[str]
     origins: Mapping[str, np.ndarray]
 
     def load(self, model: Checkpoint, last: Checkpoint | None) -> None:
         """Fill the shards of this process and the trunk, a block of an earlier tensor at a time."""
         old, new = self.before.layout, self.network.layout
         for name, wide in self.network.wide.items():
+            if name not in self.taken:
+                continue
             origin = self._origin_of(name)
             targets = {shard: part.tensors() for shard, part in wide.parts.items()}
             cuts = {shard: origin[as_slice(wide.shards.units(shard))] for shard in targets}
             states = [
                 key
                 for key in next(iter(targets.values()))
-                if key.startswith("state.") and not key.endswith(_MOVED)
+                if key.startswith("state.") and not key.endswith(_MOVED) and old.weights[name].trained
             ]
             for checkpoint, keys in [(model, ["weight"]), *([] if last is None else [(last, states)])]:
                 copies = {
-                    key: [_Copy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
+                    key: [RowCopy(targets[shard][key], cut) for shard, cut in cuts.items()] for key in keys
                 }
                 self._copy_weight(name, checkpoint, copies)
         self._load_trunk(model, last)
-        for name, factors in self.network.damping.items():
-            layer = new.network.layer(name)
-            assert isinstance(layer, InputLayer)
-            rows = old.units[name]
-            copies = {f"damping.{name}": [_Copy(factors, self._origin(layer.field, rows, len(factors)))]}
+        for name, field in _damped(old.network, new.network).items():
+            rows, factors = old.units[name], self.network.damping[name]
+            copies = {f"damping.{name}": [RowCopy(factors, self._origin(field, rows, len(factors)))]}
             _copy(model, TRUNK, copies, range(rows))
 
-    def _copy_weight(self, name: str, checkpoint: Checkpoint, copies: Mapping[str, list[_Copy]]) -> None:
+    def _copy_weight(self, name: str, checkpoint: Checkpoint, copies: Mapping[str, list[RowCopy]]) -> None:
         """Copy rows of a weight's tensors, from the files of its shards or from that of the trunk."""
         rows = self.before.layout.weights[name].rows
         for file, units in self._shard_files(name, checkpoint).items():
@@ -279,7 +216,7 @@ class _Start:
         weight, old = self.network.layout.weights[name], self.before.layout.weights[name]
         if weight.split:
             return np.arange(weight.rows)
-        return self._origin(_field_of(self.network.layout.network, weight), old.rows, weight.rows)
+        return self._origin(self.network.layout.rows_field(weight), old.rows, weight.rows)
 
     def _origin(self, field: str, old_units: int, units: int) -> np.ndarray:
         """Return the index of each unit in the earlier run, int64 [units].
@@ -294,16 +231,18 @@ class _Start:
         return origin
 
     def _load_trunk(self, model: Checkpoint, last: Checkpoint | None) -> None:
-        trunk, in_pieces = self.network.trunk, weights_by_examples(self.before.layout)
+        old, in_pieces = self.before.layout, weights_by_examples(self.before.layout)
+        trunk = {name: weight for name, weight in self.network.trunk.items() if name in self.taken}
         for checkpoint, has_states in [(model, False), *([] if last is None else [(last, True)])]:
             whole: dict[str, Tensor] = {}
             for name, weight in trunk.items():
                 tensors = {"weight": weight.tensor.detach()}
                 if has_states:
-                    tensors = {f"state.{key}": state for key, state in weight.state.items()}
+                    is_trained = old.weights[name].trained
+                    tensors = {f"state.{key}": state for key, state in weight.state.items() if is_trained}
                 if self._shard_files(name, checkpoint):
                     rows = np.arange(len(weight.tensor))
-                    copies = {key: [_Copy(tensor, rows)] for key, tensor in tensors.items()}
+                    copies = {key: [RowCopy(tensor, rows)] for key, tensor in tensors.items()}
                     self._copy_weight(name, checkpoint, copies)
                 elif has_states and name in in_pieces:
                     for key, tensor in tensors.items():
@@ -312,11 +251,12 @@ class _Start:
                     whole |= {in_trunk(name, key): tensor for key, tensor in tensors.items()}
             checkpoint.fill(TRUNK, whole)
             if has_states:
-                pieces = self.network.pieces.by_shard.values()
-                checkpoint.fill_state(part for parts in pieces for part in parts)
+                parts = [part for parts in self.network.pieces.by_shard.values() for part in parts]
+                names = {name for name in trunk if old.weights[name].trained}
+                checkpoint.fill_state(part for part in parts if part.stretch.weight in names)
 
 
-def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[_Copy]], units: range) -> None:
+def _copy(checkpoint: Checkpoint, file: str, copies: Mapping[str, list[RowCopy]], units: range) -> None:
     """Copy rows from the tensors of a file, which hold the rows of `units` under the names of `copies`."""
     if not any(copy.needs(units) for of_tensor in copies.values() for copy in of_tensor):
         return
