@@ -122,8 +122,8 @@ def search(
     Each line is {"key": ..., "neighbours": [{"key": ..., "score": ...}]}.
     """
     from widenet.cli.lines import lines_to
+    from widenet.data.vectors import read_vectors
     from widenet.knn.neighbours import LARGEST_BLOCK, Neighbours
-    from widenet.knn.sources import read_vectors
     from widenet.parallel.group import is_leader
     from widenet.regular_files import check_new
 

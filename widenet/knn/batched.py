@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from widenet.arguments import typed
+from widenet.data.vectors import Array, source_of
 from widenet.errors import OptionError
 from widenet.knn.neighbours import Neighbours
-from widenet.knn.sources import Array, source_of
 from widenet.metrics.ranking import checked_k
 
 Answer = tuple[NDArray[np.float64], NDArray[np.int64]]

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from widenet.arguments import checked_positions, typed
+from widenet.data.vectors import Source, source_of
 from widenet.errors import DataError, FitError, OptionError, nearest
 from widenet.kernels.ranking_keys import unpacked
 from widenet.knn.measures import MEASURES, Measure, approach, ceiling, shown
 from widenet.knn.of_network import Trained, check_layer, features_of, parts_of
 from widenet.knn.part import Part
-from widenet.knn.sources import Source, source_of
 from widenet.metrics.ranking import checked_k
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, device_for, exchange_for, join
@@ -81,7 +81,7 @@ class Neighbours:
         its own shards.
 
         Args:
-            vectors: Finite numbers [N, D], or one or several files of them; see `widenet.knn.sources`.
+            vectors: Finite numbers [N, D], or one or several files of them; see `widenet.data.vectors`.
             keys: N texts; None uses those of the files, or the positions.
             measure: "dot", "cosine" or "l2".
             stored: The dtype in which to keep the vectors.

@@ -11,6 +11,8 @@ from widenet.scratch import release
 from widenet.spec.initializers import (
     CaffeXavier,
     Constant,
+    Drawn,
+    FromFile,
     Gaussian,
     He,
     Initializer,
@@ -53,25 +55,26 @@ def fill(
 
     Args:
         weight: The shard, float32 [rows, columns], in the host's memory or in a file.
-        spec: The initializer.
+        spec: The initializer; for that of a file, what it says of features that the file lacks.
         fan_in: Units that enter the whole weight.
         fan_out: Units that leave it.
         seed: Seed of the training.
         purpose: Name of the weight.
         shard: Number of the shard.
     """
+    drawn = spec.otherwise if isinstance(spec, FromFile) else spec
     draw = stream(seed, f"weights/{purpose}", shard)
     rows = max(1, _BLOCK_NUMBERS // max(weight.shape[1], 1))
     for block in torch.split(weight, rows):
-        _draw(block, spec, fan_in, fan_out, draw)
+        _draw(block, drawn, fan_in, fan_out, draw)
         release(block)
-    if isinstance(spec, UnitBall):
+    if isinstance(drawn, UnitBall):
         for block in torch.split(weight, rows):
-            _put_into_ball(block, spec.radius, draw)
+            _put_into_ball(block, drawn.radius, draw)
             release(block)
 
 
-def _draw(block: Tensor, spec: Initializer, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
+def _draw(block: Tensor, spec: Drawn, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
     match spec:
         case Xavier(scale=scale):
             _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))

@@ -375,10 +375,9 @@ class Network:
 
     def _product(self, key: Key, pending: Mapping[Key, Pending[list[Tensor]]], activity: Activity) -> Tensor:
         if key in pending:
-            (gathered_EH,) = pending[key].result()
+            (activity.gathered[key],) = pending[key].result()
             trained = self.wide[self.layout.links[key].weight].trained
-            activity.gathered[key] = gathered_EH.requires_grad_(trained and torch.is_grad_enabled())
-            return gathered_EH
+            return activity.gathered[key].requires_grad_(trained and torch.is_grad_enabled())
         values_EN, blocks = activity.values[key[1]], self._blocks(key[0], activity)
         if key in self.layout.windows:
             weight_FK = self.trunk[self.layout.links[key].weight].tensor

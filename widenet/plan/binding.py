@@ -14,6 +14,7 @@ from widenet.plan.place import Place
 from widenet.plan.positions import along_of
 from widenet.plan.shapes import shapes_of
 from widenet.plan.sharing import check_share
+from widenet.plan.vectors import file_vectors
 from widenet.plan.weights import links_of, weights_of, windows_between
 from widenet.plan.windows import Shape
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
@@ -55,6 +56,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     layout = replace(layout, weights=weights_of(layout))
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
     layout = replace(layout, weights=with_frozen(layout))
+    file_vectors(layout)
     for layer in network.hidden:
         plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))

@@ -21,6 +21,7 @@ from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import UNRECORDED, TrainingFacts, WeightsFacts
 from widenet.training.start import load_start
 from widenet.training.state import LoopState
+from widenet.training.vectors import load_vectors
 
 T = TypeVar("T")
 
@@ -61,6 +62,7 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     else:
         if problem is not None:
             raise problem
+        load_vectors(run, network, report.say)
         load_start(run, network, report.say)
         _inherit_arithmetic(run, state, report)
         by_leader(network.exchange, lambda: _report_seen_data(run, dataset, report), "earlier trainings")

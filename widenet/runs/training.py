@@ -58,6 +58,7 @@ from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import holds_work_of
 from widenet.training.state import LoopState
+from widenet.training.vectors import facts_of_vectors
 
 
 @with_fields_of(TrainArguments, NetworkSpec, TrainingSpec, Dataset, Report, Network)
@@ -102,7 +103,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
-    options = facts_of_options(arguments.resume, start_from)
+    options = facts_of_options(arguments.resume, start_from) | facts_of_vectors(layout)
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)

@@ -104,5 +104,25 @@ class Reciprocal(Spec):
     """Factor on the deviation."""
 
 
-Initializer = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
+Drawn = Xavier | CaffeXavier | He | Gaussian | Uniform | UnitBall | Constant | Selu | Reciprocal
+DrawnField = named(Drawn)
+
+
+class FromFile(Spec):
+    """Vectors from a file, each for the feature whose id is its key.
+
+    Of hidden layers over one sparse input, and of outputs over hidden layers.
+    """
+
+    kind: Literal["file"]
+    """Its name."""
+    path: Annotated[str, Field(min_length=1)]
+    """The file: .npz, .npy, .parquet, .arrow or text. A relative path begins in the current directory."""
+    scale: Scale = 1.0
+    """Factor on the vectors."""
+    otherwise: DrawnField = Xavier(kind="xavier")  # type: ignore[valid-type]
+    """Initial weights of features that the file lacks, and of other sources."""
+
+
+Initializer = Drawn | FromFile
 InitializerField = named(Initializer)

@@ -18,6 +18,7 @@ from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import LAUNCH
+from widenet.training.vectors import check_vectors
 
 
 def begun(
@@ -44,11 +45,14 @@ def begun(
 
     Raises:
         CheckpointError: The directory is taken, missing, or of another training.
-        FitError: The run was begun on another dataset.
+        DataError: A file of vectors cannot be read.
+        FitError: The run was begun on another dataset, or vectors have another length than the layer's.
     """
     opened: list[RunDirectory] = []
 
     def begin() -> None:
+        if not resume:
+            check_vectors(layout)
         stack.enter_context(
             RunDirectory.open(path).locked()
             if resume

@@ -65,8 +65,8 @@ def knn_search(
     from time import perf_counter
 
     from widenet.cli.lines import lines_to
+    from widenet.data.vectors import read_vectors
     from widenet.knn.neighbours import Neighbours
-    from widenet.knn.sources import read_vectors
     from widenet.parallel.group import is_leader
 
     run_in_processes(context, processes, device)

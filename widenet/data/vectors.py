@@ -1,6 +1,7 @@
-"""Sources of vectors with keys: arrays, and files of text (`key<TAB>v v v`), .npy or Parquet."""
+"""Sources of vectors with keys: arrays, and files of text (`key<TAB>v v v`), NumPy, Parquet or Arrow."""
 
 import warnings
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +20,7 @@ from widenet.errors import DataError, FitError, OptionError, reason_of
 from widenet.regular_files import bounded_lines, check_regular
 
 KEY, VECTOR = "key", "vector"
-"""The columns of a Parquet file: texts, and lists of numbers of equal lengths."""
+"""The columns of a table: texts, and lists of numbers of equal lengths; and the arrays of a .npz file."""
 
 
 class Source(Protocol):
@@ -226,7 +228,7 @@ def _source(vectors: Any) -> Source:
 
 
 def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
-    """Read vectors from files: .npy [N, D], .parquet with the columns key and vector, or else text.
+    """Read vectors from files: .npy [N, D], .npz, .parquet and .arrow with key and vector, or else text.
 
     Args:
         paths: The files, at least one; their vectors are concatenated.
@@ -251,30 +253,54 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
 
 
 def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
-    if path.suffix.lower() == ".npy":
-        _opened(path).close()
-        try:
-            # NumPy warns of files that Python 2 wrote, although it reads them.
-            with warnings.catch_warnings(action="ignore", category=UserWarning):
-                return _array(str(path), np.load(path, mmap_mode="r"))
-        except (ValueError, EOFError, SyntaxError, TokenError, MemoryError) as error:
-            raise DataError(
-                f"{path}: must be a .npy file of numbers; {reason_of(error)}. Write it by numpy.save."
-            ) from None
-    if path.suffix.lower() == ".parquet":
-        return _parquet(path)
+    match path.suffix.lower():
+        case ".npy" | ".npz":
+            return _numpy(path)
+        case ".parquet":
+            return _table(path, "a Parquet")
+        case ".arrow":
+            return _table(path, "an Arrow")
     return TextFile(path, key_delimiter, delimiter)
 
 
-def _parquet(path: Path) -> Source:
+def _numpy(path: Path) -> Source:
     _opened(path).close()
     try:
-        table = pq.read_table(path, columns=[KEY, VECTOR])
+        # NumPy warns of files that Python 2 wrote, although it reads them. It never unpickles here.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            loaded = np.load(path, mmap_mode="r")
+        if isinstance(loaded, np.ndarray):
+            return _array(str(path), loaded)
+        with loaded:
+            numbers, keys = loaded[VECTOR], loaded[KEY]
+    except (ValueError, EOFError, SyntaxError, TokenError, MemoryError, BadZipFile, zlib.error) as error:
+        raise _unreadable(path, reason_of(error)) from None
+    except KeyError:
+        raise _unreadable(path, f'a .npz file needs the arrays "{KEY}" and "{VECTOR}"') from None
+    source = _array(str(path), numbers)
+    if keys.shape != numbers.shape[:1] or keys.dtype.kind not in "Uiu":
+        rule = f'"{KEY}" must be {len(numbers):,} texts or whole numbers, one for each vector'
+        raise _unreadable(path, f"{rule}; got {keys.dtype} {list(keys.shape)}")
+    return Array(source.name, numbers, pa.array(keys.astype(str).tolist(), pa.string()))
+
+
+def _unreadable(path: Path, reason: str) -> DataError:
+    how = "numpy.savez" if path.suffix.lower() == ".npz" else "numpy.save"
+    return DataError(f"{path}: must be a {path.suffix.lower()} file of numbers; {reason}. Write it by {how}.")
+
+
+def _table(path: Path, kind: str) -> Source:
+    _opened(path).close()
+    try:
+        if kind == "a Parquet":
+            table = pq.read_table(path, columns=[KEY, VECTOR])
+        else:
+            table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         keys = table[KEY].cast(pa.string()).combine_chunks()
         lists = table[VECTOR].cast(pa.list_(pa.float32())).combine_chunks()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, KeyError) as error:
         columns = f'columns "{KEY}", texts, and "{VECTOR}", lists of numbers'
-        raise DataError(f"{path}: must be a Parquet file with {columns}; {reason_of(error)}.") from None
+        raise DataError(f"{path}: must be {kind} file with {columns}; {reason_of(error)}.") from None
     sizes = np.diff(lists.offsets.to_numpy())
     if keys.null_count or lists.null_count or lists.flatten().null_count or len(set(sizes.tolist())) > 1:
         raise DataError(

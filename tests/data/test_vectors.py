@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from widenet.data.vectors import read_vectors, source_of
 from widenet.errors import DataError, FitError, OptionError
-from widenet.knn.sources import read_vectors, source_of
 
 NUMBERS = np.array([[1, -2.5], [3e-3, 4], [0, 6]], dtype=np.float32)
 

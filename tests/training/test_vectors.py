@@ -1,0 +1,168 @@
+"""Vectors from files: rows whose ids the file has begin with them, others as initialized."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from tests.starts import rows
+from tests.trainings import UNTIED, WIDTH, Heard, books, document
+from widenet.errors import DataError, FitError
+from widenet.runs import Model, train
+
+UNITS = 6
+IDS = [f"book {number}" for number in range(WIDTH)]
+KNOWN = [3, 30, 0, 17]
+NUMBERS = np.random.default_rng(0).standard_normal((len(KNOWN) + 1, UNITS)).astype(np.float32)
+KEYS = [*(IDS[number] for number in KNOWN), "a stranger"]
+TRAINING = document({"kind": "adam", "learning_rate": 0.1}, epochs=1, shards=4, evaluation=None)
+
+
+def from_file(path, layer="taste", **more):
+    """The network with vectors from a file at one of its layers."""
+    file = {"kind": "file", "path": str(path), **more}
+    return {
+        "layers": [
+            {**each, "initializer": file, "frozen": True} if each["name"] == layer else each
+            for each in UNTIED["layers"]
+        ]
+    }
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(suffix, numbers=NUMBERS, keys=KEYS):
+        path = tmp_path / f"vectors{suffix}"
+        if suffix == ".npz":
+            np.savez(path, key=np.array(keys), vector=numbers)
+        elif suffix == ".txt":
+            lines = [
+                f"{key}\t{' '.join(map(repr, row.tolist()))}" for key, row in zip(keys, numbers, strict=True)
+            ]
+            path.write_text("\n".join(lines), encoding="utf-8")
+        else:
+            table = pa.table({"key": keys, "vector": numbers.tolist()})
+            if suffix == ".parquet":
+                pq.write_table(table, path)
+            else:
+                with pa.ipc.new_file(path, table.schema) as writer:
+                    writer.write_table(table)
+        return path
+
+    return write
+
+
+def weights(run, name):
+    return rows(Model.load(run).network)[name, "weight"]
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".arrow", ".txt"])
+@pytest.mark.parametrize(("layer", "name"), [("taste", "taste/history"), ("next", "next")])
+def test_features_begin_with_the_vectors_of_their_ids_and_others_as_initialized(
+    suffix, layer, name, written, tmp_path
+):
+    data, heard, path = books(tmp_path / "data", item_ids=IDS, titles=None), Heard(), written(suffix)
+    train(from_file(path, layer, scale=0.5), TRAINING, data, tmp_path / "run", report=heard)
+    train(from_file(path, layer) | {"name": "drawn"}, TRAINING, data, tmp_path / "other")
+    drawn = {
+        "layers": [
+            {**each, "frozen": each["name"] == layer} if each is not UNTIED["layers"][0] else each
+            for each in UNTIED["layers"]
+        ]
+    }
+    train(drawn, TRAINING, data, tmp_path / "drawn")
+    expected = weights(tmp_path / "drawn", name).clone()
+    expected[KNOWN] = torch.from_numpy(NUMBERS[:-1]) * 0.5
+    assert torch.equal(weights(tmp_path / "run", name), expected)
+    assert torch.equal(weights(tmp_path / "other", name)[KNOWN], torch.from_numpy(NUMBERS[:-1]))
+    assert heard.said[0] == (
+        f'{path}: 4 of 31 features of field "items" begin with its vectors; 27 have none and begin as'
+        " initialized."
+    )
+
+
+def test_features_without_names_are_known_by_their_numbers(tmp_path):
+    numbers = np.random.default_rng(1).standard_normal((WIDTH, UNITS)).astype(np.float32)
+    np.save(tmp_path / "vectors.npy", numbers)
+    data = books(tmp_path / "data", titles=None)
+    train(from_file(tmp_path / "vectors.npy"), TRAINING, data, tmp_path / "run")
+    assert torch.equal(weights(tmp_path / "run", "taste/history"), torch.from_numpy(numbers))
+
+
+def trained(path, data, out):
+    return train(from_file(path), TRAINING, data, out).fingerprint()
+
+
+def test_every_number_of_processes_gives_the_bits_of_one(written, tmp_path, groups):
+    books(tmp_path / "data", item_ids=IDS, titles=None)
+    path = written(".npz")
+    one = trained(path, tmp_path / "data", tmp_path / "one")
+    for size in (2, 4):
+        assert groups(size)(trained, path, tmp_path / "data", tmp_path / str(size)) == [one] * size
+
+
+def test_a_resumed_run_needs_the_file_no_more(written, tmp_path):
+    data, path = books(tmp_path / "data", item_ids=IDS, titles=None), written(".npz")
+    network, training = from_file(path), {**TRAINING, "epochs": 2}
+    whole = train(network, training, data, tmp_path / "whole").fingerprint()
+    with pytest.raises(KeyboardInterrupt):
+        train(network, training, data, tmp_path / "run", after_epoch=lambda *_: True)
+    path.unlink()
+    assert train(None, None, data, tmp_path / "run", resume=True).fingerprint() == whole
+
+
+REFUSED = {
+    "another length": (
+        NUMBERS[:, :4],
+        KEYS,
+        FitError,
+        r'layers\[1\]\.initializer \("taste"\): vectors must have 6 numbers, as many as the layer; those of'
+        r" .*vectors\.npz have 4\. Change",
+    ),
+    "no id": (
+        NUMBERS[:1],
+        ["a stranger"],
+        FitError,
+        'no key is the id of a feature of field "items", such as "book 0"',
+    ),
+    "a key twice": (NUMBERS, [*KEYS[:-1], KEYS[0]], DataError, "every key must be there once; some repeat"),
+    "no number": (np.full_like(NUMBERS, np.nan), KEYS, DataError, "vectors must be finite numbers"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+def test_other_vectors_are_refused(refused, written, tmp_path):
+    numbers, keys, error, message = REFUSED[refused]
+    data = books(tmp_path / "data", item_ids=IDS, titles=None)
+    path = written(".npz", numbers, keys)
+    with pytest.raises(error, match=message):
+        train(from_file(path), TRAINING, data, tmp_path / "run")
+
+
+def test_a_missing_file_is_refused_before_a_run_begins(tmp_path):
+    data = books(tmp_path / "data", item_ids=IDS, titles=None)
+    with pytest.raises(DataError, match=r"none\.npz: must be a file of vectors that can be read"):
+        train(from_file(tmp_path / "none.npz"), TRAINING, data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_pickled_keys_are_refused(tmp_path):
+    path = tmp_path / "vectors.npz"
+    np.savez(path, key=np.array(KEYS, dtype=object), vector=NUMBERS)
+    data = books(tmp_path / "data", item_ids=IDS, titles=None)
+    with pytest.raises(DataError, match=re.escape(f"{path}: must be a .npz file of numbers; Object arrays")):
+        train(from_file(path), TRAINING, data, tmp_path / "run")
+
+
+def test_a_layer_without_a_vector_for_each_feature_cannot_name_a_file(tmp_path):
+    data = books(tmp_path / "data", item_ids=IDS, titles=None)
+    file = {"kind": "file", "path": "vectors.npz"}
+    deep = {"name": "deep", "units": 6, "initializer": file}
+    network = {"layers": [*UNTIED["layers"][:2], deep, UNTIED["layers"][2]]}
+    with pytest.raises(
+        FitError, match=r'layers\[2\]\.initializer \("deep"\) "file" needs a layer that owns one'
+    ):
+        train(network, TRAINING, data, tmp_path / "run")
