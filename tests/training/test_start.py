@@ -261,11 +261,13 @@ def test_features_of_which_none_is_known_are_refused(before, tmp_path):
         begun(tmp_path, *SETTINGS["momentum"], data, before("momentum"))
 
 
-def test_a_run_of_another_field_is_refused(before, tmp_path):
+def test_weights_of_another_field_are_left_and_named(before, tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], validation=[[2]], width=3, sparse={"tags": [[0]]})
     network = {"layers": [{**UNTIED["layers"][0], "field": "tags"}, *UNTIED["layers"][1:]]}
-    with pytest.raises(CheckpointError, match=r"\(units of items x 6 there, units of tags x 6 here\)"):
-        begun(tmp_path, network, SETTINGS["momentum"][1], data, before("momentum"))
+    net, said = begun(tmp_path, network, SETTINGS["momentum"][1], data, before("momentum"))
+    assert 'As initialized: "taste/history" (units of items x 6 there, units of tags x 6 here).' in said[0]
+    was = rows(Model.load(before("momentum")).network)["next", "weight"]
+    assert torch.equal(rows(net)["next", "weight"], was[:3])
 
 
 def test_a_damaged_file_is_refused(before, tmp_path):
