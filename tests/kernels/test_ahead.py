@@ -1,5 +1,6 @@
 """Kernels that helper processes compile: they are found on disk, and nobody depends on a helper."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
 
 ROOT = Path(__file__).parent.parent.parent
+LATER = ["compiled_ranking", "compiled_choice"]
 
 AHEAD = """
 import sys
@@ -36,7 +38,7 @@ def test_helpers_compile_what_a_training_needs_once(tmp_path):
         "PYTHONPATH": str(ROOT),
         "WIDENET_THREADS": "3",
     }
-    for first in ("True 8 False", "False 0 False"):
+    for first in ("True 10 False", "False 0 False"):
         found = subprocess.run(
             [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
         )
@@ -45,10 +47,15 @@ def test_helpers_compile_what_a_training_needs_once(tmp_path):
 
 @pytest.fixture
 def helpers(monkeypatch):
-    """The kernels that have been left to helpers, without any process."""
+    """The kernels that a training needs at once and that have been left to helpers, without any process."""
     left = []
+
+    def helper(kernels, is_patient=False):
+        if not is_patient:
+            left.append(kernels)
+
     monkeypatch.setattr("widenet.kernels.ahead.is_missing", lambda _: True)
-    monkeypatch.setattr("widenet.kernels.ahead._helper", lambda kernels: left.append(kernels))
+    monkeypatch.setattr("widenet.kernels.ahead._helper", helper)
     return left
 
 
@@ -59,6 +66,16 @@ def test_helpers_leave_a_processor_to_the_training(threads, number, helpers, mon
     assert len(helpers) == number
     kernels = [kernel for share in helpers for kernel in share]
     assert len(set(kernels)) == len(kernels) == (8 if number else 0)
+
+
+def test_a_patient_helper_compiles_what_the_first_evaluation_needs(monkeypatch):
+    left = []
+    monkeypatch.setenv("WIDENET_THREADS", "2")
+    monkeypatch.setattr("widenet.kernels.ahead.is_missing", lambda kernel: kernel[0].__name__ in LATER)
+    monkeypatch.setattr("widenet.kernels.ahead._started", left.append)
+    assert compile_ahead(usual_network("items", False), usual_training(False, 100))
+    [[names, word]] = left
+    assert ([name for _, name, _ in json.loads(names)], word) == (LATER, "patient")
 
 
 @pytest.mark.parametrize(

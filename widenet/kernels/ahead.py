@@ -37,12 +37,16 @@ def compile_ahead(network: NetworkSpec, training: TrainingSpec) -> bool:
     """
     try:
         kernels = [kernel for kernel in _kernels(network, training) if is_missing(kernel)]
+        later = [kernel for kernel in _later() if is_missing(kernel)]
     except ImportError:  # there is no Numba
         return False
-    number = min(len(kernels), available_threads() - 1, _MOST_HELPERS)
+    spare = available_threads() - 1
+    number = min(len(kernels), spare, _MOST_HELPERS)
     for share in [kernels[first::number] for first in range(number)]:
         leave_to(_helper(share), share)
-    return number > 0
+    if later and spare:
+        leave_to(_helper(later, is_patient=True), later)
+    return spare > 0 and bool(kernels or later)
 
 
 def compile_usual() -> subprocess.Popen[bytes] | None:
@@ -98,10 +102,23 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     return [*kernels, (compiled_sum, ("float32",)), (compiled_sort, ()), (compiled_group, ()), *cuts]
 
 
-def _helper(kernels: list[Kernel]) -> subprocess.Popen[bytes] | None:
-    """Start a process that compiles kernels; None if it cannot be started."""
+def _later() -> list[Kernel]:
+    """Return the kernels that a training needs for its first evaluation, and a run for recommendations."""
+    from widenet.kernels.compiled_ranking import compiled_ranking
+    from widenet.kernels.compiled_search import compiled_choice
+
+    return [(compiled_ranking, ()), (compiled_choice, ())]
+
+
+def _helper(kernels: list[Kernel], is_patient: bool = False) -> subprocess.Popen[bytes] | None:
+    """Start a process that compiles kernels; None if it cannot be started.
+
+    Args:
+        kernels: The kernels.
+        is_patient: Whether it only takes what others leave of the processors.
+    """
     names = [(make.__module__, make.__qualname__, arguments) for make, arguments in kernels]
-    return _started([json.dumps(names)])
+    return _started([json.dumps(names), *(["patient"] if is_patient else [])])
 
 
 def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
@@ -125,7 +142,8 @@ def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
 def _compile_usual() -> None:
     """Compile the kernels of the usual documents, whenever nobody else needs the processors."""
     os.nice(19)
-    for make, arguments in _kernels(usual_network("items", is_sequence=False), usual_training(True, 1)):
+    usual = _kernels(usual_network("items", is_sequence=False), usual_training(True, 1))
+    for make, arguments in [*usual, *_later()]:
         make(*arguments)
 
 
@@ -133,5 +151,7 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         _compile_usual()
     else:
+        if sys.argv[2:] == ["patient"]:
+            os.nice(19)
         for module, name, arguments in json.loads(sys.argv[1]):
             getattr(import_module(module), name)(*arguments)

@@ -8,12 +8,10 @@ Python. The numbers are to the bit those of torch's products with biases, of `so
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numba.extending import register_jitable
-from torch import Tensor
 
 from widenet.kernels import compiled_search, compiled_softmax, compiled_sweep
 from widenet.kernels.compiled import compile_for, made_once
@@ -21,7 +19,10 @@ from widenet.kernels.compiled_products import add_logits, product_routine, view
 from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_row
 from widenet.kernels.compiled_softmax import row_sum
 from widenet.kernels.compiled_sweep import room
-from widenet.kernels.reference import PIECE
+from widenet.kernels.constants import PIECE
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Sums = tuple[np.ndarray, np.ndarray]
 """Results of `softmax_sum` for N tiles: the largest logits, float32 [N, E], and the sums, float64 [N, E]."""
@@ -44,14 +45,14 @@ class Units:
         barred_R: See there.
     """
 
-    weight_TH: Tensor
-    bias_T: Tensor | None
+    weight_TH: "Tensor"
+    bias_T: "Tensor | None"
     starts: list[int]
     numbers: range
     first_row: int
-    ends_E: Tensor | None = None
-    rows_Z: Tensor | None = None
-    barred_R: Tensor | None = None
+    ends_E: "Tensor | None" = None
+    rows_Z: "Tensor | None" = None
+    barred_R: "Tensor | None" = None
 
     def argument(self) -> tuple[Any, ...]:
         """Return the units for the compiled function."""
@@ -59,9 +60,9 @@ class Units:
 
     def others(self) -> tuple[Any, ...]:
         """Return what compiled functions need beside the vectors."""
-        bias_T = torch.zeros(len(self.weight_TH)) if self.bias_T is None else self.bias_T
+        bias_T = np.zeros(len(self.weight_TH), np.float32) if self.bias_T is None else self.bias_T.numpy()
         order = self.numbers.start, self.numbers.step, self.first_row
-        return bias_T.numpy(), np.array(self.starts, np.int64), *order
+        return bias_T, np.array(self.starts, np.int64), *order
 
 
 @register_jitable
@@ -121,7 +122,7 @@ def compiled_ranking() -> Callable[..., None]:
     return compile_for(ranking, f"void({arguments})", *within, *compiled_softmax.sources())
 
 
-def rank(direct_EH: Tensor, rows: int, least: int, units: Units, search: RunningTopK, sums: Sums) -> None:
+def rank(direct_EH: "Tensor", rows: int, least: int, units: Units, search: RunningTopK, sums: Sums) -> None:
     """Search some units of a shard, and sum up its tiles.
 
     Args:

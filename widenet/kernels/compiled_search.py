@@ -1,17 +1,18 @@
 """The search for the k best units of every example, compiled for CPUs. Needs Numba."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, register_jitable
-from torch import Tensor
 
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.kernels.ranking_keys import MISSING
+from widenet.kernels.constants import MISSING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = 64
 """Logits that are compared at once; the comparisons are the bits of an integer."""
@@ -214,7 +215,7 @@ def set_floor(search: Any, e: Any) -> None:
 
 
 def hidden(
-    ends_E: Tensor | None = None, rows_Z: Tensor | None = None, barred_R: Tensor | None = None
+    ends_E: "Tensor | None" = None, rows_Z: "Tensor | None" = None, barred_R: "Tensor | None" = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the units of a shard that examples may not have, for `search_row`.
 
@@ -261,7 +262,7 @@ def compiled_choice() -> Callable[..., None]:
 class RunningTopK:
     """See `kernels.running_top_k.RunningTopK`, whose keys these are; tiles may come in any order."""
 
-    def __init__(self, k: int, floor_E: Tensor) -> None:
+    def __init__(self, k: int, floor_E: "Tensor") -> None:
         self.k, self._floor_E = k, floor_E.numpy()
         self._least_E = np.full(len(floor_E), MISSING, np.int64)
         self._num_E = np.zeros(len(floor_E), np.int64)
@@ -272,13 +273,15 @@ class RunningTopK:
         """The state, for compiled functions."""
         return self.k, self._floor_E, self._least_E, self._num_E, self._keys_EN
 
-    def add(self, logits_ET: Tensor, units: range) -> None:
+    def add(self, logits_ET: "Tensor", units: range) -> None:
         """See `kernels.running_top_k.RunningTopK.add`."""
         tile = logits_ET.contiguous().numpy()
         compiled_search()(tile, units.start, units.step, self.argument, hidden())
 
-    def result(self) -> Tensor:
+    def result(self) -> "Tensor":
         """See `kernels.running_top_k.RunningTopK.result`."""
+        import torch  # compiling needs none, and it takes seconds to load
+
         compiled_choice()(self.k, self._num_E, self._keys_EN)
         best_EK = torch.from_numpy(self._keys_EN[:, : self.k])
         return best_EK.sort(dim=1, descending=True).values

@@ -2,22 +2,23 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numba.extending import register_jitable
-from torch import Tensor
 
-from widenet.kernels import compiled_products, reference
+from widenet.kernels import compiled_products, constants
 from widenet.kernels.compiled import compile_for, made_once
 from widenet.kernels.compiled_products import view
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 _LEAST, _PER_LOG_TWO, _TO_WHOLE = map(
-    np.float32, (reference.LEAST, reference.PER_LOG_TWO, reference.TO_WHOLE)
+    np.float32, (constants.LEAST, constants.PER_LOG_TWO, constants.TO_WHOLE)
 )
-_C5, _C4, _C3, _C2, _C1, _C0 = map(np.float32, reference.POWER_OF_TWO)
-_PIECE, _HALF, _EXPONENT = reference.PIECE, reference.PIECE // 2, np.int32(23)
+_C5, _C4, _C3, _C2, _C1, _C0 = map(np.float32, constants.POWER_OF_TWO)
+_PIECE, _HALF, _EXPONENT = constants.PIECE, constants.PIECE // 2, np.int32(23)
 _MAGNITUDE, _LOWEST = np.int32(2**31 - 1), np.int32(-(2**31))
 _SIGN = np.int32(31)
 
@@ -78,7 +79,7 @@ def row_sum(logit_T: Any, share_P: Any, rest_P: Any) -> Any:
 def sources() -> list[str]:
     """Return what the code of `row_sum` depends on, for `compile_for`."""
     return [
-        Path(path).read_text("utf-8") for path in (__file__, reference.__file__, compiled_products.__file__)
+        Path(path).read_text("utf-8") for path in (__file__, constants.__file__, compiled_products.__file__)
     ]
 
 
@@ -94,8 +95,10 @@ def compiled_softmax_sum() -> Callable[..., None]:
     return compile_for(sums, "void(float32[:, ::1], float32[::1], float64[::1])", *sources())
 
 
-def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+def softmax_sum(logits_ET: "Tensor") -> "tuple[Tensor, Tensor]":
     """See `reference.softmax_sum`."""
+    import torch  # compiling needs none, and it takes seconds to load
+
     peak_E, sum_E = np.empty(len(logits_ET), np.float32), np.empty(len(logits_ET), np.float64)
     compiled_softmax_sum()(logits_ET.contiguous().numpy(), peak_E, sum_E)
     return torch.from_numpy(peak_E), torch.from_numpy(sum_E)

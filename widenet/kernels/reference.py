@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from widenet.kernels.constants import LEAST, PER_LOG_TWO, PIECE, POWER_OF_TWO, TO_WHOLE
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import Activation, Elu, LeakyRelu
 from widenet.spec.layers import OutputLayer
@@ -22,16 +23,6 @@ from widenet.spec.losses import (
 
 _TINY = 1e-300
 """The smallest divisor."""
-
-PIECE = 256
-"""Units whose shares are folded together by `softmax_sum`."""
-POWER_OF_TWO = (1.32647273e-3, 9.67151299e-3, 5.55073358e-2, 0.240222424, 0.693147004, 1.0)
-"""A polynomial, highest power first: 2^f for |f| <= 1/2, within 2e-7 in float32, and exactly 1 for f = 0.
-
-The coefficients have the least largest error among those that end with 1.
-"""
-PER_LOG_TWO, LEAST, TO_WHOLE = 1.44269504, -86.5, 1.5 * 2**23
-"""1 / log(2); arguments below LEAST count as LEAST; adding TO_WHOLE to a float32 rounds to a whole number."""
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:

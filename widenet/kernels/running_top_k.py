@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.ranking_keys import MISSING, keys, unpacked
+from widenet.kernels.constants import MISSING
+from widenet.kernels.ranking_keys import keys, unpacked
 from widenet.kernels.table import runner
 
 _BLOCK = 16
