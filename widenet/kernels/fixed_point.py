@@ -30,6 +30,10 @@ def peaks_of(term: Tensor) -> Tensor:
     if term.dim() >= 2 and not term.shape[-1]:
         return torch.zeros(*term.shape[:-1], 1, dtype=torch.float64, device=term.device)
     magnitude = term.abs() if term.dim() < 2 else term.abs().amax(dim=-1, keepdim=True)
+    return _finite(magnitude)
+
+
+def _finite(magnitude: Tensor) -> Tensor:
     return magnitude.double().nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
@@ -58,6 +62,8 @@ def common_peaks(terms: Terms) -> Tensor:
         from widenet.kernels.triton.fixed_point import common_peaks as launched
 
         return launched(_stacked(terms))
+    if terms[0].dim() < 2:  # few numbers: fewer operations are faster
+        return _finite(_stacked(terms).abs()).amax(dim=0)
     return torch.stack([peaks_of(term) for term in terms]).amax(dim=0)
 
 
@@ -69,7 +75,9 @@ def fixed_sum(terms: Terms, peaks: Tensor, num_terms: int) -> Tensor:
 
         return launched(_stacked(terms), peaks, num_terms)
     scales = scales_for(peaks, num_terms)
-    if chosen == "torch" or terms[0].dim() != 2:
+    if terms[0].dim() < 2:
+        return to_fixed(_stacked(terms), scales).sum(dim=0)
+    if chosen == "torch" or terms[0].dim() > 2:
         total = to_fixed(terms[0], scales)
         for term in terms[1:]:
             total += to_fixed(term, scales)

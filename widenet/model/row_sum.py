@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,17 +66,38 @@ class RowSum:
         self.peak_E = higher_E
 
 
+def of_softmax(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[RowSum]:
+    """Return the sum of a softmax over each shard, from those of its tiles, which are added in order.
+
+    Shards are added together: in each operation, torch gives Python's lock to other threads.
+
+    Args:
+        parts: Of each shard's N tiles: the largest logits, float32 [N, E], and the sums, float64 [N, E].
+    """
+    found: dict[int, RowSum] = {}
+    for number in {len(peak_NE) for peak_NE, _ in parts}:
+        own = [shard for shard, (peak_NE, _) in enumerate(parts) if len(peak_NE) == number]
+        peak_NSE = torch.from_numpy(np.stack([parts[shard][0] for shard in own], axis=1))
+        sum_NSE = torch.from_numpy(np.stack([parts[shard][1] for shard in own], axis=1))
+        peak_SE = torch.full(peak_NSE.shape[1:], -torch.inf)
+        total = RowSum("softmax", peak_SE, torch.zeros_like(peak_SE, dtype=torch.float64))
+        for each in zip(peak_NSE, sum_NSE, strict=True):
+            total.add_part(*each)
+        rows = zip(own, total.peak_E, total.sum_E, strict=True)
+        found |= {shard: RowSum("softmax", peak_E, sum_E) for shard, peak_E, sum_E in rows}
+    return [found[shard] for shard in range(len(parts))]
+
+
 def over_shards(sums: Sequence[RowSum], exchange: Exchange, where: str) -> Tensor:
     """Return the divisors, or a softmax's logarithms of them, from the sums of this process's shards: [E]."""
     if sums[0].kind != "softmax":
         return exact_sum(exchange.gather([own.sum_E for own in sums], where)).float()
-    both = exchange.gather([torch.stack([own.peak_E.double(), own.sum_E]) for own in sums], where)
-    peaks, totals = [peak_E.float() for peak_E, _ in both], [sum_E for _, sum_E in both]
-    peak_E = torch.stack(peaks).amax(dim=0)
-    scaled = [
-        sum_E * torch.exp((own_E - peak_E).double()) for own_E, sum_E in zip(peaks, totals, strict=True)
-    ]
-    return (peak_E.double() + torch.log(exact_sum(scaled))).float()
+    own = torch.stack([own.peak_E for own in sums]).double(), torch.stack([own.sum_E for own in sums])
+    both_S2E = torch.stack(exchange.gather(torch.stack(own, dim=1).unbind(), where))
+    peak_SE, total_SE = both_S2E[:, 0].float(), both_S2E[:, 1]
+    peak_E = peak_SE.amax(dim=0)
+    scaled_SE = total_SE * torch.exp((peak_SE - peak_E).double())
+    return (peak_E.double() + torch.log(exact_sum(scaled_SE))).float()
 
 
 def divided(kind: str, logits: Tensor, total_E1: Tensor) -> Tensor:

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.kernels.ranking_keys import MISSING
+from widenet.kernels.constants import MISSING
 from widenet.kernels.table import runner
 from widenet.model.layers.output import QuantizedTile
-from widenet.model.row_sum import RowSum
+from widenet.model.row_sum import RowSum, of_softmax
 from widenet.model.sharding import split
 from widenet.model.sweep import groups
 from widenet.plan.shards import as_slice
@@ -74,12 +74,17 @@ class SweptShards:
 
         All keys together hold the best units of all these shards.
         """
-        sums = self.tiles.output.exchange.each(self._sweep)
+        parts = self.tiles.output.exchange.each(self._sweep)
         found = [search.result() for search in self._idle]
-        missing = [torch.full((self.tiles.num, self.k), MISSING)] * (len(sums) - len(found))
+        missing = [torch.full((self.tiles.num, self.k), MISSING)] * (len(parts) - len(found))
+        if self.divides:
+            sums = of_softmax(parts)
+        else:
+            sums = [self.tiles.no_sum(slice(0, self.tiles.num))] * len(parts)
         return list(zip([*found, *missing], sums, strict=True))
 
-    def _sweep(self, shard: int) -> RowSum:
+    def _sweep(self, shard: int) -> "Sums":
+        """Search the units of a shard, and return the sums of its tiles if there is a divisor."""
         from widenet.kernels.compiled_ranking import NO_SUMS
         from widenet.kernels.compiled_search import RunningTopK
 
@@ -89,20 +94,17 @@ class SweptShards:
         except IndexError:
             search = RunningTopK(self.k, self.floor_E)
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
-        total = tiles.no_sum(slice(0, tiles.num))
+        shape = len(starts) - 1, tiles.num
+        sums = (np.empty(shape, np.float32), np.empty(shape, np.float64)) if self.divides else NO_SUMS
         with tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
             makes_copies = tiles.output.spec.cosine is not None and self.queries is None
             rows = 1 if makes_copies else sweep.chunk_rows
             for first, last in groups(starts, rows):
                 sweep.at(starts[first], starts[last])
-                sums, shape = NO_SUMS, (last - first, tiles.num)
-                if self.divides:
-                    sums = np.empty(shape, np.float32), np.empty(shape, np.float64)
-                self._rank(shard, starts[first : last + 1], search, sums)
-                for peak_E, sum_E in zip(*sums, strict=True):
-                    total.add_part(torch.from_numpy(peak_E), torch.from_numpy(sum_E))
+                own = sums[0][first:last], sums[1][first:last]
+                self._rank(shard, starts[first : last + 1], search, own)
         self._idle.append(search)
-        return total
+        return sums
 
     def _rank(self, shard: int, starts: list[int], search: "RunningTopK", sums: "Sums") -> None:
         """Rank the units of some tiles of a shard, which begin at `starts` and end at the last of them."""
