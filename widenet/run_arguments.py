@@ -66,6 +66,13 @@ NeverFor = Annotated[
     str | Path | Mapping[Any, Any] | None,
     Argument("CSV file (user,item) of items that are never recommended to a user."),
 ]
+OnlyFor = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument(
+        "CSV file (user,item) of the only items that are recommended to a user; other users may get all."
+        " Unknown ids have no effect."
+    ),
+]
 Weights = Annotated[
     str | Path | Mapping[Any, Any] | None,
     Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
@@ -271,13 +278,16 @@ class PredictArguments(_Checked):
     never: Never = None
     only: Only = None
     never_for: NeverFor = None
+    only_for: OnlyFor = None
     weights: Weights = None
     at_most: AtMost = None
     where: Where = None
     diversity: Diversity = 0.0
     say: Annotated[
         Callable[[str], None] | None,
-        Argument("Called after the last block if the dataset lacks users of `never_for`.", flag=""),
+        Argument(
+            "Called after the last block if the dataset lacks users of `never_for` or `only_for`.", flag=""
+        ),
     ] = None
     part: Annotated[
         Literal["train", "validation", "heldout"] | None,
@@ -321,8 +331,15 @@ class RecommendArguments(_Checked):
     never_for: Annotated[
         str | Path | Mapping[Any, Any] | None,
         Argument(
-            "For `users`: CSV file (user,item) of items that are never recommended to a user, or a list of"
-            " ids for each.",
+            "For `users` and several baskets: CSV file (user,item) of items that are never recommended to a"
+            " user, or a list of ids for each. The baskets of a list have the numbers 0, 1 and so on.",
+            flag="",
+        ),
+    ] = None
+    only_for: Annotated[
+        str | Path | Mapping[Any, Any] | None,
+        Argument(
+            "As `never_for`: the only items that are recommended to a user. Unknown ids have no effect.",
             flag="",
         ),
     ] = None

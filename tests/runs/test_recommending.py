@@ -226,6 +226,28 @@ def test_items_are_kept_from_single_users(model):
     assert found == [everything[0][1:], everything[1]]
 
 
+def test_single_users_get_only_what_is_theirs_and_others_all(model):
+    everything = items(model.recommend(users=[3, 8, 11], k=WIDTH))
+    only_for = {3: [*everything[0][::2], "unknown"], "8": ["unknown"]}
+    found = items(model.recommend(users=[3, 8, 11], k=WIDTH, only_for=only_for))
+    assert found == [everything[0][::2], [], everything[2]]
+    never_for = {"3": [everything[0][2]]}
+    found = items(model.recommend(users=[3, 8], k=WIDTH, only_for=only_for, never_for=never_for))
+    assert found == [[everything[0][0], *everything[0][4::2]], []]
+
+
+def test_filters_of_several_baskets_name_them_by_number_or_by_the_users_of_the_table(model):
+    everything = items(model.recommend(BASKETS, k=WIDTH))
+    filters = {"never_for": {0: [everything[0][1]]}, "only_for": {2: everything[2][1:3]}}
+    expected = [everything[0][:1] + everything[0][2:], everything[1], everything[2][1:3]]
+    assert items(model.recommend(BASKETS, k=WIDTH, **filters)) == expected
+    table = {"user": ["x", "x", "y"], "item": ["3", "5", "0"]}
+    found = model.recommend(table, k=WIDTH, never_for={"x": [everything[0][1]]})
+    assert items(found) == [expected[0], everything[1]]
+    unseen = {"exclude_seen": False, "k": WIDTH, "never_for": {1: ["0"]}}
+    assert [len(row) for row in model.recommend(BASKETS, **unseen)] == [WIDTH, WIDTH - 1, WIDTH]
+
+
 def test_similar_items_are_those_of_numpy(model):
     vectors = all_rows(next(iter(model.network.wide.values()))).numpy().astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

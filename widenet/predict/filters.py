@@ -17,7 +17,7 @@ from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
 from widenet.predict.arguments import LARGEST, checked_names, is_list
-from widenet.predict.top_k import Filter
+from widenet.predict.top_k import Filter, Only
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
 
@@ -124,27 +124,49 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor
 
 
 class PerUser:
-    """Items that single users must not be shown.
+    """Items for single users: those that they must not be shown, or the only ones that they may be shown.
 
     They come from a CSV file with the columns user and item, or from a list of ids for each user.
+
+    Args:
+        by_user: The file, or the lists.
+        vocabulary: The names of the items.
+        option: The argument that they are from, for messages.
+        skips_unknown: Whether ids that the vocabulary lacks have no effect; otherwise they raise DataError.
     """
 
-    def __init__(self, never_for: IdsByUser, vocabulary: Vocabulary) -> None:
-        if isinstance(never_for, Mapping):
-            self._name = "`never_for`"
+    def __init__(
+        self,
+        by_user: IdsByUser,
+        vocabulary: Vocabulary,
+        option: str = "never_for",
+        skips_unknown: bool = False,
+    ) -> None:
+        self.units: dict[str, list[int]] = {}
+        if isinstance(by_user, Mapping):
+            self._name = f"`{option}`"
             rows: list[_Row] = [
                 (self._name, (str(user), item))
-                for user, items in never_for.items()
-                for _, item in _listed_ids("never_for", items)
+                for user, items in by_user.items()
+                for _, item in _listed_ids(option, items)
             ]
+            self.units.update((str(user), []) for user in by_user)
         else:
-            self._name = str(never_for)
-            rows = list(_rows(Path(never_for), ("user", "item"), header=True))
-        units = _indices(vocabulary, [(place, item) for place, (_, item) in rows])
-        self.units: dict[str, list[int]] = {}
+            self._name = str(by_user)
+            rows = list(_rows(Path(by_user), ("user", "item"), header=True))
+        named = [(place, item) for place, (_, item) in rows]
+        units = (
+            vocabulary.places_of([item for _, item in named])
+            if skips_unknown
+            else _indices(vocabulary, named)
+        )
         for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
-            self.units.setdefault(user, []).append(unit)
+            self.units.setdefault(user, []).extend([unit] if unit >= 0 else [])
         self._unused = set(self.units)
+
+    def only(self, users: Sequence[str]) -> Only:
+        """The items of some users as the only ones that they may be shown; others may be shown all."""
+        return Only(self.of(users), torch.tensor([user in self.units for user in users], dtype=torch.bool))
 
     def of(self, users: Sequence[str]) -> SparseBatch:
         """The items of some users, one row for each."""

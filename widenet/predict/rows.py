@@ -15,7 +15,7 @@ from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.predict.filters import PerUser, joined
 from widenet.predict.list_rules import ListRules
 from widenet.predict.lists import best_lists
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.top_k import Filter, Only, top_k
 from widenet.sparse import SparseBatch
 
 _RECOMMENDATIONS_A_BLOCK = 2**21
@@ -74,6 +74,7 @@ class Histories:
         allowed: Filter | None = None,
         scores: bool = True,
         rules: ListRules | None = None,
+        only: Only | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return scores and units [E, K] of the k best for some examples; see `top_k`.
 
@@ -86,6 +87,7 @@ class Histories:
             allowed: Filter for all examples.
             scores: As for `top_k`.
             rules: Rules for each list.
+            only: Units to choose from, for some examples.
         """
         network, dataset = self.network, self.dataset
         inputs = dict.fromkeys(layer.field for layer in network.spec.inputs)
@@ -95,8 +97,8 @@ class Histories:
         seen = self._seen(field, rows) if exclude_seen else None
         excluded = joined(seen, never) if seen is not None and never is not None else seen or never
         if rules:
-            return best_lists(network, fields, output, k, excluded, allowed, rules)
-        return top_k(network, fields, output, k, excluded, allowed, scores)
+            return best_lists(network, fields, output, k, excluded, allowed, rules, only)
+        return top_k(network, fields, output, k, excluded, allowed, scores, None, only)
 
     def _seen(self, field: str, rows: np.ndarray) -> SparseBatch:
         """The known entries of some examples, from the dataset and from `instead`."""
@@ -146,6 +148,7 @@ def recommendations(
     instead: Mapping[str, SparseBatch | Tensor] | None = None,
     part: Part | None = None,
     rules: ListRules | None = None,
+    only_for: PerUser | None = None,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every example, block by block, in the dataset's order.
 
@@ -158,12 +161,14 @@ def recommendations(
         exclude_seen: Whether to leave out the items that an example is known to have.
         allowed: Filter for all users.
         never_for: Items that single users must not be shown.
-        say: Called after the last block with a warning about users of `never_for` not in the dataset.
+        say: Called after the last block with a warning about users of `never_for` or `only_for` who are not
+            in the dataset.
         chosen: Rows of the examples; None for all.
         instead: Values by field, to use in place of those of the dataset; for a single chosen row.
         part: Recommend as an evaluation of this part does: neither it nor later parts are known. None: all
             parts are known.
         rules: Rules for each user's list.
+        only_for: The only items that single users may be shown.
     """
     histories = Histories(network, dataset, lambda name: known_parts(dataset, name, part), instead)
     allowed = (allowed or Filter()).within(len(names), network.outputs[output])
@@ -175,8 +180,16 @@ def recommendations(
         network.exchange.at(f"users {start:,} to {start + len(rows) - 1:,}")
         never = None if never_for is None else never_for.of(users)
         scores_EK, units_EK = histories.best(
-            output, rows, k, exclude_seen=exclude_seen, never=never, allowed=allowed, rules=rules
+            output,
+            rows,
+            k,
+            exclude_seen=exclude_seen,
+            never=never,
+            allowed=allowed,
+            rules=rules,
+            only=None if only_for is None else only_for.only(users),
         )
         yield Block.of(users, names, scores_EK, units_EK)
-    if never_for is not None and say is not None and (warning := never_for.warning()):
-        say(warning)
+    for personal in (never_for, only_for):
+        if personal is not None and say is not None and (warning := personal.warning()):
+            say(warning)

@@ -7,10 +7,9 @@ from widenet.evaluate import check_part, output_name
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.filters import PerUser
 from widenet.predict.rows import Block, recommendations
 from widenet.run_arguments import PredictArguments
-from widenet.runs.recommending import filter_and_rules
+from widenet.runs.recommending import filter_and_rules, personal
 from widenet.training.run_directory import RunDirectory
 
 
@@ -25,7 +24,7 @@ def predicted(
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
     allowed, rules = filter_and_rules(run, network, name, arguments)
-    personal = arguments.never_for
+    never_for, only_for = personal(arguments, names)
     return _one_thread_a_block(
         recommendations(
             network,
@@ -35,10 +34,11 @@ def predicted(
             k,
             arguments.exclude_seen,
             allowed,
-            None if personal is None else PerUser(personal, names),
+            never_for,
             arguments.say,
             part=arguments.part,
             rules=rules,
+            only_for=only_for,
         )
     )
 

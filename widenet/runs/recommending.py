@@ -20,7 +20,7 @@ from widenet.knn.of_network import Trained, check_layer, field_of
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
-from widenet.predict.filters import PerUser, filter_of
+from widenet.predict.filters import PerUser, filter_of, joined
 from widenet.predict.list_rules import ListRules, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
@@ -139,6 +139,7 @@ def answered(
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
     allowed, rules = filter_and_rules(run, network, output, arguments)
+    never_for, only_for = personal(arguments, names)
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)
@@ -149,7 +150,6 @@ def answered(
         rows = dataset.rows_of([str(user) for user in asked])
         if not arguments.fields:
             warn_of_strangers(run.network, dataset, rows)
-        personal = None if arguments.never_for is None else PerUser(arguments.never_for, names)
         blocks = recommendations(
             network,
             dataset,
@@ -158,19 +158,22 @@ def answered(
             k,
             arguments.exclude_seen,
             allowed,
-            personal,
+            never_for,
             chosen=rows,
             instead=instead,
             rules=rules,
+            only_for=only_for,
         )
     elif are_many(arguments.items):
-        _check_unused(arguments, ["data", "fields", "never_for"], "several baskets")
+        _check_unused(arguments, ["data", "fields"], "several baskets")
         is_sequence = run.fields[person.field_of_items(run, output)].kind == "sequence"
         known = baskets(arguments.items, arguments.values, arguments.columns or {}, is_sequence)
         asked, is_one = known.keys, False
-        blocks = for_baskets(run, network, output, k, known, arguments.exclude_seen, allowed, rules)
+        blocks = for_baskets(
+            run, network, output, k, known, arguments.exclude_seen, allowed, rules, never_for, only_for
+        )
     else:
-        _check_unused(arguments, ["data", "columns", "never_for"], "one basket")
+        _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
         blocks = iter([_for_one(run, network, output, k, arguments, allowed, rules)])
     return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
@@ -186,6 +189,17 @@ def filter_and_rules(
     allowed = allowed.without(banned_by(layer, attributes, arguments.where))
     rules = rules_of(layer, attributes, arguments.at_most, arguments.diversity)
     return allowed.to(network.device), rules.to(network.device)
+
+
+def personal(
+    arguments: RecommendArguments | PredictArguments, names: Vocabulary
+) -> tuple[PerUser | None, PerUser | None]:
+    """Return the items that single users must not be shown, and those that they alone may be shown."""
+    never_for, only_for = arguments.never_for, arguments.only_for
+    return (
+        None if never_for is None else PerUser(never_for, names),
+        None if only_for is None else PerUser(only_for, names, "only_for", skips_unknown=True),
+    )
 
 
 def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:
@@ -297,6 +311,8 @@ def for_baskets(
     exclude_seen: bool,
     allowed: Filter,
     rules: ListRules | None = None,
+    never_for: PerUser | None = None,
+    only_for: PerUser | None = None,
 ) -> Iterator[Block]:
     """Yield the k best items of an output for every basket, block by block.
 
@@ -309,6 +325,8 @@ def for_baskets(
         exclude_seen: Whether to leave out the items of the basket.
         allowed: Filter for all baskets.
         rules: Rules for each basket's list.
+        never_for: Items that single baskets must not be shown, by their keys.
+        only_for: The only items that single baskets may be shown, by their keys.
 
     Raises:
         DataError: An item is unknown.
@@ -329,8 +347,13 @@ def for_baskets(
         }
         fields[field] = batch
         network.exchange.at(f"baskets {start:,} to {start + batch.num_examples - 1:,}")
+        owners = [str(key) for key in known.keys[start : start + step].to_pylist()]
         seen = batch if exclude_seen and target == field else None
-        yield Block.of([], names, *best_lists(network, fields, output, k, seen, allowed, rules))
+        if never_for is not None:
+            never = never_for.of(owners)
+            seen = never if seen is None else joined(seen, never)
+        only = None if only_for is None else only_for.only(owners)
+        yield Block.of([], names, *best_lists(network, fields, output, k, seen, allowed, rules, only))
 
 
 def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]], list[list[float]] | None]:

@@ -20,6 +20,7 @@ class RecommendOptions(TypedDict, total=False):
     never: Ids | None
     only: Ids | None
     never_for: IdsByUser | None
+    only_for: IdsByUser | None
     weights: Weights | None
     at_most: Mapping[str, int] | None
     where: Mapping[str, Any] | None
