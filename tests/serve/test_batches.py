@@ -30,6 +30,18 @@ def asks(*items):
     return [Similar(item=str(item)) for item in items]
 
 
+def offer(thread, asked):
+    """Offer requests that came together; gives a future of each one's result."""
+    futures = [asyncio.get_running_loop().create_future() for _ in asked]
+
+    def done(results):
+        for future, result in zip(futures, results, strict=True):
+            future.set_result(result)
+
+    thread.offer(asked, done)
+    return [*futures]
+
+
 TIMES = {"max_wait_seconds": 60, "deadline_seconds": 60}
 
 
@@ -51,7 +63,7 @@ def run(engine, steps, **rhythm):
 
 async def stopped_in(engine, thread):
     """Send one request, and wait until the model is in its batch."""
-    (future,) = thread.offer(asks("a"))
+    (future,) = offer(thread, asks("a"))
     await asyncio.to_thread(engine.entered.wait)
     return future
 
@@ -61,7 +73,7 @@ def test_what_arrives_while_the_model_computes_is_the_next_batch():
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        others = thread.offer(asks(1, 2)) + thread.offer(asks(3, 4))
+        others = offer(thread, asks(1, 2)) + offer(thread, asks(3, 4))
         engine.go.set()
         found = await asyncio.gather(first, *others)
         assert [answer.fingerprint for answer in found] == [f"first {item}" for item in "a1234"]
@@ -75,10 +87,10 @@ def test_a_batch_waits_for_those_who_were_just_answered():
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        (second,) = thread.offer(asks(1))
+        (second,) = offer(thread, asks(1))
         engine.go.set()
         await first
-        await asyncio.gather(second, *thread.offer(asks(2)))
+        await asyncio.gather(second, *offer(thread, asks(2)))
         assert engine.batches == [["a"], ["1", "2"]]
 
     run(engine, steps, max_delay_seconds=3600)
@@ -90,7 +102,7 @@ def test_who_asks_alone_waits_for_nobody():
 
     async def steps(thread):
         for item in range(3):
-            await asyncio.gather(*thread.offer(asks(item)))
+            await asyncio.gather(*offer(thread, asks(item)))
 
     run(engine, steps, max_delay_seconds=3600)
     assert engine.batches == [["0"], ["1"], ["2"]]
@@ -103,7 +115,7 @@ def test_rows_wake_only_a_thread_that_waits_for_them(monkeypatch):
         first = await stopped_in(engine, thread)
         with monkeypatch.context() as patch:
             patch.setattr(thread._changed, "notify", lambda: woken.append(True))
-            others = thread.offer(asks(1)) + thread.offer(asks(2))
+            others = offer(thread, asks(1)) + offer(thread, asks(2))
         assert not woken
         engine.go.set()
         await asyncio.gather(first, *others)
@@ -116,7 +128,7 @@ def test_a_batch_waits_no_longer_than_it_may():
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        (second,) = thread.offer(asks(1))
+        (second,) = offer(thread, asks(1))
         engine.go.set()
         await asyncio.gather(first, second)
 
@@ -129,15 +141,16 @@ def test_a_full_queue_refuses_at_once_and_takes_all_or_none():
 
     async def steps(thread):
         await stopped_in(engine, thread)
-        waiting = thread.offer(asks(1, 2, 3, 4))
+        waiting = offer(thread, asks(1, 2, 3, 4))
         with pytest.raises(RefusedError) as refused:
-            thread.offer(asks(5, 6))
+            offer(thread, asks(5, 6))
         assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "1"})
-        waiting += thread.offer(asks(7))
+        waiting += offer(thread, asks(7))
         with pytest.raises(RefusedError):
-            thread.offer(asks(8))
+            offer(thread, asks(8))
         engine.go.set()
-        assert len(await asyncio.gather(*waiting)) == 5
+        found = await asyncio.gather(*waiting)
+        assert [answer.fingerprint for answer in found] == [f"first {item}" for item in "12347"]
 
     run(engine, steps)
     assert engine.batches == [["a"], ["1", "2", "3"], ["4", "7"]]
@@ -149,7 +162,7 @@ def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        (second,) = thread.offer(asks(1))
+        (second,) = offer(thread, asks(1))
         now[0] = 0.5  # for a batch of one row
         engine.go.set()
         await asyncio.gather(first, second)
@@ -157,15 +170,44 @@ def test_no_more_rows_wait_than_the_model_answers_in_time(monkeypatch):
         engine.go.clear()
         engine.entered.clear()
         await stopped_in(engine, thread)
-        waiting = [thread.offer(asks(row))[0] for row in range(6)]
-        assert thread.is_full
+        waiting = [offer(thread, asks(row))[0] for row in range(6)]
+        assert not thread.admits()
         with pytest.raises(RefusedError, match="too many requests wait"):
-            thread.offer(asks(7))
+            offer(thread, asks(7))
         engine.go.set()
         await asyncio.gather(*waiting)
-        assert not thread.is_full
+        assert thread.admits()
 
     run(engine, steps, max_wait_seconds=1, queue=100)
+
+
+def test_rows_that_come_early_take_only_places_that_later_ones_leave_free(monkeypatch):
+    engine, now = Stopped(), [0.0]
+    monkeypatch.setattr("widenet.serve.batches.monotonic", lambda: now[0])
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        for _ in range(8):
+            assert thread.admits()
+        (second,) = offer(thread, asks(1))
+        now[0] = 2.0
+        engine.go.set()
+        await asyncio.gather(first, second)
+        assert thread.rhythm.rows_too_early(thread._rate) == 2  # 8 came in 2 s
+        engine.go.clear()
+        engine.entered.clear()
+        await stopped_in(engine, thread)  # this batch should end 1.6 s from now
+        early = offer(thread, asks(2)) + offer(thread, asks(3))
+        assert not thread.admits()
+        with pytest.raises(RefusedError, match="too many requests wait"):
+            offer(thread, asks(4))
+        now[0] += 1.0
+        assert thread.admits()
+        late = offer(thread, asks(5))
+        engine.go.set()
+        assert len(await asyncio.gather(*early, *late)) == 3
+
+    run(engine, steps, max_wait_seconds=1, max_batch=6, queue=100)
 
 
 @pytest.mark.parametrize(
@@ -188,14 +230,27 @@ def test_nobody_computes_what_nobody_waits_for(monkeypatch):
 
     async def steps(thread):
         await stopped_in(engine, thread)
-        thread.offer(asks(1))
+        offer(thread, asks(1))
         now[0] = 5.0
-        thread.offer(asks(2))
+        offer(thread, asks(2))
         now[0] = 11.0
         engine.go.set()
 
     run(engine, steps, deadline_seconds=10)
     assert engine.batches == [["a"], ["2"]]
+
+
+def test_after_the_deadline_all_that_came_together_is_refused_and_later_results_are_dropped():
+    engine = Stopped()
+
+    async def steps(thread):
+        await stopped_in(engine, thread)
+        together = offer(thread, asks(1, 2))
+        results = await asyncio.gather(*together)
+        assert [(result.status, result.mistake.code) for result in results] == [(504, "too_late")] * 2
+        engine.go.set()
+
+    run(engine, steps, deadline_seconds=0.05, max_batch=1)
 
 
 def test_a_swap_comes_between_two_batches():
@@ -204,7 +259,7 @@ def test_a_swap_comes_between_two_batches():
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        (second,) = thread.offer(asks(1))
+        (second,) = offer(thread, asks(1))
         thread.swap(other)
         engine.go.set()
         found = await asyncio.gather(first, second)
@@ -218,12 +273,12 @@ def test_the_end_answers_what_was_accepted_and_accepts_no_more():
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        others = thread.offer(asks(1, 2, 3, 4))
+        others = offer(thread, asks(1, 2, 3, 4))
         end = asyncio.create_task(asyncio.to_thread(thread.close))
         while thread.is_open:
             await asyncio.sleep(0)
         with pytest.raises(RefusedError, match="the service ends"):
-            thread.offer(asks(5))
+            offer(thread, asks(5))
         engine.go.set()
         found.extend(await asyncio.gather(first, *others))
         await end
@@ -241,7 +296,7 @@ def test_a_batch_that_fails_is_answered_and_the_next_one_computed(capsys):
         refused = await first
         assert (refused.status, refused.mistake.message) == (500, "the model failed on this request.")
         engine.broken = False
-        assert (await thread.offer(asks(1))[0]).fingerprint == "first 1"
+        assert (await offer(thread, asks(1))[0]).fingerprint == "first 1"
 
     run(engine, steps)
     said = capsys.readouterr().err
@@ -261,7 +316,7 @@ def test_a_row_that_fails_takes_no_other_with_it(capsys):
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        others = thread.offer(asks(1, 2, 3))
+        others = offer(thread, asks(1, 2, 3))
         engine.answers = answers
         engine.go.set()
         await first
@@ -276,11 +331,11 @@ def test_a_thread_that_dies_refuses_what_waits_and_what_comes(capsys):
     engine = Stopped()
 
     async def steps(thread):
-        (lost,) = thread.offer(asks(1))
+        (lost,) = offer(thread, asks(1))
         assert (await lost).status == 500
         assert thread.has_died
         with pytest.raises(RefusedError, match="the service ends"):
-            thread.offer(asks(2))
+            offer(thread, asks(2))
 
     run(engine, steps, max_batch=None)
     assert "the thread of the model died: TypeError" in capsys.readouterr().err

@@ -1,12 +1,12 @@
 """The routes: read a request, ask the model's thread, write the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -14,40 +14,21 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from widenet.serve.batches import ModelThread, busy
-from widenet.serve.connections import TurningAway
+from widenet.serve.asking import ROUTES, Asking, Reply, decoded, encode
+from widenet.serve.batches import ModelThread
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
-from widenet.serve.malformed import sentence_of
-from widenet.serve.messages import (
-    LONGEST_SEARCH,
-    Answer,
-    Answers,
-    Ask,
-    Bounds,
-    Explain,
-    Finding,
-    Load,
-    RecommendMany,
-    Refusal,
-    RefusedError,
-    Score,
-    Similar,
-)
+from widenet.serve.messages import LONGEST_SEARCH, Bounds, Finding, Load, RefusedError
 from widenet.serve.openapi import document
 from widenet.serve.page.files import PLACES, Page
 from widenet.serve.work import WorkThread
 
-_T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
 _MOST_FOUND, _MOST_SEARCHES = 50, 16
-_RECOMMEND, _SCORE = msgspec.json.Decoder(RecommendMany), msgspec.json.Decoder(Score)
-_EXPLAIN = msgspec.json.Decoder(Explain)
-_SIMILAR, _LOAD = msgspec.json.Decoder(Similar), msgspec.json.Decoder(Load)
+_LOAD = msgspec.json.Decoder(Load)
 _READ = ("GET", "HEAD")
-_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True)
@@ -74,7 +55,7 @@ class Service:
 
     def app(self) -> ASGIApp:
         """Return the application."""
-        posts = self._asks()
+        posts = {route: self._through_model(route) for route in ROUTES}
         if self.guard.token is not None and self.runs is not None:
             posts["/v1/admin/load"] = self.load
         gets = {
@@ -100,24 +81,10 @@ class Service:
 
         return app
 
-    def turning_away(self) -> TurningAway:
-        """Return which requests get 503 unread while too many rows wait."""
-        numbers = {
-            path.encode(): self.model.measured.requests.labels(path, "503").inc for path in self._asks()
-        }
-        refusal = busy()
-        return TurningAway(
-            numbers, lambda: self.model.is_full, refusal.headers, _encode(Refusal(refusal.mistake))
-        )
-
-    def _asks(self) -> dict[str, _Handler]:
-        """Return the routes whose requests wait for the model."""
-        return {
-            "/v1/recommend": self.recommend,
-            "/v1/score": self.score,
-            "/v1/similar": self.similar,
-            "/v1/explain": self.explain,
-        }
+    @property
+    def asking(self) -> Asking:
+        """What asks the model."""
+        return Asking(self.model, self.bounds)
 
     @asynccontextmanager
     async def _life(self, _: Any) -> AsyncIterator[None]:
@@ -134,68 +101,35 @@ class Service:
         self, path: str, handler: _Handler, methods: tuple[str, ...], is_open: bool = False
     ) -> _Handler:
         """Return what answers requests for a path: the handler's answer, or why there is none."""
-        measured = self.model.measured
-        seconds = measured.seconds.labels(path)
 
         async def answer(request: Request) -> Response:
             if request.method not in methods:
                 allowed = {"Allow": ", ".join(methods)}
-                return _refused(RefusedError(405, "wrong_method", "the route takes another method.", allowed))
+                sentence = f"the route takes {' or '.join(methods)}."
+                return _refused(RefusedError(405, "wrong_method", sentence, allowed))
             start = monotonic()
             try:
-                self.guard.check(request, is_open)
+                self.guard.check(request.headers, is_open)
                 response = await handler(request)
             except RefusedError as refused:
                 response = _refused(refused)
             except ClientDisconnect:
                 response = Response(status_code=400)
-            measured.requests.labels(path, str(response.status_code)).inc()
-            seconds.observe(monotonic() - start)
+            self.model.measured.note(path, response.status_code, monotonic() - start)
             return response
 
         return answer
 
-    async def recommend(self, request: Request) -> Response:
-        """One request, or several under `requests`."""
-        post = _decoded(_RECOMMEND, await self.guard.body(request))
-        if post.requests is None:
-            return _json((await self._answers([post]))[0])
-        if post != RecommendMany(requests=post.requests):
-            raise RefusedError(422, "contradiction", "requests goes without other fields.")
-        return _json(Answers(await self._answers(post.requests)))
+    def _through_model(self, route: str) -> _Handler:
+        """Return what answers those requests for a route that their connection does not answer by itself."""
 
-    async def score(self, request: Request) -> Response:
-        """The scores of some items for one person."""
-        ask = _decoded(_SCORE, await self.guard.body(request))
-        return _json((await self._answers([ask]))[0])
+        async def handler(request: Request) -> Response:
+            body = await self.guard.body(request)
+            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+            self.asking.ask(route, body, lambda reply: None if future.done() else future.set_result(reply))
+            return _response(await future)
 
-    async def similar(self, request: Request) -> Response:
-        """The items most similar to one."""
-        ask = _decoded(_SIMILAR, await self.guard.body(request))
-        return _json((await self._answers([ask]))[0])
-
-    async def explain(self, request: Request) -> Response:
-        """What each item of a history adds to the logit of an item."""
-        ask = _decoded(_EXPLAIN, await self.guard.body(request))
-        return _json((await self._answers([ask]))[0])
-
-    async def _answers(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Return the answers of the model's thread; raises RefusedError for the first that has none."""
-        self.bounds.check(asks)
-        futures = self.model.offer(asks)
-        try:
-            async with asyncio.timeout(self.model.rhythm.deadline_seconds):
-                results = [await future for future in futures]
-        except TimeoutError:
-            raise RefusedError(504, "too_late", "the model had no time before the deadline.") from None
-        answers = []
-        for place, result in enumerate(results):
-            if isinstance(result, RefusedError):
-                where = f"requests[{place}]: " if len(asks) > 1 else ""
-                mistake = result.mistake
-                raise RefusedError(result.status, mistake.code, where + mistake.message, result.headers)
-            answers.append(result)
-        return answers
+        return handler
 
     async def items(self, request: Request) -> Response:
         """The items whose id or title a text finds, and attributes of them."""
@@ -223,7 +157,7 @@ class Service:
 
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""
-        name = _decoded(_LOAD, await self.guard.body(request)).run
+        name = decoded(_LOAD, await self.guard.body(request)).run
         runs = self.runs
         assert runs is not None
         return _json({"fingerprint": await self.loads.do(lambda: self.follower.load(run_below(runs, name)))})
@@ -259,20 +193,18 @@ def run_below(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(422, "malformed", sentence_of(error, decoder.type)) from None
-
-
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(_encode(value), status, headers, "application/json")
+def _json(value: Any) -> Response:
+    return _response(Reply(200, encode(value)))
 
 
 def _refused(refused: RefusedError) -> Response:
-    return _json(Refusal(refused.mistake), refused.status, refused.headers)
+    return _response(Reply.refusing(refused))
+
+
+def _response(reply: Reply) -> Response:
+    return Response(reply.body, reply.status, reply.headers, "application/json")
 
 
 async def _no_route(_: Request) -> Response:
-    return _refused(RefusedError(404, "not_found", "there is no such route."))
+    sentence = "there is no such route. GET /openapi.json lists the routes."
+    return _refused(RefusedError(404, "not_found", sentence))

@@ -1,18 +1,19 @@
 """One thread that computes: what has arrived is a batch, and a newer model comes between two of them.
 
 A batch waits for as many rows as those of the batch before it and those that waited then, but not for long.
-No more rows wait than the model answers in a given time, by the time that its latest batches took.
+No more rows wait than the model answers in a given time, by the time that its latest batches took. While a
+batch runs for longer than that, rows that come early take only places that later ones will leave free.
 """
 
 import asyncio
 import sys
 import traceback
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from time import monotonic
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -25,6 +26,7 @@ _ROWS = PREDICTED_ROWS["cpu"]
 """Rows that take as long as one of them."""
 _SHARE = 0.2
 """Share of the latest batch in the mean of the time that batches take."""
+_LATE = RefusedError(504, "too_late", "the model had no time before the deadline.")
 
 
 class Answering(Protocol):
@@ -61,16 +63,61 @@ class Rhythm:
         blocks = int(self.max_wait_seconds / block_seconds) if block_seconds else self.queue
         return min(self.queue, max(self.max_batch, blocks * self.block))
 
+    def rows_too_early(self, rate: float) -> int:
+        """Return how many rows may wait before those that come within `max_wait_seconds` of their batch.
+
+        They take the places that these leave free, of which so many come in a second.
+        """
+        return max(0, self.max_batch - int(rate * self.max_wait_seconds))
+
     @property
     def block(self) -> int:
         """Rows that take as long as one of them."""
         return min(_ROWS, self.max_batch)
 
 
-@dataclass(frozen=True)
-class _Waiting:
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """Requests that came together, and get their results together.
+
+    Attributes:
+        loop: The event loop that they came from, which alone may change the rest.
+        done: Called with the results.
+        results: The results so far.
+        missing: How many there are not yet.
+        deadline: Ends the waiting; None once it is over.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    done: Callable[[list[Result]], None]
+    results: list[Result]
+    missing: int
+    deadline: asyncio.TimerHandle | None = None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for results, but not for longer."""
+        late: list[Result] = [_LATE] * self.missing
+        self.deadline = self.loop.call_later(seconds, self._end, late)
+
+    def take(self, place: int, result: Result) -> None:
+        """Take a result; nobody waits for one after the deadline."""
+        self.results[place] = result
+        self.missing -= 1
+        if not self.missing and self.deadline is not None:
+            self.deadline.cancel()
+            self._end(self.results)
+
+    def _end(self, results: list[Result]) -> None:
+        self.deadline = None
+        self.done(results)
+
+
+class _Waiting(NamedTuple):
+    """A row, and whose it is."""
+
     ask: Ask
-    future: "asyncio.Future[Result]"
+    asked: _Asked
+    place: int
     arrived: float
 
 
@@ -87,6 +134,7 @@ class ModelThread:
         self._waiting: deque[_Waiting] = deque()
         self._expected, self._free_since = 1, 0.0
         self._block_seconds, self._most = 0.0, rhythm.queue
+        self._came, self._rate, self._early, self._ends = 0, 0.0, rhythm.queue, 0.0
         self._wanted: int | None = None  # rows that the thread waits for, if it does
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
@@ -102,28 +150,37 @@ class ModelThread:
         """Whether requests are accepted."""
         return self._thread.is_alive() and not self._closing
 
-    @property
-    def is_full(self) -> bool:
-        """Whether `offer` would now refuse any request because too many rows wait."""
-        return len(self._waiting) >= self._most
+    def admits(self) -> bool:
+        """Note that a request comes, and return whether a row of it may wait."""
+        self._came += 1
+        return len(self._waiting) < self._room()
 
-    def offer(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Result]]":
-        """Put requests into the queue, all or none; the running event loop gets the results.
+    def _room(self) -> int:
+        """Return how many rows may wait now."""
+        is_early = self._ends - monotonic() > self.rhythm.max_wait_seconds
+        return self._early if is_early else self._most
+
+    def offer(self, asks: Sequence[Ask], done: Callable[[list[Result]], None]) -> None:
+        """Put requests into the queue, all or none.
+
+        Args:
+            asks: The requests.
+            done: The running event loop calls it with the results, at the latest after the deadline.
 
         Raises:
             RefusedError: There is no room, or the service ends.
         """
-        loop, now = asyncio.get_running_loop(), monotonic()
-        waiting = [_Waiting(ask, loop.create_future(), now) for ask in asks]
+        now = monotonic()
+        asked = _Asked(asyncio.get_running_loop(), done, [_LATE] * len(asks), len(asks))
         with self._changed:
             if self._closing:
                 raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
-            if len(self._waiting) + len(asks) > self._most:
+            if len(self._waiting) + len(asks) > self._room():
                 raise busy()
-            self._waiting.extend(waiting)
+            self._waiting.extend(_Waiting(ask, asked, place, now) for place, ask in enumerate(asks))
             if self._wanted is not None and len(self._waiting) >= self._wanted:
                 self._changed.notify()
-        return [each.future for each in waiting]
+        asked.wait(self.rhythm.deadline_seconds)
 
     def swap(self, engine: Answering) -> None:
         """Let another model answer from the next batch on."""
@@ -148,7 +205,7 @@ class ModelThread:
             _tell("the thread of the model died", error)
             with self._changed:
                 self.has_died = self._closing = True
-                left, self._waiting = [each.future for each in self._waiting], deque()
+                left, self._waiting = [*self._waiting], deque()
             if left:
                 _deliver(left, [RefusedError(500, "failed", "the model failed.")] * len(left))
 
@@ -180,6 +237,7 @@ class ModelThread:
         if not awaited:
             return
         self.measured.batches.observe(len(awaited))
+        self._ends = start + self._block_seconds * self._blocks(len(awaited))
         try:
             results: Sequence[Result] = engine.answers([each.ask for each in awaited])
         except Exception as error:
@@ -189,16 +247,29 @@ class ModelThread:
         end = monotonic()
         self.measured.busy.inc(end - start)
         with self._changed:
+            self._note(len(awaited), end - start, end - self._free_since)
             self._expected, self._free_since = len(batch) + len(self._waiting), end
-            self._note(len(awaited), end - start)
-        _deliver([each.future for each in awaited], results)
+        _deliver(awaited, results)
 
-    def _note(self, rows: int, seconds: float) -> None:
-        """Adapt the number of rows that may wait to the time that a batch took."""
-        latest = seconds / -(-rows // self.rhythm.block)
+    def _note(self, rows: int, seconds: float, since_latest: float) -> None:
+        """Adapt the numbers of rows that may wait.
+
+        Args:
+            rows: Rows of the batch that has ended.
+            seconds: Seconds that it took.
+            since_latest: Seconds since the end of the batch before.
+        """
+        if since_latest > 0:
+            self._rate = self._came / since_latest
+        self._came = 0
+        latest = seconds / self._blocks(rows)
         before = self._block_seconds or latest
         self._block_seconds = before + _SHARE * (latest - before)
         self._most = self.rhythm.rows_in_time(self._block_seconds)
+        self._early, self._ends = min(self._most, self.rhythm.rows_too_early(self._rate)), 0.0
+
+    def _blocks(self, rows: int) -> int:
+        return -(-rows // self.rhythm.block)
 
 
 def busy() -> RefusedError:
@@ -220,12 +291,11 @@ def _tell(sentence: str, error: BaseException) -> None:
     print(f"widenet: {sentence}: {type(error).__name__}.\n{places}", end="", file=sys.stderr)  # noqa: T201
 
 
-def _deliver(futures: "Sequence[asyncio.Future[Result]]", results: Sequence[Result]) -> None:
+def _deliver(rows: Sequence[_Waiting], results: Sequence[Result]) -> None:
     """Hand results to the event loop, all at once."""
 
     def deliver() -> None:
-        for future, result in zip(futures, results, strict=True):
-            if not future.done():  # nobody waits after the deadline
-                future.set_result(result)
+        for row, result in zip(rows, results, strict=True):
+            row.asked.take(row.place, result)
 
-    futures[0].get_loop().call_soon_threadsafe(deliver)
+    rows[0].asked.loop.call_soon_threadsafe(deliver)

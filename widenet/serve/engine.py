@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -296,7 +297,10 @@ class Engine:
             if pairs is None
             else Answer(
                 self.fingerprint,
-                [Item(*next(named), score=score) for _, score in pairs],
+                [
+                    Item(*name, score)
+                    for name, (_, score) in zip(islice(named, len(pairs)), pairs, strict=True)
+                ],
                 row.known.skipped,
                 self._held_out(row),
                 is_known,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from widenet.errors import OptionError
@@ -15,6 +16,7 @@ from widenet.serve.messages import RefusedError
 
 _LEAST_TOKEN = 16
 _LONGEST_TOKEN = 4096
+_FOREIGN = frozenset(("cross-site", "same-site"))
 _SECONDS_TO_SEND = 10.0
 """How long a client may take to send a body."""
 
@@ -78,26 +80,22 @@ class Guard:
     names: frozenset[str]
     max_bytes: int
 
-    def check(self, request: Request, is_open: bool) -> None:
+    def check(self, headers: Headers, is_open: bool) -> None:
         """Raise RefusedError for a request that must not be read.
 
         Args:
-            request: The request.
+            headers: The headers of the request.
             is_open: Whether it needs no token.
         """
-        headers = request.headers
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             # A page of another site can give its name the address of this machine, but not change the name.
             raise RefusedError(
                 421, "wrong_host", "Host must be an address, localhost, or an allowed name of this service."
             )
-        origin = headers.get("origin")
-        own = (f"http://{hosts[0]}", f"https://{hosts[0]}")
-        if (origin is not None and origin.lower() not in own) or headers.get("sec-fetch-site") in (
-            "cross-site",
-            "same-site",
-        ):
+        own = f"http://{hosts[0]}", f"https://{hosts[0]}"
+        is_foreign = any(origin.lower() not in own for origin in headers.getlist("origin"))
+        if is_foreign or not _FOREIGN.isdisjoint(headers.getlist("sec-fetch-site")):
             raise RefusedError(403, "cross_site", "pages of other sites may not ask this service.")
         if self.token is not None and not is_open:
             self._check_token(headers)
@@ -126,24 +124,33 @@ class Guard:
             return False
         return name == "localhost" or name in self.names or _is_address(name)
 
+    def check_body(self, headers: Headers) -> None:
+        """Raise RefusedError for a request whose body is said to be too large, or no JSON."""
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError(415, "wrong_type", "Content-Type must be application/json.")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or len(length) > 18 or int(length) > self.max_bytes:
+            raise self.too_large()
+
     async def body(self, request: Request) -> bytes:
         """Read the JSON body of a request; raises RefusedError for one that is too large, slow or no JSON."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError(415, "wrong_type", "Content-Type must be application/json.")
-        too_large = RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes.")
-        length = request.headers.get("content-length", "0")
-        if not length.isdigit() or len(length) > 18 or int(length) > self.max_bytes:
-            raise too_large
+        self.check_body(request.headers)
         pieces, size = [], 0
         try:
             async with asyncio.timeout(_SECONDS_TO_SEND):
                 async for piece in request.stream():
                     size += len(piece)
                     if size > self.max_bytes:
-                        raise too_large
+                        raise self.too_large()
                     pieces.append(piece)
         except TimeoutError:
-            raise RefusedError(
-                408, "too_slow", f"the body must arrive within {_SECONDS_TO_SEND:g} seconds."
-            ) from None
+            raise self.too_slow() from None
         return b"".join(pieces)
+
+    def too_large(self) -> RefusedError:
+        """Return the refusal of a body with too many bytes."""
+        return RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes.")
+
+    def too_slow(self) -> RefusedError:
+        """Return the refusal of a request whose body does not come to an end."""
+        return RefusedError(408, "too_slow", f"the body must arrive within {_SECONDS_TO_SEND:g} seconds.")

@@ -106,7 +106,7 @@ class Load(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     run: str
 
 
-class Item(msgspec.Struct):
+class Item(msgspec.Struct, gc=False):
     """An item with its score; the title is the id where it has none."""
 
     item: str

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -81,6 +82,15 @@ class People:
     users: Names | None
     unlearnt: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    @cached_property
+    def _item_field(self) -> str | None:
+        return item_field(self.run, self.output)
+
+    @cached_property
+    def _fields(self) -> dict[str, None]:
+        """The fields that the network reads, in the order of its inputs."""
+        return dict.fromkeys(layer.field for layer in self.network.spec.inputs)
+
     def known(self, person: Person) -> Inputs:
         """Return what a request says of a person.
 
@@ -98,10 +108,10 @@ class People:
     def _basket(self, person: Person) -> Inputs:
         known = Inputs()
         given: dict[str, FieldValue] = dict(person.fields or {})
-        name = item_field(self.run, self.output)
         if not person.items and not given:
             raise RefusedError(422, "nothing_known", "items must name at least one item, or user a user.")
         if person.items:
+            name = self._item_field
             if name is None or name in given:
                 raise RefusedError(
                     422, "contradiction", "items go with a network that reads them, and without their field."
@@ -109,10 +119,9 @@ class People:
             known.histories[name] = self._history(name, person.items, person.values, person, known)
         elif person.values is not None:
             raise RefusedError(422, "contradiction", "values go with items.")
-        fields = {layer.field for layer in self.network.spec.inputs}
         for field_name, value in given.items():
-            if field_name not in fields:
-                known_fields = ", ".join(sorted(fields))
+            if field_name not in self._fields:
+                known_fields = ", ".join(sorted(self._fields))
                 raise RefusedError(422, "unknown_field", f"a field must be one of {known_fields}.")
             listed = value if isinstance(value, list) else [value]
             self._add_field(field_name, listed, person, known)
@@ -152,8 +161,7 @@ class People:
         """
         rows = np.array([known.row for known in people if known.row is not None], dtype=np.int64)
         baskets = [known for known in people if known.row is None]
-        fields = dict.fromkeys(layer.field for layer in self.network.spec.inputs)
-        return {name: self._together(name, rows, baskets, part) for name in fields}
+        return {name: self._together(name, rows, baskets, part) for name in self._fields}
 
     def _together(
         self, name: str, rows: np.ndarray, baskets: Sequence[Inputs], part: Part | None

@@ -16,7 +16,7 @@ from widenet.errors import OptionError
 from widenet.serve.app import Service
 from widenet.serve.arguments import ServeArguments
 from widenet.serve.batches import ModelThread, Rhythm
-from widenet.serve.connections import turning
+from widenet.serve.direct import direct
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
 from widenet.serve.guard import guard_of
@@ -27,7 +27,7 @@ from widenet.training.existing_run import check_run
 
 _BYTES, _BYTES_A_NUMBER = 2**20, 24
 """Largest body, unless dense fields need more: a number of JSON with a comma has at most so many bytes."""
-_SECONDS_IN_TURN = 0.0005
+_SECONDS_IN_TURN = 0.0002
 """How long the event loop runs Python while the thread of the model waits to, and the other way round.
 
 After each compiled call, the thread of the model may have to wait so long before it goes on.
@@ -84,7 +84,8 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         runs = None if arguments.runs is None else Path(arguments.runs)
         service = Service(model, Follower(run, state, model, load), guard, bounds, runs)
         seconds_to_end = int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER
-        config = configuration(service.app(), "on", seconds_to_end, turning(service.turning_away()))
+        connection = direct(service.asking, guard)
+        config = configuration(service.app(), "on", seconds_to_end, connection)
         # Walking through all that was imported and loaded would hold up all requests for tenths of a second.
         gc.collect()
         gc.freeze()

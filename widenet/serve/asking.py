@@ -1,0 +1,112 @@
+"""The routes whose requests wait for the model: a body comes in, and a callback gets the reply."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from widenet.serve.batches import ModelThread, Result, busy
+from widenet.serve.malformed import sentence_of
+from widenet.serve.messages import (
+    Answer,
+    Answers,
+    Ask,
+    Bounds,
+    Explain,
+    RecommendMany,
+    Refusal,
+    RefusedError,
+    Score,
+    Similar,
+)
+
+_T = TypeVar("_T")
+
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "/v1/recommend": msgspec.json.Decoder(RecommendMany),
+    "/v1/score": msgspec.json.Decoder(Score),
+    "/v1/similar": msgspec.json.Decoder(Similar),
+    "/v1/explain": msgspec.json.Decoder(Explain),
+}
+ROUTES = tuple(_DECODERS)
+"""The routes, all of them for POST."""
+
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer over HTTP.
+
+    Attributes:
+        status: Its status.
+        body: Its body, JSON.
+        headers: Further headers.
+    """
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def refusing(cls, refused: RefusedError) -> "Reply":
+        """Return the answer to a request that is refused."""
+        return cls(refused.status, encode(Refusal(refused.mistake)), refused.headers)
+
+
+BUSY = Reply.refusing(busy())
+"""The answer to a request for which no row may wait."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Answers bodies of requests by the model.
+
+    Attributes:
+        model: The thread of the model.
+        bounds: What a request may ask for.
+    """
+
+    model: ModelThread
+    bounds: Bounds
+
+    def ask(self, route: str, body: bytes | bytearray, done: Callable[[Reply], None]) -> None:
+        """Answer the body of a request for a route; the running event loop calls `done`, perhaps at once."""
+        try:
+            asks, are_many = _asks_of(decoded(_DECODERS[route], body))
+            self.bounds.check(asks)
+            self.model.offer(asks, lambda results: done(_reply(results, are_many)))
+        except RefusedError as refused:
+            done(Reply.refusing(refused))
+
+
+def decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes | bytearray) -> _T:
+    """Read the body of a request; raises RefusedError."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(422, "malformed", sentence_of(error, decoder.type)) from None
+
+
+def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:
+    """Return the requests of a body, and whether it has them in a list; raises RefusedError."""
+    if not isinstance(post, RecommendMany) or post.requests is None:
+        return [post], False
+    if post != RecommendMany(requests=post.requests):
+        raise RefusedError(422, "contradiction", "requests goes without other fields.")
+    return post.requests, True
+
+
+def _reply(results: Sequence[Result], are_many: bool) -> Reply:
+    """Return the answers of the model, or the refusal of the first that has none."""
+    answers: list[Answer] = []
+    for place, result in enumerate(results):
+        if isinstance(result, RefusedError):
+            where = f"requests[{place}]: " if len(results) > 1 else ""
+            mistake = result.mistake
+            return Reply.refusing(
+                RefusedError(result.status, mistake.code, where + mistake.message, result.headers)
+            )
+        answers.append(result)
+    return Reply(200, encode(Answers(answers) if are_many else answers[0]))
