@@ -1,6 +1,6 @@
-"""Loads an HTTP service over loopback by programs of Debian: wrk for rates, hey for the answers by status."""
+"""Loads an HTTP service over loopback: wrk asks as fast as it is answered, `open_load` at a given rate."""
 
-import csv
+import json
 import re
 import shutil
 import subprocess
@@ -69,9 +69,8 @@ class Answers:
 
 def need_programs() -> None:
     """End with a sentence where a program is missing."""
-    for name in ("wrk", "hey"):
-        if shutil.which(name) is None:
-            sys.exit(f"This measurement needs {name}: install it with `apt-get install {name}`.")
+    if shutil.which("wrk") is None:
+        sys.exit("This measurement needs wrk: install it with `apt-get install wrk`.")
 
 
 def write_requests(folder: Path, bodies: list[str]) -> None:
@@ -109,20 +108,16 @@ def finished(wrk: "subprocess.Popen[str]") -> Load:
     )
 
 
-def overload(body: Path, port: int, seconds: int, connections: int, rate: float) -> dict[int, Answers]:
+def overload(folder: Path, port: int, seconds: int, connections: int, rate: float) -> dict[str, Answers]:
     """Ask `rate` times a second over some connections; gives the answers by status."""
-    command = ["hey", "-z", f"{seconds}s", "-c", str(connections), "-q", str(rate / connections), "-o", "csv"]
-    command += ["-m", "POST", "-T", "application/json", "-D", str(body)]
-    said = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}/v1/recommend"], check=True, capture_output=True, text=True
-    ).stdout
-    rows = list(csv.DictReader(said.splitlines()))
-    late: dict[int, list[float]] = {}
-    for row in rows:
-        late.setdefault(int(row["status-code"]), []).append(1000 * float(row["response-time"]))
+    words = [str(port), str(round(rate)), str(seconds), str(connections), str(folder / "bodies")]
+    command = [sys.executable, "-m", "benchmarks.open_load", *words]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if found["unanswered"]:
+        print(f"{found['unanswered']:,} requests got no answer.")
     return {
         status: Answers(
-            len(each), len(each) / seconds, float(np.median(each)), float(np.percentile(each, 99))
+            len(own), len(own) / found["seconds"], float(np.median(own)), float(np.percentile(own, 99))
         )
-        for status, each in sorted(late.items())
+        for status, own in sorted(found["late"].items())
     }

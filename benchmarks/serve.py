@@ -1,7 +1,7 @@
 """Loads a service over loopback: rates, latencies, answers beyond its capacity, swaps, and memory.
 
-Beside it, the same model behind FastAPI without batches, and in batches without a service. Needs wrk and hey,
-programs of Debian, and the extra `serve`.
+Beside it, the same model behind FastAPI without batches, and in batches without a service. Needs wrk, a
+program of Debian, and the extra `serve`.
 """
 
 import argparse
@@ -26,8 +26,9 @@ from widenet import dataset_from_lists, train
 ITEMS, USERS, HISTORY, K = 41_000, 4_096, 20, 20
 UNITS = (64, 512)
 CONNECTIONS, SECONDS, ROUNDS, SWAPS = 64, 15, 3, 100
-TIMES_CAPACITY, WAIT_MS = 3, 20
+TIMES_CAPACITY, WAIT_MS = 3, 5
 REQUESTS = 1_000_000
+PARTS = ("rates", "beyond", "swaps", "memory")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -36,34 +37,49 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--requests", type=int, default=REQUESTS, help="requests of the measurement of memory"
     )
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="tables to measure")
 
 
 def run(asked: argparse.Namespace) -> None:
     """Print the tables."""
     need_programs()
-    columns = ["units", "program", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"]
-    rates = Table(f"{ITEMS:,} items, the {K} best, {CONNECTIONS} connections", columns)
-    columns = ["units", "asked a second", "status", "answers a second", "p50 ms", "p99 ms"]
-    beyond = Table(f"{TIMES_CAPACITY} times the capacity", columns)
-    columns = ["units", "swaps", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"]
-    swaps = Table("A newer model while requests arrive", columns)
-    memory = Table("Resident memory", ["requests", "resident"])
+    tables = {
+        "rates": Table(
+            f"{ITEMS:,} items, the {K} best, {CONNECTIONS} connections",
+            ["units", "program", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"],
+            notes=[
+                f"Medians of {ROUNDS} rounds of {SECONDS} s, alternately. wrk asks from the same processors."
+            ],
+        ),
+        "beyond": Table(
+            f"{TIMES_CAPACITY} times the capacity",
+            ["units", "asked a second", "program", "status", "answers a second", "p50 ms", "p99 ms"],
+            notes=[
+                f"The service runs with `--max-wait-ms {WAIT_MS}`. Requests come at random moments, and their"
+                " times count from these; the program that asks shares the processors."
+            ],
+        ),
+        "swaps": Table(
+            "A newer model while requests arrive",
+            ["units", "swaps", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"],
+        ),
+        "memory": Table("Resident memory", ["units", "requests", "resident"]),
+    }
     with workplace() as folder:
         _write(folder)
         for units in asked.units:
             runs = [_trained(folder, units, seed) for seed in (0, 1)]
-            capacity = _rates(folder, units, runs[0], rates)
-            _beyond(folder, units, runs[0], capacity, beyond)
-            _swaps(folder, units, runs, swaps)
-            if units == asked.units[0]:
-                _memory(folder, runs[0], asked.requests, memory)
-    rates.notes += [
-        f"Medians of {ROUNDS} rounds of {SECONDS} s, alternately. wrk asks from the same processors."
-    ]
-    beyond.notes += [f"The service runs with `--max-wait-ms {WAIT_MS}`; hey asks."]
-    for table in (rates, beyond, swaps, memory):
-        print(table)
-    publish("serve", [rates, beyond, swaps, memory], asked.out)
+            for part in asked.parts:
+                if part == "rates":
+                    _rates(folder, units, runs[0], tables[part])
+                elif part == "beyond":
+                    _beyond(folder, units, runs[0], tables[part])
+                elif part == "swaps":
+                    _swaps(folder, units, runs, tables[part])
+                elif units == asked.units[0]:
+                    _memory(folder, units, runs[0], asked.requests, tables[part])
+                print(tables[part], flush=True)
+    publish("serve", [tables[part] for part in asked.parts], asked.out)
 
 
 def _write(folder: Path) -> None:
@@ -86,8 +102,8 @@ def _trained(folder: Path, units: int, seed: int) -> Path:
     return path
 
 
-def _rates(folder: Path, units: int, run: Path, table: Table) -> float:
-    """Add a row for each program; gives the answers a second of the service."""
+def _rates(folder: Path, units: int, run: Path, table: Table) -> None:
+    """Add a row for each program."""
     batches = _batches(folder, run)
     found = {"widenet serve": [], "FastAPI, without batches": []}  # type: dict[str, list[tuple[float, list[str]]]]
     for _ in range(ROUNDS):
@@ -100,7 +116,6 @@ def _rates(folder: Path, units: int, run: Path, table: Table) -> float:
     for name, turns in found.items():
         table.turns[f"{name}, {units} units"] = [rate for rate, _ in turns]
         table.rows.append([str(units), name, *sorted(turns)[ROUNDS // 2][1]])
-    return sorted(found["widenet serve"])[ROUNDS // 2][0]
 
 
 def _batches(folder: Path, run: Path) -> float:
@@ -117,15 +132,24 @@ def _batches(folder: Path, run: Path) -> float:
     return float(said.split()[-1])
 
 
-def _beyond(folder: Path, units: int, run: Path, capacity: float, table: Table) -> None:
-    rate = TIMES_CAPACITY * capacity
+def _beyond(folder: Path, units: int, run: Path, table: Table) -> None:
+    """Add the answers within the capacity and beyond it, and those of a service that refuses all."""
     with _service(_SERVE, run, "--max-wait-ms", str(WAIT_MS)) as (_, port):
         load(folder, port, 2, CONNECTIONS)
-        for status, each in overload(
-            folder / "body", port, SECONDS, 2 * TIMES_CAPACITY * CONNECTIONS, rate
-        ).items():
-            cells = [f"{each.rate:,.0f}", f"{each.middle_ms:.1f}", f"{each.late_ms:.1f}"]
-            table.rows.append([str(units), f"{rate:,.0f}", str(status), *cells])
+        within = load(folder, port, SECONDS, CONNECTIONS)
+        rate = TIMES_CAPACITY * within.rate
+        cells = [f"{within.rate:,.0f}", f"{within.middle_ms:.1f}", f"{within.late_ms:.1f}"]
+        table.rows.append([str(units), "within the capacity", "widenet serve", "200", *cells])
+        _add_beyond(folder, units, port, rate, "widenet serve", table)
+    with _service(_FIXED, None) as (_, port):
+        _add_beyond(folder, units, port, rate, "one fixed answer", table)
+
+
+def _add_beyond(folder: Path, units: int, port: int, rate: float, program: str, table: Table) -> None:
+    answers = overload(folder, port, SECONDS, 2 * TIMES_CAPACITY * CONNECTIONS, rate)
+    for status, each in answers.items():
+        cells = [f"{each.rate:,.0f}", f"{each.middle_ms:.1f}", f"{each.late_ms:.1f}"]
+        table.rows.append([str(units), f"{rate:,.0f}", program, status, *cells])
 
 
 def _swaps(folder: Path, units: int, runs: list[Path], table: Table) -> None:
@@ -145,7 +169,7 @@ def _swaps(folder: Path, units: int, runs: list[Path], table: Table) -> None:
         table.rows.append([str(units), str(SWAPS), *finished(wrk).cells()])
 
 
-def _memory(folder: Path, run: Path, requests: int, table: Table) -> None:
+def _memory(folder: Path, units: int, run: Path, requests: int, table: Table) -> None:
     with _service(_SERVE, run) as (process, port):
         answered = 0
         while answered < requests:
@@ -153,7 +177,7 @@ def _memory(folder: Path, run: Path, requests: int, table: Table) -> None:
             table.turns[str(answered)] = _resident(process)
     points = list(table.turns.items())
     for number, resident in (points[0], points[len(points) // 2], points[-1]):
-        table.rows.append([f"{int(number):,}", f"{resident / 1e6:,.1f} MB"])
+        table.rows.append([str(units), f"{int(number):,}", f"{resident / 1e6:,.1f} MB"])
 
 
 def _resident(process: "subprocess.Popen[str]") -> int:
@@ -171,16 +195,17 @@ def _point(link: Path, run: Path) -> None:
 
 _SERVE = ("widenet", "serve")
 _FASTAPI = ("benchmarks.fastapi_service",)
+_FIXED = ("benchmarks.fixed_service",)
 
 
 @contextmanager
 def _service(
-    command: tuple[str, ...], run: Path, *words: str
+    command: tuple[str, ...], run: Path | None, *words: str
 ) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     """A service of a run, which ends after the block; gives its process and port."""
     if command is _SERVE:
         words = ("--port", "0", "--device", "cpu", *words)
-    line = [sys.executable, "-m", *command, str(run), *words]
+    line = [sys.executable, "-m", *command, *([] if run is None else [str(run)]), *words]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
