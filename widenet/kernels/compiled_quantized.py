@@ -27,8 +27,8 @@ from widenet.kernels.compiled_ranking import Sums, Units
 from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_units, set_floor
 from widenet.kernels.compiled_softmax import row_sum
 from widenet.kernels.compiled_sweep import room
+from widenet.kernels.constants import PIECE
 from widenet.kernels.quantized import quantized_queries
-from widenet.kernels.reference import PIECE
 
 ROWS = 64
 """Examples that are multiplied at once."""
