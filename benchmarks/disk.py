@@ -1,7 +1,10 @@
 """Trains with weights in memory, on a disk, and on a disk under a cap of memory: time, bytes and memory.
 
+Beside them stands what `widenet plan` says: from the bandwidth of the disk, and from steps that `--measure`
+times after the trainings.
+
 The cap is a control group of the kernel; without the right to make one, that row is left out. The trainings
-take turns A B C, C B A, A B C. Times and bytes are medians of all their steps but the first two of each turn;
+take turns A B C, C B A. Times and bytes are medians of all their steps but the first two of each turn;
 the bytes are those that the kernel counts (/proc/self/io), so rows that are read again count again.
 """
 
@@ -24,7 +27,7 @@ from benchmarks.places import workplace
 from widenet import dataset_from_lists
 
 WIDTH, UNITS, BATCH, STEPS, HISTORY = 400_000, 256, 64, 8, 20
-ROUNDS, WARM_UP = 3, 2
+ROUNDS, WARM_UP = 2, 2
 _BLOCK, _BLOCKS = 2**23, 256
 _NETWORK = {
     "layers": [
@@ -70,7 +73,7 @@ def run() -> None:
         dataset_from_lists(folder / "data", rows, width=WIDTH)
         (folder / "network.json").write_text(json.dumps(_NETWORK))
         (folder / "training.json").write_text(json.dumps(_TRAINING))
-        state = _plan(folder, 1e9, "disk")["scratch_bytes"]
+        state = _plan(folder, "disk", 1e9)["scratch_bytes"]
         places: dict[str, tuple[str, Path | None]] = {
             "in memory": ("device", None),
             "on a disk": ("disk", None),
@@ -87,7 +90,9 @@ def run() -> None:
             for name in list(places)[:: -1 if turn % 2 else 1]:
                 turns[name].append(_trained(folder, f"{name}, {turn}", *places[name]))
         bandwidth = float(np.median(bandwidths))
-        plans = {place: _plan(folder, bandwidth, place) for place in ("device", "disk")}
+        plans = {place: _plan(folder, place, bandwidth) for place in ("device", "disk")}
+        for place, plan in plans.items():
+            plan["step_seconds"] = _plan(folder, place, measures=True)["hours"]["step_seconds"]
         work = plans["disk"]["work"]
         print(
             f"\nThe disk reads {bandwidth / 1e9:.2f} GB a second while it writes as much"
@@ -98,10 +103,10 @@ def run() -> None:
             f" {work['read_bytes'] / 1e9:.2f} GB and writes {work['written_bytes'] / 1e9:.2f} GB.\n"
         )
         print(
-            "| weights | ms a step | of the bound | plan: ms | read, GB | written, GB | peak of memory, GB"
-            " | plan: GB | fingerprint |"
+            "| weights | ms a step | of the bound | plan: ms | --measure: ms | read, GB | written, GB"
+            " | peak of memory, GB | plan: GB | fingerprint |"
         )
-        print("|---|---|---|---|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         compute = _median(turns["in memory"], "seconds")
         for name, (place, _) in places.items():
             _print(name, turns[name], compute, plans[place])
@@ -114,6 +119,7 @@ def _print(name: str, turns: list[dict[str, Any]], compute: float, plan: dict[st
         f"{1000 * seconds:.0f}",
         f"{seconds / max(compute, planned or 0):.2f}",
         "" if planned is None else f"{1000 * planned:.0f}",
+        f"{1000 * plan['step_seconds']:.0f}",
         f"{_median(turns, 'read') / 1e9:.2f}",
         f"{_median(turns, 'written') / 1e9:.2f}",
         f"{np.median([turn['peak'] for turn in turns]) / 1e9:.2f}",
@@ -136,10 +142,12 @@ def _trained(folder: Path, out: str, place: str, group: Path | None) -> dict[str
     return found
 
 
-def _plan(folder: Path, bandwidth: float, place: str) -> dict[str, Any]:
+def _plan(folder: Path, place: str, bandwidth: float | None = None, measures: bool = False) -> dict[str, Any]:
     words = ["plan", "network.json", "training.json", "--data", "data", "--device", "cpu", "--json"]
     words += ["--weights-in", place]
-    words += ["--disk-bandwidth", f"{bandwidth:.0f}B"] if place == "disk" else []
+    words += ["--disk-bandwidth", f"{bandwidth:.0f}B"] if bandwidth is not None and place == "disk" else []
+    words += ["--measure"] if measures else []
+    words += ["--scratch", str(folder)] if measures and place == "disk" else []
     said = subprocess.run(
         [sys.executable, "-m", "widenet", *words], cwd=folder, check=False, capture_output=True, text=True
     ).stdout

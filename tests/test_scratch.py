@@ -16,7 +16,7 @@ import torch
 
 from widenet import scratch
 from widenet.errors import CapacityError
-from widenet.model.sweep import Sweep
+from widenet.model.file_sweep import FileSweep
 from widenet.scratch import PAGE_BYTES, Scratch, fetch_rows, load, release, scratch_of, store, unmap
 
 ROWS, COLUMNS = 10_000, 33
@@ -223,7 +223,7 @@ def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
     monkeypatch.setattr(os, name, failing)
     with (
         pytest.raises(CapacityError, match="does not keep the weights that are to lie there: Input/output"),
-        Sweep([tensor], writes) as rows,
+        FileSweep([tensor], writes) as rows,
     ):
         rows.at(0, ROWS)
 
@@ -239,7 +239,7 @@ def test_a_write_that_fails_leaves_no_tensor_in_memory(file, numbers, monkeypatc
 
     monkeypatch.setattr(os, "pwritev", failing)
     with ExitStack() as stack:
-        stack.enter_context(Sweep(tensors, writes=True)).at(0, ROWS)
+        stack.enter_context(FileSweep(tensors, writes=True)).at(0, ROWS)
         for tensor in tensors:
             tensor.copy_(numbers)
         with pytest.raises(CapacityError, match="Input/output"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import described
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
 from tests.runs.test_place_of_weights import ALL, MORE
@@ -27,7 +28,7 @@ from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.streamed_bytes import streamed_bytes
-from widenet.plan.streaming import elsewhere_bytes, window_bytes
+from widenet.plan.streaming import elsewhere_bytes, touched_bytes, window_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import loop
@@ -189,6 +190,22 @@ def test_two_tiles_of_weights_and_state_are_on_the_device(data, tmp_path):
     assert sum(map(len, windows)) == window_bytes(job, 0)
     tile = 4 * 5 * 4
     assert all(3 * tile <= len(window) <= 3 * (tile + 2 * 512) for window in windows)
+
+
+def test_weights_with_attributes_pass_through_windows_that_the_plan_counts(tmp_path):
+    """A sampled output has no tiles: only blocks of the described weight pass."""
+    data = described.described(tmp_path / "data", cold=0)
+    history, taste, output = described.network(tied=False)["layers"]
+    output = {**output, "sample": {"kind": "uniform", "units": 4}}
+    network = {"layers": [history, taste, output]}
+    with simulated():
+        model = trained((network, described.TRAINING), data, tmp_path / "run", "cuda", weights_in="host")
+        (host,) = {weight.host for weight in model.network.wide.values() if weight.host is not None}
+        windows = host._windows
+    layout = bind(NetworkSpec.of(network), TrainingSpec.of(described.TRAINING), data.fields)
+    job = Job.of(layout, {"items": 0.0}, described.USERS, device="cuda", weights_in="host")
+    touched = sum(touched_bytes(job, name, 0) for name in layout.weights)
+    assert sum(map(len, windows)) == window_bytes(job, 0) - touched > 0
 
 
 def test_a_training_goes_on_from_the_device_to_the_host_and_back(data, tmp_path):

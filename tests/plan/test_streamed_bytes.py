@@ -8,7 +8,7 @@ from tests import described
 from tests.runs.test_place_of_weights import MORE
 from tests.trainings import SETTINGS, books
 from widenet.data.dataset import Dataset
-from widenet.model import sweep
+from widenet.model import file_sweep
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
@@ -51,8 +51,8 @@ def moved(monkeypatch):
         finally:
             inside.clear()
 
-    monkeypatch.setattr(sweep, "load", loaded)
-    monkeypatch.setattr(sweep, "store", stored)
+    monkeypatch.setattr(file_sweep, "load", loaded)
+    monkeypatch.setattr(file_sweep, "store", stored)
     monkeypatch.setattr(loop, "train_step", stepped)
     return counts
 

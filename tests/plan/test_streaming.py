@@ -9,7 +9,7 @@ import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
-from widenet.model import sweep
+from widenet.model import file_sweep
 from widenet.model.build import build
 from widenet.plan import streaming, tiles
 from widenet.plan.binding import bind
@@ -104,7 +104,7 @@ def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
     """Counted: bytes that are read and not yet written, whose place memory needs. The plan counts a chunk too
     many where tiles begin with chunks.
     """
-    for name, num_bytes in (("REQUEST_BYTES", 2**16), ("AHEAD_BYTES", 2**18), ("BEHIND_BYTES", 2**18)):
+    for name, num_bytes in (("REQUEST_BYTES", 2**16), ("AROUND_BYTES", 2**19), ("BLOCK_BYTES", 1)):
         monkeypatch.setattr(streaming, name, num_bytes)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
     job = job_of(batch_size, units, optimizer=optimizer)
@@ -124,9 +124,9 @@ def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
         held -= rows.nbytes
         store(rows, writes)
 
-    monkeypatch.setattr(sweep, "load", loaded)
-    monkeypatch.setattr(sweep, "store", stored)
-    with sweep.Sweep(tensors, writes=True) as rows:
+    monkeypatch.setattr(file_sweep, "load", loaded)
+    monkeypatch.setattr(file_sweep, "store", stored)
+    with file_sweep.FileSweep(tensors, writes=True) as rows:
         for start, stop in tiles.tiles(len(tensors[0]), batch_size, "cpu"):
             rows.at(start, stop)
         chunk = rows.chunk_rows * units * 4 * len(tensors)
@@ -139,7 +139,18 @@ def test_rows_that_a_batch_touches_count_as_pages():
     assert more == 10 * 64 * 4096 * 3
     sample = {"kind": "uniform", "units": 1000}
     without = window_bytes(job_of(sample=sample, entries=10.0), 0)
-    assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3
+    assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3 + 2 * A_THREAD_BY_BLOCKS
+
+
+A_THREAD_BY_BLOCKS = 2**23 + 2**21 + 2**24
+"""Bytes of a block, a chunk and those around, where no tiles are cut."""
+
+
+def test_weights_that_are_read_in_blocks_have_a_window():
+    """Those of attributes, too: a sampled output has no tiles."""
+    sampled = job_of(sample={"kind": "uniform", "units": 1000}, num_threads=1)
+    one, two = (window_bytes(replace(sampled, num_threads=threads), 0) for threads in (1, 2))
+    assert two - one == A_THREAD_BY_BLOCKS
 
 
 def test_kernels_for_rounded_operands_read_the_rows_of_targets_from_the_host():

@@ -18,7 +18,7 @@ from tests.test_scratch import refuse_direct
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
 from widenet import scratch
 from widenet.errors import OptionError
-from widenet.model import sweep
+from widenet.model import file_sweep
 from widenet.plan import streaming, tiles
 from widenet.runs import train
 from widenet.scratch import load
@@ -36,8 +36,7 @@ def data(tmp_path_factory):
 def small_chunks(monkeypatch):
     """Chunks of two pages of each tensor, which are counted, and six tiles in a shard."""
     monkeypatch.setattr(streaming, "REQUEST_BYTES", 2 * 4096)
-    monkeypatch.setattr(streaming, "AHEAD_BYTES", 12 * 4096)
-    monkeypatch.setattr(streaming, "BEHIND_BYTES", 12 * 4096)
+    monkeypatch.setattr(streaming, "AROUND_BYTES", 24 * 4096)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     loaded = []
 
@@ -45,7 +44,7 @@ def small_chunks(monkeypatch):
         loaded.append(tensor)
         load(tensor)
 
-    monkeypatch.setattr(sweep, "load", counted)
+    monkeypatch.setattr(file_sweep, "load", counted)
     return loaded
 
 

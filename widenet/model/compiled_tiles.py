@@ -1,6 +1,7 @@
 """Numba's passes over an output's tiles: one pass turns logits into loss, deltas and bias gradient."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -159,9 +160,9 @@ class CompiledPasses:
         return self._shards[shard]
 
 
-def _in_memory(tiles: "ShardTiles", sweep: Sweep) -> Iterator["ShardTiles"]:
+def _in_memory(tiles: "ShardTiles", passing: AbstractContextManager[Sweep]) -> Iterator["ShardTiles"]:
     """Yield all tiles of a shard at once, or if they are in a file, some at a time that are in memory."""
-    with sweep:
+    with passing as sweep:
         for first, last in groups(tiles.starts.tolist(), sweep.chunk_rows):
             sweep.at(int(tiles.starts[first]), int(tiles.starts[last]))
             yield tiles.part(first, last)

@@ -1,7 +1,9 @@
 """Tensors in the host's pinned memory whose rows cross to a CUDA device and back, two windows at a time."""
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 import torch
 from torch import Tensor
@@ -101,3 +103,61 @@ class HostMemory:
         torch.cuda.current_stream(self.device).synchronize()
         for (tensor, _), into in zip(tensors, staged, strict=True):
             tensor.index_copy_(0, rows_U, into)
+
+
+class HostSweep:
+    """A pass over the rows of tensors in the host's memory, tile by tile.
+
+    One tile is at work, while the next one takes the place of the one before.
+    """
+
+    chunk_rows = None
+
+    def __init__(self, tensors: Sequence[Tensor], writes: bool, host: HostMemory) -> None:
+        """Prepare a pass over tensors of equal numbers of rows, which are written or not."""
+        self._tensors, self._writes, self._host = [tensor.detach() for tensor in tensors], writes, host
+        self._coming: deque[Crossing] = deque()
+        self._windows: dict[int, list[Tensor]] = {}
+        self._tile_rows = self._next = 0
+
+    def at(self, start: int, stop: int) -> None:
+        """See `Sweep.at`."""
+        self._tile_rows = self._tile_rows or stop - start
+        self._send_back_before(start // self._tile_rows)
+        last = -(-len(self._tensors[0]) // self._tile_rows)
+        needed = -(-stop // self._tile_rows)
+        for tile in range(self._next, min(needed + NUM_WINDOWS - 1, last)):
+            sources = self._in_host(tile)
+            self._windows[tile] = self._host.window(tile, sources)
+            self._coming.append(self._host.send(zip(self._windows[tile], sources, strict=True)))
+            self._next = tile + 1
+        while len(self._coming) > max(self._next - needed, 0):
+            self._coming.popleft().result()
+
+    def rows(self, start: int, stop: int) -> list[Tensor]:
+        """Return views of the window that holds a tile's rows."""
+        tile = start // self._tile_rows
+        place = slice(start - tile * self._tile_rows, stop - tile * self._tile_rows)
+        return [own[place] for own in self._windows[tile]]
+
+    def _send_back_before(self, tile: int) -> None:
+        """Copy all tiles before one into the host's memory if they were written; their windows are free."""
+        for done in [each for each in self._windows if each < tile]:
+            window = self._windows.pop(done)
+            if self._writes:
+                self._host.send(zip(self._in_host(done), window, strict=True))
+
+    def _in_host(self, tile: int) -> list[Tensor]:
+        rows = slice(tile * self._tile_rows, (tile + 1) * self._tile_rows)
+        return [tensor[rows] for tensor in self._tensors]
+
+    def __enter__(self) -> "HostSweep":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send the rest back."""
+        while self._coming:
+            self._coming.popleft().result()
+        self._send_back_before(self._next)

@@ -26,6 +26,7 @@ from widenet.model.output_step import OutputStep, Passes, RowWise
 from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
 from widenet.model.rule import ShardSteps
+from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
 from widenet.model.unit_losses import unit_losses
 from widenet.plan.tiles import are_kept, tiles
@@ -103,12 +104,17 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
         steps = sinks.launched_steps()
         if steps is not None:
             return FusedOutput(step).run(sinks.bias, steps)
-    if step.rows is not None:
-        _add_statistics(step, step.rows)
-        _add_couplings(step, step.rows)
-    if step.output.spec.delta_norm is not None:
-        _add_shortening(step, step.output.spec.delta_norm)
-    results = step.output.exchange.each(lambda shard: _sweep(step, shard, sinks))
+    limit = step.output.spec.delta_norm
+    readings = 0 if step.rows is None else 1 if step.rows.closed else 2
+    with in_turn(
+        step.output.weight.parts.values(), *[False] * (readings + (limit is not None)), sinks is not None
+    ):
+        if step.rows is not None:
+            _add_statistics(step, step.rows)
+            _add_couplings(step, step.rows)
+        if limit is not None:
+            _add_shortening(step, limit)
+        results = step.output.exchange.each(lambda shard: _sweep(step, shard, sinks))
     losses, gradients = [loss for loss, _ in results], [gradient for _, gradient in results]
     return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
 

@@ -10,20 +10,19 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, gather_sum, roomy
 from widenet.kernels.rows import copied
+from widenet.model.file_sweep import Course
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
-from widenet.model.sweep import Sweep
+from widenet.model.sweep import Sweep, sweep_over, swept
 from widenet.plan.shards import Shards
+from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
 from widenet.scratch import fetch_rows, release, scratch_of, unmap
 from widenet.sparse import SparseBatch
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
-
-_BLOCK_NUMBERS = 2**21
-"""Numbers of a weight that are read together."""
 
 WHOLE = -1
 """In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
@@ -38,13 +37,13 @@ class Part:
 
     Attributes:
         weight: float32 [R, H], or [R] for biases.
-        state: The optimizer's tensors, of the weight's shape, or the state of `DeferredRows`; empty outside
-            training.
+        state: In training, the optimizer's tensors of the weight's shape, or the state of `DeferredRows`.
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         host: The host's memory if the tensors lie there; they are computed on the device.
         near: A pass over the rows in the host's memory, while it is under way.
         in_8_bits: Whether this is a `QuantizedPart`.
+        course: The passes over rows in files to which those over these belong, while they are under way.
     """
 
     weight: Tensor
@@ -54,6 +53,7 @@ class Part:
     host: HostMemory | None = None
     near: Sweep | None = None
     in_8_bits: ClassVar[bool] = False
+    course: Course | None = None
 
     def prepare(self, rule: Rule, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
@@ -122,22 +122,25 @@ class Part:
         """Yield the weight in blocks of rows, where they are computed.
 
         Args:
-            rows: Rows of a block; None: those of about 8 MiB.
+            rows: Rows of a block; None: those of `BLOCK_BYTES`.
             updates: Whether each block is changed before the next one.
         """
         weight_RH, _ = self.by_rows()
-        rows = rows or max(1, _BLOCK_NUMBERS // max(weight_RH.shape[1], 1))
-        with Sweep([] if self.by_columns else [self.weight], updates, self.host) as sweep:
+        rows = rows or block_rows(weight_RH[:1].nbytes)
+        with sweep_over([] if self.by_columns else [self.weight], updates, self.host, self.course) as sweep:
             for start in range(0, len(weight_RH), rows):
                 stop = min(start + rows, len(weight_RH))
                 sweep.at(start, stop)
                 yield weight_RH[start:stop] if self.host is None else sweep.rows(start, stop)[0]
 
-    def sweep(self, updates: bool) -> Sweep:
-        """Return a pass over the rows, which also updates them or only reads the weight."""
-        tensors = [self.weight, *self.state.values()] if updates else [self.weight]
-        self.near = Sweep(tensors, updates, self.host)
-        return self.near
+    @contextmanager
+    def sweep(self, updates: bool) -> Iterator[Sweep]:
+        """Give a pass over the rows, which also updates them or only reads the weight."""
+        with sweep_over(swept(self, updates), updates, self.host, self.course) as self.near:
+            try:
+                yield self.near
+            finally:
+                self.near = None
 
     def fetch_rows(self, rows_U: Tensor) -> None:
         """Begin to read the rows that a batch touches, int64 [U], ascending, if they are in a file."""

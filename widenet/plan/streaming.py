@@ -11,8 +11,8 @@ from widenet.spec.layers import OutputLayer
 REQUEST_BYTES = 2**21
 """Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-AHEAD_BYTES = BEHIND_BYTES = 2**23
-"""Bytes of a weight and its state that are read ahead of the tile at work, and those written behind it."""
+AROUND_BYTES = 2**24
+"""Bytes of a weight and its state in memory besides the tile at work: read ahead, or not yet written."""
 
 NUM_WINDOWS = 2
 """Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""
@@ -23,6 +23,9 @@ ALIGNED_BYTES = 512
 Vendors' products choose their code by the alignment of their operands. A row in a window begins as far behind
 such a multiple as it would in a weight on the device, so that its products have the same bits.
 """
+
+BLOCK_BYTES = 2**23
+"""Bytes of a weight that are read together without tiles: for histograms, penalties and attributes."""
 
 LIMITED_ROWS = 16_384
 """Rows of an input's weight that are read together for the lengths of its columns, under "weight_norm"."""
@@ -70,8 +73,9 @@ def window_bytes(job: Job, process: int) -> int:
     if job.weights_in == "host":
         return NUM_WINDOWS * _window_on_device(job) + rows
     threads = min(job.num_threads, job.num_held(process))
-    by_tiles = max((_window_of_tiles(job, layer) for layer in job.network.outputs), default=0)
-    return min(held, threads * by_tiles + rows)
+    by_tiles = [_window_of_tiles(job, layer) for layer in job.network.outputs]
+    by_blocks = [_window_of_blocks(job, weight) for weight in job.layout.weights.values()]
+    return min(held, threads * max(by_tiles + by_blocks) + rows)
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
@@ -100,26 +104,44 @@ def chunk_rows(row_bytes: Sequence[int]) -> int:
     return max(REQUEST_BYTES // max(row_bytes) // whole_pages, 1) * whole_pages
 
 
-def chunks_ahead(row_bytes: Sequence[int]) -> int:
-    """Return the chunks that are read ahead of the tile at work."""
-    return max(1, AHEAD_BYTES // (chunk_rows(row_bytes) * sum(row_bytes)))
+def around_bytes(row_bytes: Sequence[int]) -> int:
+    """Return the bytes in memory besides those at work, of tensors whose rows have some bytes.
 
-
-def chunks_behind(row_bytes: Sequence[int]) -> int:
-    """Return the chunks that are written behind it."""
-    return max(1, BEHIND_BYTES // (chunk_rows(row_bytes) * sum(row_bytes)))
+    They are at least those of two chunks: one is read while the other is written.
+    """
+    return max(AROUND_BYTES, 2 * chunk_rows(row_bytes) * sum(row_bytes))
 
 
 def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
-    """Return the bytes of the chunks that a thread has in memory: those of a tile, ahead of it and behind."""
+    """Return the bytes of the chunks that a thread has in memory: those of a tile, and around it."""
     weight = job.layout.of_output(layer.name)
     if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
     row_bytes = [weight.row_bytes] * num_tensors(job, weight)
     rows = chunk_rows(row_bytes)
     at_work = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1
-    chunks = at_work + chunks_ahead(row_bytes) + chunks_behind(row_bytes)
-    return chunks * rows * with_state(job, weight)
+    return at_work * rows * sum(row_bytes) + around_bytes(row_bytes)
+
+
+def _window_of_blocks(job: Job, weight: Weight) -> int:
+    """Return the bytes that a thread has in memory of a weight alone, which it reads in blocks."""
+    if not is_elsewhere(job, weight):
+        return 0
+    row_bytes = [weight.row_bytes]
+    rows = chunk_rows(row_bytes)
+    at_work = -(-_rows_together(weight) // rows) + 1
+    return at_work * rows * weight.row_bytes + around_bytes(row_bytes)
+
+
+def block_rows(row_bytes: int) -> int:
+    """Return the rows of a block."""
+    return max(1, BLOCK_BYTES // max(row_bytes, 1))
+
+
+def _rows_together(weight: Weight) -> int:
+    """Return the most rows of a weight that are read together where no tiles are cut."""
+    limited = LIMITED_ROWS if weight.norm_limit is not None and weight.rows_are_features else 0
+    return max(block_rows(weight.row_bytes), limited)
 
 
 def _window_on_device(job: Job) -> int:
@@ -129,8 +151,8 @@ def _window_on_device(job: Job) -> int:
     """
     largest = 0
     for weight in job.layout.weights.values():
-        if is_elsewhere(job, weight) and weight.norm_limit is not None and weight.rows_are_features:
-            rows = min(LIMITED_ROWS, job.shards(weight).size(0))
+        if is_elsewhere(job, weight):
+            rows = min(_rows_together(weight), job.shards(weight).size(0))
             largest = max(largest, room_for(rows * weight.row_bytes))
     for layer in job.network.outputs:
         weight = job.layout.of_output(layer.name)

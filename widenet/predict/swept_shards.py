@@ -11,7 +11,7 @@ from widenet.kernels.table import runner
 from widenet.model.layers.output import QuantizedTile
 from widenet.model.row_sum import RowSum, of_softmax
 from widenet.model.sharding import split
-from widenet.model.sweep import groups
+from widenet.model.sweep import groups, in_turn
 from widenet.plan.shards import as_slice
 from widenet.plan.tiles import PREDICTED_COLUMNS
 from widenet.predict.tiles import Tiles
@@ -74,7 +74,8 @@ class SweptShards:
 
         All keys together hold the best units of all these shards.
         """
-        parts = self.tiles.output.exchange.each(self._sweep)
+        with in_turn(self.tiles.output.weight.parts.values(), False):
+            parts = self.tiles.output.exchange.each(self._sweep)
         found = [search.result() for search in self._idle]
         missing = [torch.full((self.tiles.num, self.k), MISSING)] * (len(parts) - len(found))
         if self.divides:

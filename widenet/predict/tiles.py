@@ -13,6 +13,7 @@ from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum, divided, over_shards
+from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
 from widenet.predict.blocks import in_blocks, num_examples
 from widenet.sparse import SparseBatch
@@ -117,7 +118,8 @@ class Tiles:
         """
         if self.activation.kind not in ROW_WISE:
             return None
-        return self.summed(self.output.exchange.each(self._sum_of))
+        with in_turn(self.output.weight.parts.values(), False):
+            return self.summed(self.output.exchange.each(self._sum_of))
 
     def summed(self, sums: Sequence[RowSum]) -> Tensor:
         """As `total`, from the sums over each of this process's shards."""

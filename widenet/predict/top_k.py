@@ -14,6 +14,7 @@ from widenet.model.network import Network
 from widenet.model.preparation import Values
 from widenet.model.row_sum import RowSum
 from widenet.model.sharding import ByUnit, split
+from widenet.model.sweep import in_turn
 from widenet.plan.shards import as_slice
 from widenet.predict.swept_shards import SweptShards, is_sweepable
 from widenet.predict.tiles import Tiles
@@ -208,7 +209,8 @@ class _Ranking:
     def _best(self, total_E1: Tensor | None) -> list[tuple[Tensor, RowSum]]:
         """Return what `_best_of` does, for every shard of this process."""
         floor_E = torch.full((self.tiles.num,), -torch.inf, device=self.device)
-        return self.output.exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
+        with in_turn(self.output.weight.parts.values(), False):
+            return self.output.exchange.each(lambda shard: self._best_of(shard, floor_E, total_E1))
 
     def _best_of(self, shard: int, floor_E: Tensor, total_E1: Tensor | None) -> tuple[Tensor, RowSum]:
         """Return the keys of a shard's best units, int64 [E, K], and the sum over its units.

@@ -14,6 +14,7 @@ from widenet.model.network import Network
 from widenet.model.output_step import OutputStep
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sampled_loss import SampledStep
+from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
 from widenet.model.wide_weight import Part, WideWeight
@@ -94,7 +95,8 @@ class Update:
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""
         for name in dict.fromkeys([*self.rows, *self.stepped]):
-            self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
+            with in_turn(self.network.wide[name].parts.values(), *[True] * (name in self.stepped)):
+                self.network.each(self.rows.get(name, {}), self._step(name, rule, numbers))
         for name, gradients in self.split.items():
             self.network.exchange.each(self._split_step(self.network.wide[name], gradients, rule, numbers))
         self._finish_descriptions()

@@ -1,0 +1,263 @@
+"""Passes over rows in files: memory holds only those at work and some around them."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.test_scratch import cached, resident
+from widenet.errors import CapacityError
+from widenet.model import file_sweep
+from widenet.model.file_sweep import Course, FileSweep
+from widenet.plan import streaming
+from widenet.plan.streaming import chunk_rows
+from widenet.scratch import Scratch, load, release, scratch_of, store
+
+ROWS, COLUMNS, REQUEST = 20_000, 64, 32 * 1024
+AROUND = 5
+"""Chunks of one tensor around those at work."""
+
+
+@pytest.fixture
+def small_requests(monkeypatch):
+    monkeypatch.setattr(streaming, "REQUEST_BYTES", REQUEST)
+    monkeypatch.setattr(streaming, "AROUND_BYTES", AROUND * REQUEST)
+
+
+@pytest.fixture
+def tensors(tmp_path, small_requests):
+    del small_requests
+    file = Scratch(tmp_path)
+    made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
+    for number, tensor in enumerate(made):
+        tensor.copy_(torch.arange(ROWS)[:, None] + number)
+        release(tensor)
+    return made
+
+
+@pytest.mark.parametrize("tile", [30, 100, 1_000])
+@pytest.mark.parametrize("writes", [False, True])
+def test_memory_holds_a_window_and_every_row_is_written(tensors, tile, writes):
+    window = (2 * (-(-tile * COLUMNS * 4 // REQUEST) + 1) + AROUND) * REQUEST
+    held = 0
+    with FileSweep(tensors, writes) as rows:
+        for start in range(0, ROWS, tile):
+            stop = min(start + tile, ROWS)
+            rows.at(start, stop)
+            for tensor in tensors if writes else []:
+                tensor[start:stop] *= 2
+            if start % 3_000 < tile:
+                held = max(held, sum(map(resident, tensors)))
+    assert 0 < held <= window
+    expected = torch.arange(ROWS)[:, None] * (2 if writes else 1)
+    assert bool((tensors[0] == expected).all())
+    assert bool((tensors[1] == expected + (2 if writes else 1)).all())
+
+
+def test_nothing_of_a_pass_stays_in_memory(tensors):
+    with FileSweep(tensors, writes=True) as rows:
+        rows.at(0, 10)
+    assert sum(map(resident, tensors)) == 0
+
+
+def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch):
+    read = []
+
+    def noted(tensor):
+        load(tensor)
+        read.append(tensor.data_ptr())
+
+    monkeypatch.setattr(file_sweep, "load", noted)
+    with FileSweep(tensors[:1], writes=False) as rows:
+        chunk = rows.chunk_rows
+        rows.at(0, 1)
+    assert sorted(read) == [tensors[0][number * chunk :].data_ptr() for number in range(1 + AROUND)]
+
+
+def test_a_pass_reads_what_the_cache_has_not_written_yet(tensors):
+    tensors[0][7] = -1
+    with FileSweep(tensors, writes=True) as rows:
+        assert cached(scratch_of(tensors[0]), tensors[0]) == 0
+        rows.at(0, ROWS)
+        assert bool((tensors[0][7] == -1).all())
+        tensors[0][8] = -2
+    assert bool((tensors[0][8] == -2).all())
+
+
+def test_an_error_in_the_midst_of_a_pass_leaves_nothing_in_memory(tensors):
+    with pytest.raises(IndexError), FileSweep(tensors, writes=True) as rows:
+        rows.at(ROWS + 1, tensors[0][ROWS + 1])
+    assert sum(map(resident, tensors)) == 0
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensors, writes, monkeypatch):
+    before = tensors[0].clone()
+    release(tensors[0])
+    read = []
+
+    def failing(rows):
+        chunk = int((rows.data_ptr() - tensors[0].data_ptr()) // REQUEST)
+        if chunk in (1, 2):
+            raise CapacityError(f"chunk {chunk}")
+        load(rows)
+        read.append(chunk)
+
+    monkeypatch.setattr(file_sweep, "load", failing)
+    with pytest.raises(CapacityError, match="chunk 1"), FileSweep(tensors[:1], writes) as rows:
+        rows.at(0, 2 * rows.chunk_rows)
+    assert len(read) == AROUND
+    assert resident(tensors[0]) == 0
+    release(tensors[0])
+    assert torch.equal(tensors[0], before)
+
+
+@pytest.mark.parametrize(
+    ("row_bytes", "rows"), [([1024] * 3, 32), ([4 * 33], 1024), ([4096, 4096], 8), ([100_000] * 3, 128)]
+)
+@pytest.mark.usefixtures("small_requests")
+def test_chunks_are_whole_pages_of_every_tensor(row_bytes, rows):
+    assert chunk_rows(row_bytes) == rows
+    assert all(rows * size % 4096 == 0 for size in row_bytes)
+
+
+def held(tensors):
+    return sum(map(resident, tensors))
+
+
+class AtOnce:
+    """Threads whose work is done as soon as it begins."""
+
+    def submit(self, work, *arguments):
+        done = Future()
+        done.set_result(work(*arguments))
+        return done
+
+
+@pytest.fixture
+def at_once(tensors):
+    scratch_of(tensors[0]).writers = AtOnce()
+    return tensors
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The bytes that are read and not yet given back: now, and at most."""
+    bytes_, counting = SimpleNamespace(now=0, most=0), Lock()
+
+    def loaded(rows):
+        with counting:
+            bytes_.now += rows.nbytes
+            bytes_.most = max(bytes_.now, bytes_.most)
+        load(rows)
+
+    def stored(rows, writes):
+        store(rows, writes)
+        with counting:
+            bytes_.now -= rows.nbytes
+
+    monkeypatch.setattr(file_sweep, "load", loaded)
+    monkeypatch.setattr(file_sweep, "store", stored)
+    return bytes_
+
+
+def doubled(sweep, tensors, tile=100):
+    with sweep as rows:
+        for start in range(0, ROWS, tile):
+            rows.at(start, min(start + tile, ROWS))
+            for tensor in tensors:
+                tensor[start : start + tile] *= 2
+
+
+def test_the_next_pass_is_read_while_one_ends(at_once, counted):
+    """Without more memory: what the first pass has given back."""
+    tensors = at_once
+    first, second = tensors[:1], tensors[1:]
+    limit = (1 + AROUND) * REQUEST
+    with Course([(first, True), (second, True)]) as course:
+        with course.sweep(first, writes=True) as rows:
+            chunk = rows.chunk_rows
+            for start in range(0, ROWS, chunk):
+                rows.at(start, min(start + chunk, ROWS))
+                first[0][start : start + chunk] *= 2
+            following = course.sweep(second, writes=True)
+            assert following.begun > 0
+        with following as rows:
+            rows.at(0, 1)
+            assert following.begun == 1 + AROUND
+    assert (counted.now, counted.most) == (0, limit)
+    assert held(tensors) == 0
+    assert torch.equal(first[0], 2 * torch.arange(ROWS).float()[:, None].expand(ROWS, COLUMNS))
+
+
+def test_passes_in_threads_write_every_row_once(tmp_path, small_requests, counted):
+    """Each thread takes the next of seven tensors, in two passes; at no time is there more than planned."""
+    del small_requests
+    file, limit = Scratch(tmp_path), 3 * (1 + AROUND) * REQUEST
+    made = [file.zeros((ROWS // 4, COLUMNS)) for _ in range(7)]
+    for number, tensor in enumerate(made):
+        tensor.fill_(number + 1)
+
+    def work(number):
+        with course.sweep([made[number]], writes=True) as rows:
+            chunk = rows.chunk_rows
+            for start in range(0, len(made[number]), chunk):
+                rows.at(start, min(start + chunk, len(made[number])))
+                made[number][start : start + chunk] *= 2
+
+    with ThreadPoolExecutor(3) as pool, Course([([each], True) for each in 2 * made]) as course:
+        for _ in range(2):
+            list(pool.map(work, range(7)))
+    assert counted.now == 0
+    assert counted.most <= limit
+    assert held(made) == 0
+    assert all(bool((tensor == 4 * (number + 1)).all()) for number, tensor in enumerate(made))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_pass_that_never_begins_leaves_its_rows_as_they_are(fails, at_once):
+    tensors = at_once
+
+    def once():
+        with Course([(tensors[:1], True), (tensors[1:], True)]) as course:
+            doubled(course.sweep(tensors[:1], writes=True), tensors[:1])
+            assert course.sweep(tensors[1:], writes=True).begun > 0
+            if fails:
+                raise KeyboardInterrupt
+
+    if fails:
+        with pytest.raises(KeyboardInterrupt):
+            once()
+    else:
+        once()
+    assert held(tensors) == 0
+    release(tensors[1])
+    assert torch.equal(tensors[1], torch.arange(1.0, ROWS + 1)[:, None].expand(ROWS, COLUMNS))
+
+
+def test_what_a_disk_does_not_take_at_the_end_of_a_pass_is_an_error_of_the_last_one(tensors, monkeypatch):
+    last = tensors[0].data_ptr() + tensors[0].nbytes - 1
+
+    def failing(rows, writes):
+        store(rows, writes)
+        if rows.data_ptr() <= last < rows.data_ptr() + rows.nbytes:
+            raise CapacityError("the last rows")
+
+    monkeypatch.setattr(file_sweep, "store", failing)
+    with pytest.raises(CapacityError, match="the last rows"), Course() as course:
+        doubled(course.sweep(tensors[:1], writes=True), tensors[:1])
+    assert held(tensors) == 0
+
+
+def test_a_pass_that_nobody_announced_finds_room(tensors):
+    """Though the rows of others have taken all of it."""
+    first, second = tensors[:1], tensors[1:]
+    with Course([(first, False), (first, True)]) as course:
+        with course.sweep(first, writes=False) as rows:
+            rows.at(0, ROWS)
+        doubled(course.sweep(second, writes=True), second)
+        doubled(course.sweep(first, writes=True), first)
+    assert torch.equal(tensors[1], 2 * torch.arange(1.0, ROWS + 1)[:, None].expand(ROWS, COLUMNS))
+    assert torch.equal(tensors[0], 2 * torch.arange(0.0, ROWS)[:, None].expand(ROWS, COLUMNS))
