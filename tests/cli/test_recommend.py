@@ -110,7 +110,12 @@ def trained(folder, widenet, monkeypatch):
 
 @pytest.mark.parametrize(
     "words",
-    [("5", "--items", "3", "8"), ("--items", "5", "--items=3", "8"), ("--items", "5", "3", "--items", "8")],
+    [
+        ("5", "--items", "3", "8"),
+        ("--items", "5", "--items=3", "8"),
+        ("--items", "5", "3", "--items", "8"),
+        ("-k", "8", "--items", "5", "--items", "3", "8"),
+    ],
 )
 @pytest.mark.usefixtures("trained")
 def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(words, widenet):

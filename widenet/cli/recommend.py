@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,7 +57,8 @@ def recommend(
     from widenet.cli.tables import recommendations_table
     from widenet.training.existing_run import check_run
 
-    items = _in_typed_order(context.obj or sys.argv[1:], words["items"] or [], more or [])
+    typed = context.obj or sys.argv[1:]
+    items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))
     k, output = words["k"], words["output"]
     data = words["data"]
     _check_options(user, items, data, field, explain)
@@ -101,18 +102,35 @@ def recommend(
     typer.echo(recommendations_table(rows, own, reasons))
 
 
-def _in_typed_order(words: Sequence[str], named: Sequence[str], more: Sequence[str]) -> list[str]:
-    """Return the items of --items and those without a flag in the order of the command line."""
+def _in_typed_order(
+    words: Sequence[str], named: Sequence[str], more: Sequence[str], options: Collection[str]
+) -> list[str]:
+    """Return the items of --items and those without a flag in the order of the command line.
+
+    Args:
+        words: The command line, after `widenet`.
+        named: The items of --items.
+        more: The items without a flag.
+        options: The flags whose next word is their value.
+    """
     first, rest = list(named), list(more)
     items = []
-    is_named = False
-    for word in words:
-        if first and (is_named or word.startswith("--items=")):
+    flag, is_run_read = "", False
+    start = words.index("recommend") + 1 if "recommend" in words else 0
+    for word in words[start:]:
+        if first and (flag == "--items" or word.startswith("--items=")):
             items.append(first.pop(0))
-        elif rest and word == rest[0]:
+        elif not flag and not is_run_read:
+            is_run_read = not word.startswith("-")
+        elif not flag and rest and word == rest[0]:
             items.append(rest.pop(0))
-        is_named = word == "--items"
+        flag = word if not flag and word in options else ""
     return [*items, *first, *rest]
+
+
+def _flags_with_values(context: typer.Context) -> set[str]:
+    options = [option for option in context.command.params if option.param_type_name == "option"]
+    return {flag for option in options if not getattr(option, "is_flag", False) for flag in option.opts}
 
 
 def _check_options(
