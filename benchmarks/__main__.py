@@ -8,6 +8,7 @@ from benchmarks import (
     catalogue,
     checkpoints,
     cold,
+    days,
     diginetica,
     disk,
     divided,
@@ -40,6 +41,7 @@ from benchmarks import (
     speed,
     topk,
     trainers,
+    transfer,
     tune,
     usual,
 )
@@ -75,6 +77,8 @@ _ALONE: dict[str, ModuleType] = {
 }
 _OTHERS: dict[str, ModuleType] = {
     "cold": cold,
+    "days": days,
+    "transfer": transfer,
     "sampled": sampled,
     "memory": memory,
     "processes": processes,
