@@ -26,13 +26,9 @@ def undisturbed(data, tmp_path_factory):
     return outcome(out)
 
 
-def test_a_start_of_another_network_or_without_weights_is_refused(data, tmp_path):
-    network, training = SETTINGS["adam, tied"]
-    train(network, training, data, tmp_path / "first")
-    with pytest.raises(CheckpointError, match="it is of another network"):
-        train(*SETTINGS["nesterov"], data, tmp_path / "second", start_from=tmp_path / "first")
+def test_a_start_without_weights_is_refused(data, tmp_path):
     with pytest.raises(CheckpointError, match="nowhere does not exist"):
-        train(network, training, data, tmp_path / "third", start_from=tmp_path / "nowhere")
+        train(*SETTINGS["adam, tied"], data, tmp_path / "out", start_from=tmp_path / "nowhere")
 
 
 CHANGES = {
