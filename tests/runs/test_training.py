@@ -1,6 +1,7 @@
 """Trainings that cannot begin or go on: what is refused, and what stays."""
 
 from dataclasses import replace
+from shutil import rmtree
 
 import pytest
 
@@ -29,6 +30,18 @@ def undisturbed(data, tmp_path_factory):
 def test_a_start_without_weights_is_refused(data, tmp_path):
     with pytest.raises(CheckpointError, match="nowhere does not exist"):
         train(*SETTINGS["adam, tied"], data, tmp_path / "out", start_from=tmp_path / "nowhere")
+
+
+def test_a_model_without_checkpoints_is_not_trained_anew(data, tmp_path):
+    documents = SETTINGS["adam, tied"]
+    train(*documents, data, tmp_path / "run")
+    rmtree(tmp_path / "run" / "checkpoints")
+    before = outcome(tmp_path / "run")
+    with pytest.raises(
+        CheckpointError, match="holds a model, but no checkpoint that its training could go on"
+    ):
+        train(*documents, data, tmp_path / "run", resume=True)
+    assert outcome(tmp_path / "run") == before
 
 
 CHANGES = {

@@ -62,8 +62,9 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     else:
         if problem is not None:
             raise problem
-        load_vectors(run, network, report.say)
+        by_leader(network.exchange, lambda: _check_unfinished(run), "run")
         load_start(run, network, report.say)
+        load_vectors(run, network, report.say)
         _inherit_arithmetic(run, state, report)
         by_leader(network.exchange, lambda: _report_seen_data(run, dataset, report), "earlier trainings")
     _check_best(run, network, state)
@@ -76,6 +77,15 @@ def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
     epoch = state.best_epoch
     if run.training.keep == "best" and epoch is not None:
         agreed(network, lambda: run.best(state.epoch, epoch)).check_files(network)
+
+
+def _check_unfinished(run: RunDirectory) -> None:
+    """Raise CheckpointError if a training from its beginning would replace a model."""
+    if (run.path / "model").is_dir():
+        raise CheckpointError(
+            f"{run.path} holds a model, but no checkpoint that its training could go on from. Train"
+            " into another directory."
+        )
 
 
 def agreed(network: Network, find: Callable[[], T]) -> T:
