@@ -142,3 +142,16 @@ def test_an_array_that_python_2_wrote_is_read_without_a_warning(tmp_path):
     path = tmp_path / "old.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + array.tobytes())
     assert read_vectors([path]).rows(0, 2).tolist() == array.tolist()
+
+
+def test_an_encrypted_archive_is_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "vectors.npz"
+    np.savez(path, vector=NUMBERS, key=np.array(["a", "b", "c"]))
+    text = bytearray(path.read_bytes())
+    entry = text.index(b"PK\x01\x02")
+    while entry != -1:
+        text[entry + 8] |= 1
+        entry = text.find(b"PK\x01\x02", entry + 1)
+    path.write_bytes(text)
+    with pytest.raises(DataError, match=r"must be a \.npz file of numbers; .*encrypted"):
+        read_vectors([path])

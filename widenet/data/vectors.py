@@ -263,6 +263,19 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
     return TextFile(path, key_delimiter, delimiter)
 
 
+_BROKEN = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    TokenError,
+    MemoryError,
+    RuntimeError,  # encrypted, or compressed in a way that Python lacks
+    BadZipFile,
+    zlib.error,
+)
+"""What NumPy raises for files that it cannot read."""
+
+
 def _numpy(path: Path) -> Source:
     _opened(path).close()
     try:
@@ -273,7 +286,7 @@ def _numpy(path: Path) -> Source:
             return _array(str(path), loaded)
         with loaded:
             numbers, keys = loaded[VECTOR], loaded[KEY]
-    except (ValueError, EOFError, SyntaxError, TokenError, MemoryError, BadZipFile, zlib.error) as error:
+    except _BROKEN as error:
         raise _unreadable(path, reason_of(error)) from None
     except KeyError:
         raise _unreadable(path, f'a .npz file needs the arrays "{KEY}" and "{VECTOR}"') from None

@@ -52,8 +52,8 @@ def quantize(run: str | Path, out: str | Path) -> Model:
     _check_weights(model)
     with writing(path):
         _copy(model.run, path)
-    in_8_bits(model.network)
     try:
+        in_8_bits(model.network)
         with locked(path):
             made = RunDirectory.open(path)
             own = {
