@@ -203,6 +203,24 @@ def test_a_body_that_does_not_come_is_refused_and_ends_the_connection(monkeypatc
     assert b"\r\nconnection: close\r\n" in received
 
 
+def test_a_body_has_its_own_time_after_the_headers():
+    timers = []
+
+    async def slowly(connection, writer):
+        head, body = post(b"a").split(b"\r\n\r\n")
+        timers.append(connection._limit)
+        writer.write(head + b"\r\n\r\n")
+        while connection._post is None:
+            await asyncio.sleep(0)
+        timers.append(connection._limit)
+        writer.write(body)
+
+    assert statuses(talk(Model(), [], slowly)) == [200]
+    of_headers, of_body = timers
+    assert of_headers.cancelled()
+    assert of_body.when() > of_headers.when()
+
+
 def test_an_answer_to_a_client_that_has_left_is_dropped():
     model = Model(at_once=False)
 
