@@ -187,16 +187,16 @@ def test_rows_that_come_early_take_only_places_that_later_ones_leave_free(monkey
 
     async def steps(thread):
         first = await stopped_in(engine, thread)
-        for _ in range(8):
-            assert thread.admits()
-        (second,) = offer(thread, asks(1))
+        assert all(thread.admits() for _ in range(100))  # none of them has offered its rows
+        offer(thread, asks(*range(6)))
+        (second,) = offer(thread, asks(6))
         now[0] = 2.0
         engine.go.set()
         await asyncio.gather(first, second)
-        assert thread.rhythm.rows_too_early(thread._rate) == 2  # 8 came in 2 s
+        assert thread.rhythm.rows_too_early(thread._rate) == 2  # 8 rows came in 2 s
         engine.go.clear()
         engine.entered.clear()
-        await stopped_in(engine, thread)  # this batch should end 1.6 s from now
+        await stopped_in(engine, thread)  # this batch should end 1.28 s from now
         early = offer(thread, asks(2)) + offer(thread, asks(3))
         assert not thread.admits()
         with pytest.raises(RefusedError, match="too many requests wait"):
@@ -240,8 +240,11 @@ def test_nobody_computes_what_nobody_waits_for(monkeypatch):
     assert engine.batches == [["a"], ["2"]]
 
 
-def test_after_the_deadline_all_that_came_together_is_refused_and_later_results_are_dropped():
+def test_after_the_deadline_all_that_came_together_is_refused_and_later_results_are_dropped(monkeypatch):
     engine = Stopped()
+    monkeypatch.setattr(
+        "widenet.serve.batches.monotonic", lambda: 0.0
+    )  # the first row is taken, however late
 
     async def steps(thread):
         await stopped_in(engine, thread)
@@ -325,6 +328,23 @@ def test_a_row_that_fails_takes_no_other_with_it(capsys):
 
     run(engine, steps)
     assert capsys.readouterr().err.count("a batch failed") == 1
+
+
+def test_an_answer_that_cannot_be_written_takes_no_other_with_it(capsys):
+    engine = Stopped()
+
+    def fault(_):
+        raise ValueError("a fault")
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        thread.offer(asks(1), fault)
+        (second,) = offer(thread, asks(2))
+        engine.go.set()
+        assert [(await each).fingerprint for each in (first, second)] == ["first a", "first 2"]
+
+    run(engine, steps, deadline_seconds=5)
+    assert capsys.readouterr().err.startswith("widenet: an answer was lost: ValueError.\n")
 
 
 def test_a_thread_that_dies_refuses_what_waits_and_what_comes(capsys):

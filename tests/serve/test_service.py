@@ -97,7 +97,10 @@ def assert_turned_away_unread(port):
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         answers = connection.makefile("rb")
         for _ in range(2):
-            connection.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 7\r\n\r\n")
+            connection.sendall(
+                b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+            )
             assert answers.readline() == b"HTTP/1.1 503 Service Unavailable\r\n"
             headers = dict(line.rstrip().split(b": ") for line in iter(answers.readline, b"\r\n"))
             assert headers[b"retry-after"] == b"1"

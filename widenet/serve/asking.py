@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from widenet.serve.batches import ModelThread, Result, busy
+from widenet.serve.batches import ModelThread, Result, busy, failed, tell
 from widenet.serve.malformed import sentence_of
 from widenet.serve.messages import (
     Answer,
@@ -76,9 +76,15 @@ class Asking:
         try:
             asks, are_many = _asks_of(decoded(_DECODERS[route], body))
             self.bounds.check(asks)
-            self.model.offer(asks, lambda results: done(_reply(results, are_many)))
+            self.model.offer(asks, lambda results: done(_encoded(results, are_many)))
         except RefusedError as refused:
-            done(Reply.refusing(refused))
+            reply = Reply.refusing(refused)
+        except Exception as error:
+            tell("a request failed", error)
+            reply = Reply.refusing(failed())
+        else:
+            return
+        done(reply)
 
 
 def decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes | bytearray) -> _T:
@@ -96,6 +102,15 @@ def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:
     if post != RecommendMany(requests=post.requests):
         raise RefusedError(422, "contradiction", "requests goes without other fields.")
     return post.requests, True
+
+
+def _encoded(results: Sequence[Result], are_many: bool) -> Reply:
+    """Return the answers of the model, or the refusal of a request whose answers cannot be written."""
+    try:
+        return _reply(results, are_many)
+    except Exception as error:
+        tell("an answer could not be written", error)
+        return Reply.refusing(failed())
 
 
 def _reply(results: Sequence[Result], are_many: bool) -> Reply:

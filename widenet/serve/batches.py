@@ -109,7 +109,10 @@ class _Asked:
 
     def _end(self, results: list[Result]) -> None:
         self.deadline = None
-        self.done(results)
+        try:
+            self.done(results)
+        except Exception as error:  # those of the same batch get their results all the same
+            tell("an answer was lost", error)
 
 
 class _Waiting(NamedTuple):
@@ -151,9 +154,10 @@ class ModelThread:
         return self._thread.is_alive() and not self._closing
 
     def admits(self) -> bool:
-        """Note that a request comes, and return whether a row of it may wait."""
-        self._came += 1
-        return len(self._waiting) < self._room()
+        """Return whether a row of a request may wait; one that may not has come, too."""
+        has_room = len(self._waiting) < self._room()
+        self._came += not has_room
+        return has_room
 
     def _room(self) -> int:
         """Return how many rows may wait now."""
@@ -175,6 +179,7 @@ class ModelThread:
         with self._changed:
             if self._closing:
                 raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
+            self._came += len(asks)
             if len(self._waiting) + len(asks) > self._room():
                 raise busy()
             self._waiting.extend(_Waiting(ask, asked, place, now) for place, ask in enumerate(asks))
@@ -202,7 +207,7 @@ class ModelThread:
                 while taken := self._take():
                     self._answer(*taken)
         except BaseException as error:
-            _tell("the thread of the model died", error)
+            tell("the thread of the model died", error)
             with self._changed:
                 self.has_died = self._closing = True
                 left, self._waiting = [*self._waiting], deque()
@@ -242,7 +247,7 @@ class ModelThread:
             results: Sequence[Result] = engine.answers([each.ask for each in awaited])
         except Exception as error:
             self.measured.errors.inc()
-            _tell("a batch failed, and its rows are computed one by one", error)
+            tell("a batch failed, and its rows are computed one by one", error)
             results = [_alone(engine, each.ask) for each in awaited]
         end = monotonic()
         self.measured.busy.inc(end - start)
@@ -277,6 +282,11 @@ def busy() -> RefusedError:
     return RefusedError(503, "busy", "too many requests wait. Try again later.", {"Retry-After": "1"})
 
 
+def failed() -> RefusedError:
+    """Return the refusal of a request on which the service itself fails."""
+    return RefusedError(500, "failed", "the service failed on this request.")
+
+
 def _alone(engine: Answering, ask: Ask) -> Result:
     """Return the answer to one row of a batch that failed."""
     try:
@@ -285,7 +295,7 @@ def _alone(engine: Answering, ask: Ask) -> Result:
         return RefusedError(500, "failed", "the model failed on this request.")
 
 
-def _tell(sentence: str, error: BaseException) -> None:
+def tell(sentence: str, error: BaseException) -> None:
     """Print where an exception was raised, without its message, which may hold parts of a request."""
     places = "".join(traceback.format_tb(error.__traceback__))
     print(f"widenet: {sentence}: {type(error).__name__}.\n{places}", end="", file=sys.stderr)  # noqa: T201

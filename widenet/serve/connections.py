@@ -6,7 +6,10 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _SECONDS_TO_BEGIN = 10.0
-"""From the connection, or the first byte of a further request, to the end of its headers."""
+"""From the connection, or the first byte of a further request, to the end of its headers.
+
+A body that the connection reads by itself has as long again, from the end of its headers.
+"""
 
 
 class PatientConnection(HttpToolsProtocol):

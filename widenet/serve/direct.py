@@ -1,7 +1,7 @@
 """Connections that answer requests for the model by themselves: no task and no application between.
 
 A request joins the queue when its last byte is read, and its answer is written when the model has it.
-While the queue is full, requests are refused before their headers and bodies are looked at. Every step of an
+While the queue is full, requests that may ask are refused before their bodies are read. Every step of an
 application would have to wait in the event loop until it has read what all other connections have sent.
 """
 
@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from widenet.serve.asking import BUSY, ROUTES, Asking, Reply
+from widenet.serve.batches import failed, tell
 from widenet.serve.connections import PatientConnection
 from widenet.serve.guard import Guard
 from widenet.serve.messages import RefusedError
@@ -83,15 +84,23 @@ class DirectConnection(PatientConnection):
         self._wait()  # a body has a time of its own
         self._post = post = _Post(self, route, keep_alive)
         self.cycle = cast(Any, post)
-        if not self.asking.model.admits():
+        if (refused := self._refusal()) is not None:
+            post.refuse(refused)
+        elif not self.asking.model.admits():
             post.answer(BUSY)
-            return
+
+    def _refusal(self) -> RefusedError | None:
+        """Return why the request behind the headers must not be read, if so."""
         headers = Headers(raw=self.headers)
         try:
             self.guard.check(headers, is_open=False)
             self.guard.check_body(headers)
         except RefusedError as refused:
-            post.refuse(refused)
+            return refused
+        except Exception as error:  # the parser would call it a mistake of the client
+            tell("a request failed", error)
+            return failed()
+        return None
 
     def _is_usual(self) -> bool:
         """Return whether the request behind the headers can be answered directly."""
