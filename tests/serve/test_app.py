@@ -120,6 +120,7 @@ def test_a_wrong_body_gets_one_clear_answer(body, status, code, served):
         ("GET", "/../../etc/passwd", 404),
         ("GET", "/v1/items/%2e%2e/%2e%2e/etc/passwd", 404),
         ("GET", "/v1/items", 422),
+        ("GET", "/v1/items?search=a&limit=5", 422),
         ("GET", "/v1/items?search=" + "x" * 1000, 422),
         ("POST", "/v1/admin/load", 404),
     ],

@@ -19,6 +19,7 @@ from widenet.serve.batches import ModelThread
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
+from widenet.serve.malformed import unknown_parameter
 from widenet.serve.messages import LONGEST_SEARCH, Bounds, Finding, Load, RefusedError
 from widenet.serve.openapi import document
 from widenet.serve.page.files import PLACES, Page
@@ -27,6 +28,7 @@ from widenet.serve.work import WorkThread
 _Handler = Callable[[Request], Awaitable[Response]]
 
 _MOST_FOUND, _MOST_SEARCHES = 50, 16
+_PARAMETERS = "search", "attributes"
 _LOAD = msgspec.json.Decoder(Load)
 _READ = ("GET", "HEAD")
 
@@ -133,6 +135,9 @@ class Service:
 
     async def items(self, request: Request) -> Response:
         """The items whose id or title a text finds, and attributes of them."""
+        for name in request.query_params:
+            if name not in _PARAMETERS:
+                raise RefusedError(422, "malformed", unknown_parameter(name, _PARAMETERS))
         text = request.query_params.get("search", "")
         if not 1 <= len(text) <= LONGEST_SEARCH:
             raise RefusedError(

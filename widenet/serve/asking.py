@@ -92,7 +92,7 @@ def decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes | bytearray) -> _T:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(422, "malformed", sentence_of(error, decoder.type)) from None
+        raise RefusedError(422, "malformed", sentence_of(error, decoder.type, body)) from None
 
 
 def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:

@@ -54,6 +54,7 @@ def test_it_says_which_model_answers(served):
         "fingerprint": served.get("/health/ready").json["fingerprint"],
         "run": "first",
         "num_items": 301,
+        "in_8_bits": False,
         "has_users": True,
         "parts": ["heldout"],
         "can_explain": False,
