@@ -347,5 +347,5 @@ def test_predict_says_how_many_lists_are_short(widenet, model, tmp_path):
         counts[user] += 1
     short = sum(count < 2 for count in counts.values())
     assert short > 0
-    said = f"{short} of 12 users have fewer than 2 recommendations: no other items are left for them.\n"
+    said = f"{short} of 12 users have fewer than 2 recommendations: nothing else is left for them.\n"
     assert ended.err.endswith(said)

@@ -85,7 +85,7 @@ def test_each_panel_of_a_plot_says_what_it_shows(dataset, tmp_path, monkeypatch)
     described = describe(dataset, tmp_path / "a.svg")
     drawn = (tmp_path / "a.svg").read_text()
     assert f"{described['name']}: entries of each user<" in drawn
-    assert f"{described['name']}: entries of each item<" in drawn
+    assert f"{described['name']}: entries of each feature<" in drawn
 
 
 def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):

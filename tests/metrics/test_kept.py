@@ -141,4 +141,4 @@ def test_baselines_that_were_measured_with_it_are_kept_too(tmp_path):
     keep(tmp_path, OF, "f00d", written)
     (found,) = kept_evaluations(tmp_path)
     assert found.baselines == {"popularity": dict(metrics())}
-    assert found.title == "heldout, 20 users"
+    assert found.title("points") == "heldout, 20 points"

@@ -55,4 +55,6 @@ def compare(
     if is_leader() and as_json:
         print_json(asdict(comparison))
     elif is_leader():
-        typer.echo(comparison_table(comparison, [shown(run) for run in runs]))
+        typer.echo(
+            comparison_table(comparison, [shown(run) for run in runs], dataset.manifest.words.examples)
+        )

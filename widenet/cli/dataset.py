@@ -19,7 +19,7 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
         return
     from widenet.data.described import lines_of
 
-    typer.echo(f"{shown(path)}: {manifest.num_examples:,} users")
+    typer.echo(f"{shown(path)}: {manifest.num_examples:,} {manifest.words.examples}")
     for field in manifest.fields.values():
         parts = ", ".join(f"{count:,} {part}" for part, count in field.num_entries.items())
         typer.echo(f"  {field.name}: {_width(field.kind, field.width)}; {parts or 'dense'}")
@@ -31,7 +31,7 @@ def show(path: Path, manifest: "Manifest", made: bool = True, as_json: bool = Fa
 
 
 def _width(kind: str, width: int) -> str:
-    """How many items, or other names, a field has, or how many numbers each user has."""
+    """Number of features of a field, or of numbers in each row of a dense one."""
     return f"{width:,} {'distinct' if kind != 'dense' else 'number' if width == 1 else 'numbers'}"
 
 
@@ -64,8 +64,10 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
     """Print the description of a dataset, by field and part."""
     weights = ", with weights" if described["has_weights"] else ""
     from widenet.data.described import lines_of
+    from widenet.data.words import words_of
 
-    typer.echo(f"{shown(path)}: {described['num_examples']:,} users{weights}")
+    words = words_of(described["fields"], described["source"])
+    typer.echo(f"{shown(path)}: {described['num_examples']:,} {words.examples}{weights}")
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
@@ -74,11 +76,11 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
         for part, facts in field["parts"].items():
             typer.echo(f"  {part}: {facts['entries']:,} entries, density {facts['density']:.3%}")
             for title, what in (
-                ("entries per user", "activity"),
-                ("entries per item", "popularity"),
+                (f"entries per {words.example}", "activity"),
+                (f"entries per {words.feature(name)}", "popularity"),
             ):
                 spread = facts[what]
-                quantiles = ", ".join(f"{name} {count:,}" for name, count in spread["quantiles"].items())
+                quantiles = ", ".join(f"{share} {count:,}" for share, count in spread["quantiles"].items())
                 typer.echo(f"    {title}: mean {spread['mean']:.1f}, {quantiles}")
                 top = f"top 1 % have {spread['top_1_percent']:.1%}, top 10 % {spread['top_10_percent']:.1%}"
                 typer.echo(f"      {top}, Gini {spread['gini']:.3f}")

@@ -82,9 +82,10 @@ def evaluate(
     if is_leader() and as_json:
         print_json(_with_more(metrics))
     elif is_leader():
-        typer.echo(metrics_table(metrics, ks, metrics.intervals))
+        examples = dataset.manifest.words.examples
+        typer.echo(metrics_table(metrics, ks, metrics.intervals, examples))
         for name, own in (metrics.groups | metrics.baselines).items():
-            typer.echo(f"\n{name}\n{metrics_table(own, ks, own.intervals)}")
+            typer.echo(f"\n{name}\n{metrics_table(own, ks, own.intervals, examples)}")
 
 
 def _with_more(metrics: "Metrics") -> dict[str, Any]:
@@ -137,14 +138,15 @@ def predict(
             pass
         return
     results = open_results(out, file_format, overwrite=overwrite)
+    examples = dataset.manifest.words.examples
     total, num_short = _write(blocks, results, dataset.num_examples, words["k"])
     if num_short and words["k"] <= _width(model, words["output"]):
-        users = f"{num_short:,} of {dataset.num_examples:,} users"
-        say(f"{users} have fewer than {words['k']:,} recommendations: no other items are left for them.")
+        number = f"{num_short:,} of {dataset.num_examples:,} {examples}"
+        say(f"{number} have fewer than {words['k']:,} recommendations: nothing else is left for them.")
     if as_json:
         print_json({"out": shown(out), "num_recommendations": total, "num_users": dataset.num_examples})
     else:
-        typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} users.")
+        typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.")
 
 
 def _warn_of_length(model: "Model", k: int, output: str | None) -> None:

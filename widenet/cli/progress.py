@@ -23,15 +23,17 @@ _LONGEST_SILENCE = 30.0
 class TrainingReport:
     """Shows the progress of a training, and prints a line for each epoch.
 
-    The bar has the loss, the latest metric, users per second, this process's memory and the time left.
+    The bar has the loss, the latest metric, examples per second, this process's memory and the time left.
 
     Args:
         quiet: Whether to show nothing.
         metric: The metric by which the training chooses, shown beside recall and NDCG at 20.
+        examples: What people call several examples of the dataset.
     """
 
-    def __init__(self, quiet: bool = False, metric: str | None = None) -> None:
+    def __init__(self, quiet: bool = False, metric: str | None = None, examples: str = "users") -> None:
         self.quiet, self.metric, self.metrics = quiet, metric or "ndcg@20", ("recall@20", "ndcg@20", metric)
+        self.named = examples
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss: float | None = None
@@ -53,7 +55,7 @@ class TrainingReport:
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("loss {task.fields[loss]}"),
                 TextColumn("{task.fields[metric]}"),
-                TextColumn("{task.fields[rate]} users/s"),
+                TextColumn(f"{{task.fields[rate]}} {self.named}/s"),
                 TextColumn("{task.fields[memory]}"),
                 TimeRemainingColumn(),
             )
@@ -87,7 +89,8 @@ class TrainingReport:
         self.todo -= self.examples
         rate = self.examples / silent
         assert self.loss is not None
-        self.say(f"loss {_loss(self.loss)}, {rate:,.0f} users/s, {duration(max(self.todo, 0) / rate)} left")
+        left = duration(max(self.todo, 0) / rate)
+        self.say(f"loss {_loss(self.loss)}, {rate:,.0f} {self.named}/s, {left} left")
         self.spoken, self.examples = monotonic(), 0
 
     def epoch(self, record: dict[str, Any]) -> None:
@@ -97,7 +100,7 @@ class TrainingReport:
         if self.quiet:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
-        rate = f"{record['examples_per_second']:,.0f} users/s"
+        rate = f"{record['examples_per_second']:,.0f} {self.named}/s"
         line = (
             f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate} "
             f" {metrics}".rstrip()

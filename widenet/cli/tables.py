@@ -20,8 +20,12 @@ def metrics_table(
     metrics: Mapping[str, float],
     ks: Sequence[int],
     intervals: Mapping[str, tuple[float, float]] | None = None,
+    examples: str = "users",
 ) -> str:
-    """A table with a row for each metric and a column for each k; rows with the bounds of intervals."""
+    """A table with a row for each metric and a column for each k; rows with the bounds of intervals.
+
+    `examples` says what people call those that were evaluated.
+    """
     names = list(dict.fromkeys(name.partition("@")[0] for name in metrics if "@" in name))
     lines = [f"{'':12}" + "".join(f"{'@' + str(k):>10}" for k in ks)]
     for name in names:
@@ -29,11 +33,11 @@ def metrics_table(
         bounds = [intervals[f"{name}@{k}"] for k in ks if f"{name}@{k}" in intervals] if intervals else []
         for word, ends in zip(("from", "to"), zip(*bounds, strict=True), strict=False):
             lines.append(f"  {word:10}" + "".join(f"{end:>10.4f}" for end in ends))
-    return "\n".join([*lines, f"over {int(metrics['num_examples']):,} users"])
+    return "\n".join([*lines, f"over {int(metrics['num_examples']):,} {examples}"])
 
 
-def comparison_table(comparison: "Comparison", names: Sequence[str]) -> str:
-    """A table with a row for each metric; `names` are those of the two runs."""
+def comparison_table(comparison: "Comparison", names: Sequence[str], examples: str = "users") -> str:
+    """A table with a row for each metric; `names` are those of the two runs, `examples` as in `metrics_table`."""
     from widenet.metrics.comparison import cells
 
     header = ["", *names, "difference", f"{comparison.level * 100:g} % interval", "p"]
@@ -42,7 +46,7 @@ def comparison_table(comparison: "Comparison", names: Sequence[str]) -> str:
     lines = [
         "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]) for name, *numbers in rows
     ]
-    return "\n".join([*lines, f"over {comparison.num_examples:,} users"])
+    return "\n".join([*lines, f"over {comparison.num_examples:,} {examples}"])
 
 
 Reasons: TypeAlias = Sequence[Sequence[_Recommended]]

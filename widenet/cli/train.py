@@ -61,7 +61,9 @@ def train(
             typer.echo(note, err=True)
         _print_default_documents(arguments, network, training, out)
     evaluation, earlier = layout.training.evaluation, identity(out)
-    report = TrainingReport(quiet, None if evaluation is None else evaluation.metric)
+    report = TrainingReport(
+        quiet, None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
+    )
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
     except KeyboardInterrupt:

@@ -193,9 +193,10 @@ class Dataset:
         if unknown is None:
             return np.array([row_of[name] for name in names], dtype=np.int64)
         shown = ", ".join(json.dumps(one, ensure_ascii=False) for one in self.ids(slice(0, _NAMES_SHOWN)))
+        words = self.manifest.words
         raise DataError(
-            f'{self.path}: no user is called "{unknown}".'
-            f" Its {self.num_examples:,} users are called {shown} and so on."
+            f'{self.path}: no {words.example} is called "{unknown}".'
+            f" Its {self.num_examples:,} {words.examples} are called {shown} and so on."
         )
 
     def entry_counts(self, field: str, rows: RowNumbers, part: Part = "train") -> np.ndarray:

@@ -135,7 +135,7 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
         if part.part == "train" and plot is not None:
             to_draw.append(part)
     if plot is not None:
-        _draw(to_draw, manifest.name, plot)
+        _draw(to_draw, manifest, plot)
     return {
         "name": manifest.name,
         "num_examples": manifest.num_examples,
@@ -153,15 +153,17 @@ def _field(folder: Path, field: Field) -> dict[str, Any]:
     return known
 
 
-def _draw(fields: list[Counts], name: str, path: Path) -> None:
+def _draw(fields: list[Counts], manifest: Manifest, path: Path) -> None:
     """Draw the counts of each field's examples and features in falling order, on logarithmic axes."""
     with optional("matplotlib", "plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure
     with mpl.rc_context({"svg.hashsalt": "widenet"}):
+        words = manifest.words
+        names = words.example, words.feature(*(field.field for field in fields))
         figure = Figure(figsize=(9, 4), layout="constrained")
         panels = figure.subplots(1, 2)
-        for panel, axis, said in zip(panels, ("examples", "features"), ("user", "item"), strict=True):
+        for panel, axis, said in zip(panels, ("examples", "features"), names, strict=True):
             for field in fields:
                 ranked = np.sort(getattr(field, axis))[::-1]
                 ranked = ranked[ranked > 0]
@@ -171,7 +173,7 @@ def _draw(fields: list[Counts], name: str, path: Path) -> None:
                 yscale="log",
                 xlabel=f"{said}s, from the most entries to the fewest",
                 ylabel="entries",
-                title=f"{name}: entries of each {said}",
+                title=f"{manifest.name}: entries of each {said}",
             )
             panel.legend()
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else {})

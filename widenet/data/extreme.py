@@ -13,6 +13,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.extreme_text import ExtremeText, Rows, filtered_pairs
 from widenet.data.manifest import WHOLE_NUMBERS, Part, column, value_column
 from widenet.data.rules import FieldLayout
+from widenet.data.words import LABELS
 from widenet.data.writer import publication, vocabulary_rows, write_contents
 from widenet.errors import DataError, OptionError
 
@@ -146,6 +147,7 @@ class _Points:
             has_weights=False,
             source={
                 "sources": [file.path.name],
+                LABELS: self._labels,
                 WHOLE_NUMBERS: [self._labels, self._features],
                 **({} if filtered is None else {"filter_pairs": len(filtered)}),
             },

@@ -16,6 +16,7 @@ from pydantic import (
 )
 from pydantic import Field as Limits
 
+from widenet.data.words import Words, words_of
 from widenet.errors import DataError
 from widenet.pictures.html import Html, table
 
@@ -30,7 +31,7 @@ Count = Annotated[int, Limits(ge=0)]
 FileName = Annotated[str, Limits(pattern=r"^[^/\\\x00]+$")]
 Part = Literal["train", "validation", "heldout"]
 Facts = dict[str, JsonValue]
-"""Origin of a dataset, for people. Code reads `WHOLE_NUMBERS` alone."""
+"""Origin of a dataset, for people. Code reads `WHOLE_NUMBERS` and what `words_of` reads."""
 WHOLE_NUMBERS = "whole_numbers"
 """The fact that lists the fields whose ids were numbers in the sources; absent if there are none."""
 PARTS: tuple[Part, ...] = ("train", "validation", "heldout")
@@ -136,6 +137,11 @@ class Manifest(_Frozen):
     def example_files(self) -> list[str]:
         """Names of the files that hold the examples, in order."""
         return sorted(name for name in self.files if name.startswith("examples-"))
+
+    @property
+    def words(self) -> Words:
+        """What people call its rows and features."""
+        return words_of(self.fields, self.source)
 
     @property
     def entries_per_example(self) -> dict[str, float]:

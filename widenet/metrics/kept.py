@@ -65,11 +65,10 @@ class KeptEvaluation:
     metrics: dict[str, float] = field(hash=False)
     baselines: dict[str, dict[str, float]] = field(hash=False, default_factory=dict)
 
-    @property
-    def title(self) -> str:
-        """The part and the number of its users."""
+    def title(self, examples: str) -> str:
+        """Return the part and the number of its examples, which people call `examples`."""
         seen = "" if self.evaluated.exclude_seen else ", seen items included"
-        return f"{self.evaluated.part}, {int(self.metrics[_NUM_EXAMPLES]):,} users{seen}"
+        return f"{self.evaluated.part}, {int(self.metrics[_NUM_EXAMPLES]):,} {examples}{seen}"
 
     def read(self) -> Metrics:
         """Return the means with the metrics of each user; raises DataError if the table is damaged."""

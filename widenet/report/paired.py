@@ -37,17 +37,17 @@ def paired_differences(subjects: Sequence[Subject]) -> Html:
             ),
         )
     remark = note(
-        "Positive: better than the first run. The interval is a paired bootstrap over users, p is of a"
-        " sign-flip permutation test."
+        "Positive: better than the first run. The interval is a paired bootstrap over"
+        f" {subjects[0].words.examples}, p is of a sign-flip permutation test."
     )
     return section("Paired differences", *pieces, remark)
 
 
 def _tables(subjects: Sequence[Subject], kept: Sequence[KeptEvaluation]) -> list[Html]:
-    number = int(kept[0].metrics["num_examples"])
+    number, examples = int(kept[0].metrics["num_examples"]), subjects[0].words.examples
+    pieces = [tag("h3", kept[0].title(examples))]
     if number > _MOST_USERS:
-        return [tag("h3", kept[0].title), note("More users than a page resamples: use `widenet compare`.")]
-    pieces = [tag("h3", kept[0].title)]
+        return [*pieces, note(f"More {examples} than a page resamples: use `widenet compare`.")]
     for subject, other in zip(subjects[1:], kept[1:], strict=True):
         comparison = _compared(kept[0], other)
         header = ["", subjects[0].name, subject.name, "difference", f"{_LEVEL * 100:g} % interval", "p"]

@@ -69,7 +69,7 @@ def evaluations_section(subject: Subject) -> Html:
             for name in each.metrics
             if name != "num_examples"
         ]
-        pieces += [tag("h3", each.title), table(["", *columns], rows, numbers=True)]
+        pieces += [tag("h3", each.title(subject.words.examples)), table(["", *columns], rows, numbers=True)]
     remark = note("As the last evaluation with `keep` measured these weights.")
     return section("Evaluations", *pieces, remark) if pieces else _NONE
 
@@ -113,41 +113,45 @@ def data_section(subject: Subject) -> Html:
             table(["field", "kind", "width", "values"], rows),
             note("The dataset is not at hand; name it when you write the report."),
         )
-    facts = [["users", f"{subject.manifest.num_examples:,}"]]
+    facts = [[subject.words.examples, f"{subject.manifest.num_examples:,}"]]
     facts += [
         [name.replace("_", " "), brief(value)]
         for name, value in subject.manifest.source.items()
         if isinstance(value, int | str)
     ]
     rest = tag("details", tag("summary", "How it was made"), table(["", ""], facts, class_="facts"))
-    text = tag("p", f"{subject.manifest.num_examples:,} users; entries of each part:")
+    text = tag("p", f"{subject.manifest.num_examples:,} {subject.words.examples}; entries of each part:")
     return section("Data", text, subject.manifest.as_table(), rest)
 
 
 def recommendations_section(subject: Subject) -> Html:
-    """Recommendations for a sample of users."""
+    """Recommendations for a sample of examples."""
     sample = subject.sample
     if sample is None:
         return _NONE
+    words = subject.words
+    item = words.feature(
+        next(each.field for each in subject.run.network.outputs if each.name == sample.output)
+    )
     text = (
-        f'The {K} best of output "{sample.output}" for {sample.num_users:,} users, evenly from the whole'
-        f" dataset: {sample.num_distinct:,} of {sample.num_items:,} items are recommended to somebody."
+        f'The {K} best of output "{sample.output}" for {sample.num_users:,} {words.examples}, evenly from the'
+        f" whole dataset: {sample.num_distinct:,} of {sample.num_items:,} {item}s are among them."
     )
     shares = {
-        "of all items": [group.items for group in sample.groups],
+        f"of all {item}s": [group.items for group in sample.groups],
         "of training interactions": [group.interactions for group in sample.groups],
         "of recommendations": [group.recommended for group in sample.groups],
     }
     chart = bars(
-        "From the most popular items to the least: their shares",
+        f"From the most popular {item}s to the least: their shares",
         [group.name for group in sample.groups],
         shares,
     )
-    cards = tag("div", *(_card(shown, sample) for shown in sample.shown), class_="cards")
+    cards = tag("div", *(_card(shown, sample, words.example) for shown in sample.shown), class_="cards")
     return section("Recommendations", tag("p", text), chart, cards)
 
 
-def _card(shown: Shown, sample: Sample) -> Html:
+def _card(shown: Shown, sample: Sample, example: str) -> Html:
     more = shown.num_history - len(shown.history)
     history = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
     lines = [
@@ -158,7 +162,7 @@ def _card(shown: Shown, sample: Sample) -> Html:
     if sample.truth is not None:
         hits = sum(aside for _, _, aside in shown.recommended)
         remark = note(f"In the {sample.truth} part, unknown to the model: {hits} of these.")
-    heading = tag("h3", f"User {shown.user}")
+    heading = tag("h3", f"{example.capitalize()} {shown.user}")
     had = tag("p", tag("b", "had "), history or "nothing")
     return tag("article", heading, had, tag("ol", *lines), remark)
 
@@ -174,7 +178,8 @@ def time_section(subject: Subject, draw: Drawing = curves) -> Html:
     ]
     lines = {name: points(subject.records, key) for name, key in _PHASES.items()}
     drawing = draw("seconds an epoch", {name: line for name, line in lines.items() if line})
-    speed = draw("users a second", {"users a second": points(subject.records, "examples_per_second")})
+    named = f"{subject.words.examples} a second"
+    speed = draw(named, {named: points(subject.records, "examples_per_second")})
     rate = draw("learning rate", {"learning rate": points(subject.records, "learning_rate")})
     return section(
         "Time",

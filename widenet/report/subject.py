@@ -9,6 +9,7 @@ from typing import Any
 
 from widenet.checkpoint import Checkpoint
 from widenet.data.manifest import Manifest
+from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import mixed_arithmetic
@@ -60,6 +61,11 @@ class Subject:
             return {}
         fingerprint = WeightsFacts.of(Checkpoint.open(model).facts).fingerprint
         return {each.evaluated: each for each in found if each.fingerprint == fingerprint}
+
+    @property
+    def words(self) -> Words:
+        """What people call the rows and features of the dataset; without one, as its fields suggest."""
+        return words_of(self.run.fields, {}) if self.manifest is None else self.manifest.words
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The page of a dataset: counts, how they are spread, and a search of its users and items."""
+"""The page of a dataset: counts, how they are spread, and a search of its examples and features."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import PARTS
+from widenet.data.words import Words
 from widenet.errors import DataError
 from widenet.pictures.bars import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
@@ -20,24 +21,30 @@ from widenet.ui.plots import plot
 _MOST_FOUND, _MOST_ITEMS = 20, 100
 
 
-def data_page(dataset: Dataset, run: str | None, search: str, user: str | None) -> Html:
+def data_page(dataset: Dataset, run: str | None, search: str, example: str | None) -> Html:
     """Return the page of a dataset.
 
     Args:
         dataset: The dataset.
         run: The run whose dataset it is; None: that of the command line.
-        search: A part of a title, or the beginning of an id of an item or a user.
-        user: Id of a user whose history to show.
+        search: A part of a title, or the beginning of an id of a feature or an example.
+        example: Id of an example whose history to show.
     """
+    words = dataset.manifest.words
     sought = search[:200]
-    found = _history(dataset, user) if user is not None else _found(dataset, run, sought)
+    found = _history(dataset, example) if example is not None else _found(dataset, run, sought)
     return page(
         dataset.manifest.name,
-        tag("p", f"{dataset.path}: {dataset.num_examples:,} users."),
+        tag("p", f"{dataset.path}: {dataset.num_examples:,} {words.examples}."),
         [
-            tag("div", _search(run, sought), tag("div", found, id="found", role="status"), class_="card"),
+            tag(
+                "div",
+                _search(dataset, run, sought),
+                tag("div", found, id="found", role="status"),
+                class_="card",
+            ),
             strict(section("Counts", dataset.manifest.as_table())),
-            *(strict(_part(facts)) for facts in facts_of(dataset)),
+            *(strict(_part(facts, words)) for facts in facts_of(dataset)),
         ],
         here="Data",
         scripts=[*PLOTS, "search.js"],
@@ -62,14 +69,19 @@ def datasets_page(known: Known) -> Html:
     return page("Data", "The datasets of the runs.", [tag("div", content, class_="card")], here="Data")
 
 
-def _search(run: str | None, search: str) -> Html:
+def _search(dataset: Dataset, run: str | None, search: str) -> Html:
+    words = dataset.manifest.words
+    named = (name for name, field in dataset.fields.items() if field.vocabulary is not None)
+    features = " and ".join(dict.fromkeys(f"{words.feature(name)}s" for name in named))
+    more = f", and {features} by id or title" if features else ""
     field = tag("input", id="search", type="search", value=search, autocomplete="off", spellcheck="false")
-    label = tag("label", "Find users by id, and items by id or title", for_="search")
+    label = tag("label", f"Find {words.examples} by id{more}", for_="search")
     return tag("form", label, field, id="searching", data_address=link("data", run=run), role="search")
 
 
-def _part(facts: PartFacts) -> Html:
+def _part(facts: PartFacts, words: Words) -> Html:
     activity, popularity = facts.activity, facts.popularity
+    feature = words.feature(facts.field)
     rows = [
         [
             name,
@@ -77,18 +89,22 @@ def _part(facts: PartFacts) -> Html:
             brief(spread.mean),
             *(f"{number:,}" for number in spread.quantiles.values()),
         ]
-        for name, spread in (("users", activity), ("items", popularity))
+        for name, spread in ((words.examples, activity), (f"{feature}s", popularity))
     ]
     listed = table(["entries of", "number", "mean", *activity.quantiles], rows, numbers=True)
-    tail = f"{facts.field}: entries of each item"
+    tail = f"{facts.field}: entries of each {feature}"
     drawn = grid(
         [
             plot(tail, {"entries": facts.ranks}, "rank", is_logarithmic=True),
-            bars("lengths of histories", list(facts.lengths), {"of all users": list(facts.lengths.values())}),
+            bars(
+                f"{facts.field}: entries of each {words.example}",
+                list(facts.lengths),
+                {f"of all {words.examples}": list(facts.lengths.values())},
+            ),
         ]
     )
     said = (
-        f"The most popular 1 % of the items have {popularity.top_1_percent:.0%} of the entries,"
+        f"The most popular 1 % of the {feature}s have {popularity.top_1_percent:.0%} of the entries,"
         f" 10 % have {popularity.top_10_percent:.0%}."
     )
     if facts.ends is not None:
@@ -99,10 +115,11 @@ def _part(facts: PartFacts) -> Html:
 def _found(dataset: Dataset, run: str | None, search: str) -> Html:
     if not search:
         return Html()
-    users = [
-        tag("li", tag("a", name, href=link("data", run=run, user=name))) for name in _users(dataset, search)
+    examples = [
+        tag("li", tag("a", name, href=link("data", run=run, user=name)))
+        for name in _examples(dataset, search)
     ]
-    lists = [_list("Users", users)]
+    lists = [_list(dataset.manifest.words.examples.capitalize(), examples)]
     for field in dataset.fields.values():
         if field.vocabulary is not None:
             vocabulary = dataset.vocabulary(field.name)
@@ -123,7 +140,7 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
     return tag("div", *lists, class_="grid")
 
 
-def _users(dataset: Dataset, text: str) -> list[str]:
+def _examples(dataset: Dataset, text: str) -> list[str]:
     """Return the ids that begin with a text: first the text itself, then the shortest."""
     found: list[str] = []
     exact: list[str] = []
@@ -138,12 +155,13 @@ def _list(title: str, entries: list[Html]) -> Html:
     return tag("div", tag("h3", title), tag("ul", *entries) if entries else note("none found"))
 
 
-def _history(dataset: Dataset, user: str) -> Html:
+def _history(dataset: Dataset, example: str) -> Html:
     try:
-        row = dataset.row_of(user)
+        row = dataset.row_of(example)
     except DataError as error:
         return note(str(error))
-    return joined([tag("h2", f"User {user}"), tag("div", *_histories(dataset, row), class_="grid")])
+    heading = f"{dataset.manifest.words.example.capitalize()} {example}"
+    return joined([tag("h2", heading), tag("div", *_histories(dataset, row), class_="grid")])
 
 
 def _histories(dataset: Dataset, row: int) -> Iterator[Html]:
