@@ -151,7 +151,7 @@ class TrainArguments(_Checked):
         str | None,
         Argument(
             "Also record the training in this MLflow store, such as mlflow:http://localhost:5000."
-            " Default: TensorBoard's files alone.",
+            ' Default: the "track" of training.json.',
             form="mlflow:URI",
         ),
     ] = None

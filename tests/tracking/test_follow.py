@@ -173,3 +173,46 @@ def test_the_command_adds_the_report(data, store, tmp_path):
         main(["train", *words])
     assert not ended.value.code
     assert recorded(store)[2] == ["network.json", "report.html", "training.json"]
+
+
+def test_a_document_names_the_tracker_and_a_resumed_training_needs_no_argument(
+    data, store, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    network, training = SETTINGS["momentum"]
+    tracked, out = {**training, "track": "mlflow"}, tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(network, tracked, data, out, interrupted=After(8))
+    before, _, _ = recorded(store)
+    assert before.data.params["training.track"] == "mlflow"
+    train(None, None, data, out, resume=True)
+    run, losses, _ = recorded(store)
+    assert (run.info.run_id, run.info.status) == (before.info.run_id, "FINISHED")
+    assert losses == logged(out)
+
+
+def test_the_argument_goes_before_the_document(data, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "bogus://nowhere")
+    network, training = SETTINGS["momentum"]
+    heard = Heard()
+    train(
+        network,
+        {**training, "track": "mlflow"},
+        data,
+        tmp_path / "run",
+        track=f"mlflow:{store}",
+        report=heard,
+    )
+    assert recorded(store)[1] == logged(tmp_path / "run")
+    assert heard.said == []
+
+
+def test_a_store_of_a_document_that_cannot_be_used_is_told_and_stops_nothing(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "bogus://nowhere")
+    network, training = SETTINGS["momentum"]
+    heard = Heard()
+    plain = train(network, training, data, tmp_path / "plain")
+    model = train(network, {**training, "track": "mlflow"}, data, tmp_path / "run", report=heard)
+    assert model.facts["fingerprint"] == plain.facts["fingerprint"]
+    (said,) = [text for text in heard.said if "mlflow" in text]
+    assert said.startswith("mlflow does not take what it is told: ")

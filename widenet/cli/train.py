@@ -75,8 +75,9 @@ def train(
         report.stop()
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
-        if arguments.track is not None and written is not None:
-            add_report(arguments.track, model.run, written, lambda text: typer.echo(text, err=True))
+        track = arguments.track or layout.training.track
+        if track is not None and written is not None:
+            add_report(track, model.run, written, lambda text: typer.echo(text, err=True))
         model.run.publish()
     if as_json and is_leader():
         _print_facts(model.run.path, shown(out), written)

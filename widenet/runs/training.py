@@ -167,13 +167,15 @@ def _start(arguments: TrainArguments) -> Path | None:
 def _report(
     arguments: TrainArguments, run: RunDirectory, dataset: Dataset, exchange: Exchange, stack: ExitStack
 ) -> Report:
-    """What follows the training in this process: the caller's report and the tracker, in the leader."""
+    """What follows the training in this process: the caller's report and the tracker, in the leader.
+
+    A tracker that only the document names was not checked: if it fails, it says so, and the training goes on.
+    """
     if not exchange.leads:
         return Silence()
     report = arguments.report or Silence()
-    if arguments.track is None:
-        return report
-    return stack.enter_context(followed(report, arguments.track, run, dataset))
+    track = arguments.track or run.training.track
+    return report if track is None else stack.enter_context(followed(report, track, run, dataset))
 
 
 def _report_restart(state: LoopState, report: Report) -> None:

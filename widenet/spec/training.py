@@ -109,6 +109,10 @@ class TrainingSpec(Document):
     """Record norms and histograms of all weights, and of the gradients and activations of the last step,
     after every epoch. Costs a pass over the weights.
     """
+    track: Literal["mlflow"] | None = None
+    """Also record the training in the MLflow store that MLFLOW_TRACKING_URI names, or that the command names;
+    unset: in TensorBoard's files alone.
+    """
 
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:
