@@ -1,6 +1,7 @@
 """`widenet compare`: what it prints is what the library gives."""
 
 import json
+import re
 
 import pytest
 
@@ -62,13 +63,13 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
     line = ["evaluate", "run", "--data", "data", "-k", 2, "--baselines"]
     ended = widenet(*line)
     assert (ended.status, ended.err) == (0, "Without ALS: `pip install implicit` brings it.\n")
-    assert [name for name in ("popularity", "item-kNN", "SLIM", "EASE") if f"\n\n{name}\n" in ended.out] == [
-        "popularity",
-        "item-kNN",
-        "SLIM",
-        "EASE",
-    ]
-    found = json.loads(widenet(*line, "--json").out)["baselines"]
+    lines = [each.split() for each in ended.out.splitlines()]
+    assert lines[0] == ["run", "popularity", "item-kNN", "SLIM", "EASE"]
+    whole = json.loads(widenet(*line, "--json").out)
+    found = whole["baselines"]
+    means = [whole, *(found[name] for name in lines[0][1:])]
+    assert ["recall@2", *(f"{own['recall@2']:.4f}" for own in means)] in lines
+    assert lines[-1] == ["users", *5 * ["12"]]
     assert (
         found["EASE"].keys()
         == found["item-kNN"].keys()
@@ -82,8 +83,11 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
 @pytest.mark.usefixtures("inside")
 def test_evaluate_prints_groups_and_metrics_beyond_accuracy(widenet):
     line = ["evaluate", "run", "--data", "data", "-k", 2, "--groups", "--beyond"]
-    lines = widenet(*line).out.splitlines()
-    assert {"new users", "tail items"} <= set(lines)
+    head, *lines = widenet(*line).out.splitlines()
+    names = re.split(r"  +", head.strip())
+    assert (names[0], {"new users", "tail items"} <= {*names}) == ("run", True)
+    rows = {row[0]: row[1:] for row in map(str.split, lines)}
     found = json.loads(widenet(*line, "--json").out)
-    assert f"{'gini':12}{found['gini@2']:>10.4f}" in lines
-    assert f"{'recall':12}{found['groups']['tail items']['recall@2']:>10.4f}" in lines
+    assert rows["gini@2"][0] == f"{found['gini@2']:.4f}"
+    of_tail = found["groups"]["tail items"]["recall@2"]
+    assert rows["recall@2"][names.index("tail items")] == f"{of_tail:.4f}"

@@ -1,6 +1,7 @@
 """Text tables: columns that line up, and ids only where they say more than the title."""
 
-from widenet.cli.tables import metrics_table, recommendations_table
+from widenet.cli.tables import methods_table, metrics_table, recommendations_table
+from widenet.metrics.ranking import Metrics
 from widenet.runs import Recommendation
 
 
@@ -11,6 +12,20 @@ def test_metrics_stand_a_line_each_with_a_column_for_each_k():
         "recall          0.2500    1.0000",
         "ndcg            0.1250    0.5000",
         "over 1,234 users",
+    ]
+
+
+def test_methods_stand_beside_each_other_with_intervals_below():
+    run = Metrics({"recall@5": 0.25, "recall@20": 0.5, "num_examples": 1234.0})
+    run.intervals = {"recall@5": (0.2, 0.3)}
+    other = Metrics({"recall@5": 1.0, "num_examples": 7.0})
+    assert methods_table({"runs/books": run, "item-kNN": other}, [5, 20], "points").splitlines() == [
+        "           runs/books  item-kNN",
+        "recall@5       0.2500    1.0000",
+        "  from         0.2000          ",
+        "  to           0.3000          ",
+        "recall@20      0.5000          ",
+        "points          1,234         7",
     ]
 
 

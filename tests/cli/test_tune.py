@@ -22,7 +22,14 @@ def test_a_search_prints_its_rungs_and_the_best(widenet, files, tmp_path):
     assert ended.status == 0
     first, *rest = ended.err.splitlines()
     assert first.startswith("trial   0  epochs   3  0.")
-    assert rest[-1].startswith(f"Next: widenet evaluate {tmp_path / 'study' / 'trials' / '0000'}")
+    best = f"{tmp_path / 'study' / 'trials'}/{rest[-1].split('trials/')[1].split()[0]}"
+    words = f"{best} --data {tmp_path / 'data'}"
+    assert rest[-1] == (
+        f"Next: widenet evaluate {words} --part validation, or widenet predict {words} --out"
+        " recommendations.parquet"
+    )
+    evaluated = widenet(*rest[-1].removeprefix("Next: widenet ").split(", or ")[0].split())
+    assert evaluated.out.endswith("over 64 users\n")
     assert ended.out.startswith(
         f"{tmp_path / 'study'}: 2 trials in 12 epochs, 66.7% of training each to the end.\n"
     )

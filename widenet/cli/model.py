@@ -55,7 +55,7 @@ def evaluate(
     Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity.
     """
     from widenet.cli.progress import Counter
-    from widenet.cli.tables import metrics_table
+    from widenet.cli.tables import methods_table, metrics_table
     from widenet.data.dataset import Dataset
     from widenet.training.existing_run import check_run
 
@@ -83,9 +83,11 @@ def evaluate(
         print_json(_with_more(metrics))
     elif is_leader():
         examples = dataset.manifest.words.examples
-        typer.echo(metrics_table(metrics, ks, metrics.intervals, examples))
-        for name, own in (metrics.groups | metrics.baselines).items():
-            typer.echo(f"\n{name}\n{metrics_table(own, ks, own.intervals, examples)}")
+        others = metrics.groups | metrics.baselines
+        if others:
+            typer.echo(methods_table({shown(words["run"]): metrics, **others}, ks, examples))
+        else:
+            typer.echo(metrics_table(metrics, ks, metrics.intervals, examples))
 
 
 def _with_more(metrics: "Metrics") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from widenet.metrics.comparison import Comparison
+    from widenet.metrics.ranking import Metrics
 
 
 class _Recommended(Protocol):
@@ -36,17 +37,45 @@ def metrics_table(
     return "\n".join([*lines, f"over {int(metrics['num_examples']):,} {examples}"])
 
 
+def methods_table(methods: Mapping[str, "Metrics"], ks: Sequence[int], examples: str = "users") -> str:
+    """A table with a row for each metric at each k, and a column for each method or group, by its name.
+
+    The bounds of intervals are rows, too; the last row has the number of those that were evaluated.
+    """
+    first = next(iter(methods.values()))
+    names = dict.fromkeys(name.partition("@")[0] for name in first if "@" in name)
+    rows = [["", *methods]]
+    for name in (f"{name}@{k}" for name in names for k in ks):
+        rows.append([name, *(_number(own.get(name)) for own in methods.values())])
+        for side, word in enumerate(("  from", "  to")):
+            bounds = [
+                own.intervals[name][side] if name in own.intervals else None for own in methods.values()
+            ]
+            if any(bound is not None for bound in bounds):
+                rows.append([word, *map(_number, bounds)])
+    rows.append([examples, *(f"{int(own['num_examples']):,}" for own in methods.values())])
+    return "\n".join(_aligned(rows))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]) for name, *numbers in rows
+    ]
+
+
 def comparison_table(comparison: "Comparison", names: Sequence[str], examples: str = "users") -> str:
-    """A table with a row for each metric; `names` are those of the two runs, `examples` as in `metrics_table`."""
+    """A table with a row for each metric; `names` are those of the runs, `examples` as in `metrics_table`."""
     from widenet.metrics.comparison import cells
 
     header = ["", *names, "difference", f"{comparison.level * 100:g} % interval", "p"]
     rows = [header, *([name, *cells(each)] for name, each in comparison.metrics.items())]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]) for name, *numbers in rows
-    ]
-    return "\n".join([*lines, f"over {comparison.num_examples:,} {examples}"])
+    return "\n".join([*_aligned(rows), f"over {comparison.num_examples:,} {examples}"])
 
 
 Reasons: TypeAlias = Sequence[Sequence[_Recommended]]

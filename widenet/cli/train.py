@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from widenet.cli.declared import with_flags_of
 from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.next_commands import after_training
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.run_arguments import TrainArguments
@@ -61,9 +61,8 @@ def train(
             typer.echo(note, err=True)
         _print_default_documents(arguments, network, training, out)
     evaluation, earlier = layout.training.evaluation, identity(out)
-    report = TrainingReport(
-        quiet, None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
-    )
+    metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
+    report = TrainingReport(quiet, metric, named)
     try:
         model = run_training(layout, dataset, replace(arguments, report=report))
     except KeyboardInterrupt:
@@ -84,13 +83,10 @@ def train(
     elif not quiet and is_leader():
         typer.echo(f"{shown(out)}: trained. Fingerprint {model.facts['fingerprint']}")
         problem = diverged(model.run.training, model.run.records())
-        _print_next_commands(
+        _print_lines(
             None if problem is None else f"{shown(out)}: {problem}",
-            written,
-            shown(out),
-            shown(words["data"]),
-            dataset.manifest.fields[layout.network.outputs[0].field].parts,
-            includes_seen=evaluation is not None and evaluation.seen == "include",
+            None if written is None else f"Report: {written}",
+            after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training),
         )
 
 
@@ -139,20 +135,10 @@ def _print_default_documents(
         )
 
 
-def _print_next_commands(
-    problem: str | None, written: Path | None, run: str, data: str, parts: Sequence[str], includes_seen: bool
-) -> None:
-    """Print the problem of a finished training, if any, its report and the next commands.
-
-    parts: The parts that the dataset has of the items that the network recommends.
-    """
-    for line in (problem, f"Report: {written}" if written is not None else None):
+def _print_lines(*lines: str | None) -> None:
+    for line in lines:
         if line is not None:
             typer.echo(line, err=True)
-    words = f"{run} --data {data}{' --include-seen' * includes_seen}"
-    part = " --part validation" if "heldout" not in parts else ""
-    evaluate = f"widenet evaluate {words}{part}, or " if set(parts) & {"heldout", "validation"} else ""
-    typer.echo(f"Next: {evaluate}widenet predict {words} --out recommendations.parquet", err=True)
 
 
 def _print_resume_command(

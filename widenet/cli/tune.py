@@ -9,6 +9,8 @@ import typer
 
 from widenet.cli.declared import with_flags_of
 from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.next_commands import after_training
+from widenet.stores.uri import shown
 from widenet.tuning.arguments import TuneArguments
 
 
@@ -25,6 +27,9 @@ def tune(
     continues the study.
     """
     from widenet.cli.study_progress import StudyProgress
+    from widenet.data.dataset import Dataset
+    from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
     from widenet.tuning.tune import tune as search
 
     report = StudyProgress(words["trials"], quiet)
@@ -53,7 +58,9 @@ def tune(
         for place, value in best.choices.items():
             typer.echo(f"  {place}: {value}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
-        typer.echo(f"Next: widenet evaluate {best.run} --data {words['data']}", err=True)
+        documents = NetworkSpec.read(best.run / "network.json"), TrainingSpec.read(best.run / "training.json")
+        data, dataset = shown(words["data"]), Dataset.open(words["data"])
+        typer.echo(after_training(str(best.run), data, dataset, *documents), err=True)
 
 
 def _resume_command(words: dict[str, Any]) -> str:
