@@ -80,8 +80,7 @@ class DirectConnection(PatientConnection):
             super().on_headers_complete()
             return
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        self._stop()
-        self._wait()  # a body has a time of its own
+        self._stop()  # a body that is not in this packet has a time of its own
         self._post = post = _Post(self, route, keep_alive)
         self.cycle = cast(Any, post)
         if (refused := self._refusal()) is not None:
