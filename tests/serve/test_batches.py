@@ -193,7 +193,7 @@ def test_rows_that_come_early_take_only_places_that_later_ones_leave_free(monkey
         now[0] = 2.0
         engine.go.set()
         await asyncio.gather(first, second)
-        assert thread.rhythm.rows_too_early(thread._rate) == 2  # 8 rows came in 2 s
+        assert thread.rhythm.rows_too_early(8, 2.0) == 2  # 8 rows came in 2 s
         engine.go.clear()
         engine.entered.clear()
         await stopped_in(engine, thread)  # this batch should end 1.28 s from now
@@ -208,6 +208,34 @@ def test_rows_that_come_early_take_only_places_that_later_ones_leave_free(monkey
         assert len(await asyncio.gather(*early, *late)) == 3
 
     run(engine, steps, max_wait_seconds=1, max_batch=6, queue=100)
+
+
+def test_while_twice_as_many_rows_come_as_fit_none_comes_early(monkeypatch):
+    engine, now = Stopped(), [0.0]
+    monkeypatch.setattr("widenet.serve.batches.monotonic", lambda: now[0])
+
+    async def steps(thread):
+        first = await stopped_in(engine, thread)
+        others = offer(thread, asks(*range(12)))
+        now[0] = 2.9
+        engine.go.set()
+        await asyncio.gather(first, *others)
+        engine.go.clear()
+        engine.entered.clear()
+        await stopped_in(engine, thread)  # this batch should end 1.86 s from now
+        assert not thread.admits()
+        now[0] += 0.9
+        assert thread.admits()
+
+    run(engine, steps, max_wait_seconds=1, max_batch=6, queue=100)
+
+
+@pytest.mark.parametrize(
+    ("came", "seconds", "expected"),
+    [(0, 0.02, 64), (64, 0.02, 48), (127, 0.02, 33), (128, 0.02, 0), (128, 0.021, 34), (400, 0.03, 0)],
+)
+def test_no_row_comes_early_if_twice_as_many_come_as_fit_and_half_of_a_batch_in_time(came, seconds, expected):
+    assert Rhythm(64, 0, 1000, 0.005, 60).rows_too_early(came, seconds) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 A batch waits for as many rows as those of the batch before it and those that waited then, but not for long.
 No more rows wait than the model answers in a given time, by the time that its latest batches took. While a
-batch runs for longer than that, rows that come early take only places that later ones will leave free.
+batch runs for longer than that, rows that come early take only places that later ones will leave free, and
+none while far more come than the model answers.
 """
 
 import asyncio
@@ -63,12 +64,20 @@ class Rhythm:
         blocks = int(self.max_wait_seconds / block_seconds) if block_seconds else self.queue
         return min(self.queue, max(self.max_batch, blocks * self.block))
 
-    def rows_too_early(self, rate: float) -> int:
+    def rows_too_early(self, came: int, seconds: float) -> int:
         """Return how many rows may wait before those that come within `max_wait_seconds` of their batch.
 
-        They take the places that these leave free, of which so many come in a second.
+        They take the places that these leave free. If twice as many rows come as a batch has, and those
+        within the time fill half of it, none may: the batch is hardly smaller, and its rows have not waited.
+
+        Args:
+            came: Rows that came since the batch before.
+            seconds: Seconds since then.
         """
-        return max(0, self.max_batch - int(rate * self.max_wait_seconds))
+        in_time = int(came / seconds * self.max_wait_seconds)
+        if came >= 2 * self.max_batch and in_time >= self.max_batch / 2:
+            return 0
+        return max(0, self.max_batch - in_time)
 
     @property
     def block(self) -> int:
@@ -137,7 +146,7 @@ class ModelThread:
         self._waiting: deque[_Waiting] = deque()
         self._expected, self._free_since = 1, 0.0
         self._block_seconds, self._most = 0.0, rhythm.queue
-        self._came, self._rate, self._early, self._ends = 0, 0.0, rhythm.queue, 0.0
+        self._came, self._early, self._ends = 0, rhythm.queue, 0.0
         self._wanted: int | None = None  # rows that the thread waits for, if it does
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
@@ -162,7 +171,7 @@ class ModelThread:
     def _room(self) -> int:
         """Return how many rows may wait now."""
         is_early = self._ends - monotonic() > self.rhythm.max_wait_seconds
-        return self._early if is_early else self._most
+        return min(self._early, self._most) if is_early else self._most
 
     def offer(self, asks: Sequence[Ask], done: Callable[[list[Result]], None]) -> None:
         """Put requests into the queue, all or none.
@@ -264,14 +273,13 @@ class ModelThread:
             seconds: Seconds that it took.
             since_latest: Seconds since the end of the batch before.
         """
-        if since_latest > 0:
-            self._rate = self._came / since_latest
-        self._came = 0
         latest = seconds / self._blocks(rows)
         before = self._block_seconds or latest
         self._block_seconds = before + _SHARE * (latest - before)
         self._most = self.rhythm.rows_in_time(self._block_seconds)
-        self._early, self._ends = min(self._most, self.rhythm.rows_too_early(self._rate)), 0.0
+        if since_latest > 0:
+            self._early = self.rhythm.rows_too_early(self._came, since_latest)
+        self._ends, self._came = 0.0, 0
 
     def _blocks(self, rows: int) -> int:
         return -(-rows // self.rhythm.block)
