@@ -23,6 +23,7 @@ Operation = Literal[
     "ranking",
     "cut",
     "stable_sort",
+    "stochastic",
 ]
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
@@ -36,12 +37,13 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "ranking": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
+    "stochastic": ("numba", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
 tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard. cut: entries
-by shard. stable_sort: also `grouped`.
+by shard. stable_sort: also `grouped`. stochastic: rounding by chance.
 """
 
 
@@ -77,7 +79,16 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-_EXACT = ("fixed_sum", "exact_sum", "softmax_sum", "running_top_k", "ranking", "cut", "stable_sort")
+_EXACT = (
+    "fixed_sum",
+    "exact_sum",
+    "softmax_sum",
+    "running_top_k",
+    "ranking",
+    "cut",
+    "stable_sort",
+    "stochastic",
+)
 """Operations whose implementations give the same bits."""
 _FEW = 2**16
 """Numbers that torch handles sooner than Numba is loaded."""
