@@ -104,9 +104,10 @@ def layer(width: int, work: str) -> Callable[[int], dict[str, Any]]:
 
     from benchmarks.synthetic import draw_histories
     from widenet.kernels import gather_sum, roomy, row_gradient
+    from widenet.model.part import Part
     from widenet.model.rule import StepNumbers
     from widenet.model.sharding import split
-    from widenet.model.wide_weight import Part, WideWeight
+    from widenet.model.wide_weight import WideWeight
     from widenet.parallel.local import LocalExchange
     from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.shards import Shards

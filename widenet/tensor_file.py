@@ -18,6 +18,8 @@ _LARGEST_NUMBER = 8
 _NAMES = {
     torch.float32: "F32",
     torch.float64: "F64",
+    torch.bfloat16: "BF16",
+    torch.uint8: "U8",
     torch.int8: "I8",
     torch.int32: "I32",
     torch.int64: "I64",
@@ -32,7 +34,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
 
     Args:
         path: The file, which must not exist yet.
-        tensors: float32, float64, int8, int32 or int64, on any device.
+        tensors: Of the types in `_NAMES`, on any device.
 
     Raises:
         OSError: The file exists or cannot be written.
@@ -57,7 +59,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             digest.update(piece)
         for tensor in tensors.values():
             for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)):
-                data = block.reshape(-1).cpu().numpy().data
+                data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
                 release(block)
@@ -80,7 +82,9 @@ def read_into(path: Path, tensors: Mapping[str, Tensor]) -> str | None:
             if name not in names:
                 return name
             stored = file.get_slice(name)
-            if stored.get_shape() != list(tensor.shape) or stored.get_dtype() != _NAMES[tensor.dtype]:
+            # float32 holds every number in bfloat16, in which models may be stored.
+            kinds = {_NAMES[tensor.dtype], "BF16" if tensor.dtype == torch.float32 else ""}
+            if stored.get_shape() != list(tensor.shape) or stored.get_dtype() not in kinds:
                 return name
             if tensor.numel():
                 target, rows = tensor.detach(), _rows_of_a_block(tensor)

@@ -6,9 +6,10 @@ import torch
 from tests.model.test_wide_loss import PAIRS, document, name_of, targets_of
 from widenet.kernels import reference, table
 from widenet.model.layers.output import WideOutput
+from widenet.model.part import Part
 from widenet.model.targets import Targets
 from widenet.model.wide_loss import GradientSinks, output_step, run
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.spec.activations import ROW_WISE

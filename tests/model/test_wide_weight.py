@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.part import Part
+from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer

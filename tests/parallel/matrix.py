@@ -158,6 +158,36 @@ STANDING = [
     )
 ]
 """Outputs on a sparse input, which have none of the settings that need hidden vectors."""
+_IN_8_BITS = {"state_precision": "float8"}
+ROUNDED = [
+    {
+        **DRIFTING,
+        "output": output,
+        "shape": shape,
+        "data": data,
+        "optimizer": optimizer,
+        "limits": limits,
+        "cosine": cosine,
+        "sample": sample,
+        "rounded": {"weight_precision": "bfloat16", **rounded},
+    }
+    for output, shape, data, optimizer, limits, cosine, sample, rounded in (
+        ({}, "two inputs", "ones", "adam", {}, False, None, {}),
+        ({"activation": "sigmoid"}, "tied", "values", "adam", {"gradient": 0.05}, True, None, _IN_8_BITS),
+        ({}, "deep", "values", "momentum", {}, False, {"kind": "uniform", "units": 4}, _IN_8_BITS),
+        (
+            {"activation": "linear", "loss": "l2"},
+            "two outputs",
+            "ones",
+            "sgd",
+            {"delta": 0.05},
+            False,
+            None,
+            {"weight_rounding": "compensated"},
+        ),
+    )
+]
+"""Weights in bfloat16, which do not go with all settings."""
 
 
 def covering(settings, strength, seed=0):
@@ -190,7 +220,7 @@ def _parts(case, strength):
 
 
 EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3]]
+SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
 FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6]]
 
 
@@ -295,6 +325,7 @@ def documents(case):
         "precision": case["precision"],
         "l2": 0.02,
         "gradient_norm_limit": case["limits"].get("gradient"),
+        **case.get("rounded", {}),
     }
     return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
 

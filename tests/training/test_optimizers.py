@@ -6,8 +6,9 @@ import torch
 
 from tests.rows import all_rows
 from widenet.kernels import RowGradient, reference, row_gradient, table
+from widenet.model.part import Part
 from widenet.model.rule import StepNumbers
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec

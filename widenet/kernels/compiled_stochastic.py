@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 _GOLDEN, _FIRST_MIXER, _SECOND_MIXER = map(np.uint64, (constants.GOLDEN, *constants.MIXERS))
 _ONE, _27, _30, _31, _32 = map(np.uint64, (1, 27, 30, 31, 32))
-_MAGNITUDE, _INFINITY, _SIGN = map(np.uint32, (0x7FFFFFFF, 0x7F800000, 0x80000000))
+_MAGNITUDE, _INFINITY = map(np.uint32, (0x7FFFFFFF, 0x7F800000))
 _SIXTEEN, _QUIET = map(np.uint32, (16, 0x40))
-_MANTISSA, _IMPLICIT, _MANTISSA_BITS = 2**23 - 1, 2**23, 23
+_MANTISSA, _IMPLICIT, _23, _NOTHING = map(np.uint32, (2**23 - 1, 2**23, 23, 0))
+_31_BITS, _SEVEN, _SIGN_SHIFT = map(np.uint32, (31, 7, 24))
+_MANTISSA_BITS = 23
 
 
 @register_jitable
@@ -60,60 +62,70 @@ def compiled_to_bfloat16() -> Callable[..., None]:
 
 
 @made_once
-def compiled_packing() -> Callable[..., None]:
+def compiled_packing(is_square: bool) -> Callable[..., None]:
     """Compile `packed` on bits, which writes its results into arrays."""
+    drop, largest = _MANTISSA_BITS - 3 - is_square, np.uint32(255 if is_square else 127)
+    dropped, left, most = np.uint32(drop), np.uint32(32 - drop), np.int64((1 << drop) - 1)
 
-    def packs(bits_NH: Any, is_square: Any, key: Any, units_N: Any, codes_NH: Any, top_NB: Any) -> None:
-        columns, drop = bits_NH.shape[1], _MANTISSA_BITS - 3 - is_square
-        largest = 255 if is_square else 127
+    def packs(bits_NH: Any, key: Any, units_N: Any, codes_NH: Any, top_NB: Any) -> None:
+        columns = bits_NH.shape[1]
         chance_H = np.empty(columns + columns % 2, np.uint32)
         for n in range(len(units_N)):
             _fill(key, units_N[n], chance_H)
             for block in range(top_NB.shape[1]):
                 start, stop = block * BLOCK, min((block + 1) * BLOCK, columns)
                 peak = np.uint32(0)
-                for h in range(start, stop):
+                for column in range(start, stop):
+                    h = np.uint64(column)  # unsigned, so that Numba need not check for a negative index
                     peak = max(peak, np.uint32(bits_NH[n, h] & _MAGNITUDE))
-                top = min((np.int64(peak) + (1 << drop) - 1) >> _MANTISSA_BITS, 255)
-                first = max(top - FIRST_BELOW_TOP, LEAST_FIRST)
+                top = min((np.int64(peak) + most) >> _MANTISSA_BITS, 255)
+                first = np.int32(max(top - FIRST_BELOW_TOP, LEAST_FIRST))
                 top_NB[n, block] = top
-                for h in range(start, stop):
-                    magnitude = np.int64(bits_NH[n, h] & _MAGNITUDE)
-                    exponent = magnitude >> _MANTISSA_BITS
-                    whole = (magnitude & _MANTISSA) + (_IMPLICIT if exponent > 0 else 0)
-                    above = max(exponent, 1) - first
-                    fixed = (max(above, 0) << _MANTISSA_BITS) + (whole >> min(max(-above, 0), 24))
-                    code = min((fixed + (np.int64(chance_H[h]) >> (32 - drop))) >> drop, largest)
-                    if not is_square:
-                        code |= np.int64(bits_NH[n, h] >> np.uint32(31)) << 7
-                    elif code == 0 and magnitude > 0:
-                        code = 1
-                    codes_NH[n, h] = code
+                for column in range(start, stop):
+                    h = np.uint64(column)
+                    magnitude = np.uint32(bits_NH[n, h] & _MAGNITUDE)
+                    exponent = np.int32(magnitude >> _23)
+                    whole = np.uint32((magnitude & _MANTISSA) | (_IMPLICIT if exponent > 0 else _NOTHING))
+                    above = np.int32(max(exponent, np.int32(1)) - first)
+                    up, down = max(above, np.int32(0)), min(max(np.int32(-above), np.int32(0)), np.int32(24))
+                    fixed = np.uint32(np.uint32(np.uint32(up) << _23) + (whole >> np.uint32(down)))
+                    code = np.uint32(np.uint32(fixed + (chance_H[h] >> left)) >> dropped)
+                    code = min(code, largest)
+                    if is_square:
+                        code = max(code, np.uint32(magnitude > _NOTHING))
+                    else:
+                        code = np.uint32(code | np.uint32((bits_NH[n, h] >> _31_BITS) << _SEVEN))
+                    codes_NH[n, h] = np.uint8(code)
 
     words, codes = "uint32[:, ::1]", "uint8[:, ::1]"
-    return compile_for(packs, f"void({words}, int64, uint64, int64[::1], {codes}, {codes})", *_sources())
+    signature = f"void({words}, uint64, int64[::1], {codes}, {codes})"
+    return compile_for(packs, signature, *_sources(), str(is_square))
 
 
 @made_once
-def compiled_unpacking() -> Callable[..., None]:
+def compiled_unpacking(is_square: bool) -> Callable[..., None]:
     """Compile `unpacked`, which writes the bits of its result into an array."""
+    mantissa_bits, mask = 3 + is_square, np.uint32(255 if is_square else 127)
+    shift, least = np.uint32(_MANTISSA_BITS - mantissa_bits), np.uint32(1 << mantissa_bits)
 
-    def unpacks(codes_NH: Any, top_NB: Any, is_square: Any, bits_NH: Any) -> None:
-        columns, mantissa_bits = codes_NH.shape[1], 3 + is_square
-        mask = 255 if is_square else 127
+    def unpacks(codes_NH: Any, top_NB: Any, bits_NH: Any) -> None:
+        columns = codes_NH.shape[1]
         for n in range(len(codes_NH)):
             for block in range(top_NB.shape[1]):
                 first: Any = max(np.int64(top_NB[n, block]) - FIRST_BELOW_TOP, LEAST_FIRST)
                 step = np.uint32((first - mantissa_bits) << _MANTISSA_BITS).view(np.float32)
-                for h in range(block * BLOCK, min((block + 1) * BLOCK, columns)):
-                    code = np.int64(codes_NH[n, h]) & mask
+                base = np.uint32((first - 1) << _MANTISSA_BITS)
+                for column in range(block * BLOCK, min((block + 1) * BLOCK, columns)):
+                    h = np.uint64(column)
+                    code = np.uint32(np.uint32(codes_NH[n, h]) & mask)
                     small = np.float32(np.float32(code) * step).view(np.uint32)
-                    bits = (code << (_MANTISSA_BITS - mantissa_bits)) + ((first - 1) << _MANTISSA_BITS)
-                    number = np.uint32(bits) if code >> mantissa_bits > 0 else small
-                    bits_NH[n, h] = number | (_SIGN if codes_NH[n, h] > mask else np.uint32(0))
+                    whole = np.uint32(np.uint32(code << shift) + base)
+                    sign = np.uint32((codes_NH[n, h] & ~mask) << _SIGN_SHIFT)
+                    bits_NH[n, h] = np.uint32((whole if code >= least else small) | sign)
 
     codes = "uint8[:, ::1]"
-    return compile_for(unpacks, f"void({codes}, {codes}, int64, uint32[:, ::1])", *_sources())
+    signature = f"void({codes}, {codes}, uint32[:, ::1])"
+    return compile_for(unpacks, signature, *_sources(), str(is_square))
 
 
 def to_bfloat16(numbers_NH: "Tensor", key: int, units_N: "Tensor") -> "Tensor":
@@ -132,7 +144,7 @@ def packed(numbers_NH: "Tensor", is_square: bool, key: int, units_N: "Tensor") -
     count, columns = numbers_NH.shape
     codes_NH, top_NB = np.empty((count, columns), np.uint8), np.empty((count, -(-columns // BLOCK)), np.uint8)
     units = units_N.contiguous().numpy()
-    compiled_packing()(_words(numbers_NH), int(is_square), np.uint64(key), units, codes_NH, top_NB)
+    compiled_packing(is_square)(_words(numbers_NH), np.uint64(key), units, codes_NH, top_NB)
     return torch.from_numpy(codes_NH), torch.from_numpy(top_NB)
 
 
@@ -142,7 +154,7 @@ def unpacked(codes_NH: "Tensor", top_NB: "Tensor", is_square: bool) -> "Tensor":
 
     bits_NH = np.empty(tuple(codes_NH.shape), np.uint32)
     codes = codes_NH.contiguous().numpy(), top_NB.contiguous().numpy()
-    compiled_unpacking()(*codes, int(is_square), bits_NH)
+    compiled_unpacking(is_square)(*codes, bits_NH)
     return torch.from_numpy(bits_NH.view(np.float32))
 
 

@@ -20,17 +20,19 @@ from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
+from widenet.model.part import Part
 from widenet.model.pieces import Pieces
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
+from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
+from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
-from widenet.plan.streaming import streams
 from widenet.scratch import Scratch
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
@@ -188,7 +190,7 @@ class _InitialWeights:
             return wide
         held = exchange.each(lambda shard: shard)
         rows, columns = len(held) * shards.room, [] if weight.columns is None else [weight.columns]
-        if self.host is not None and streams(weight):
+        if self.host is not None and weight.has_vectors:
             wide.lay_out(Part(self.host.zeros((rows, *columns)), host=self.host), held)
         else:
             wide.lay_out(Part(torch.zeros(rows, *columns, device=self.device)), held)
@@ -214,12 +216,17 @@ class _InitialWeights:
         if self.in_8_bits and fits_in_8_bits(weight):
             assert weight.columns is not None
             return QuantizedPart.blank(rows, weight.columns)
-        if self.scratch is not None and streams(weight):
+        if self.scratch is not None and weight.has_vectors:
             assert weight.columns is not None
             tensor = self.scratch.zeros((rows, weight.columns))
             if not self.blank:
                 self._fill(tensor, name, weight, shard)
             return Part(tensor)
+        if is_rounded(self.layout.training, weight):
+            rounding = Rounding(self.layout.training, name, self.layout.shards(weight.rows), shard)
+            if self.blank:
+                return RoundedPart(roomy((rows, weight.row_length), torch.bfloat16), rounding)
+            return RoundedPart(self._first(name, weight, rows, shard), rounding)
         if not weight.by_columns:
             return Part(self._tensor(name, weight, rows, shard))
         turned_HR = roomy((weight.row_length, rows), device=self.device)

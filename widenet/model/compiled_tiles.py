@@ -132,7 +132,7 @@ class CompiledPasses:
 
         output, direct_EH, bounds = step.output, step.direct_EH, step.tiles[shard]
         weight_RH = output.weight.parts[shard].weight
-        has_plain_tiles = not (output.spec.weightless or output.spec.cosine)
+        has_plain_tiles = not (output.spec.weightless or output.spec.cosine or output.weight.makes_copies)
         # With one example, torch multiplies by other routines.
         is_sweepable = has_plain_tiles and output.features is None and len(direct_EH) > 1 and bounds
         if not (is_sweepable and direct_EH.is_contiguous() and product_routine()):

@@ -18,8 +18,8 @@ from widenet.model.exchange import Pending
 from widenet.model.fused_tiles import FusedPasses, formula_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep, RowWise
+from widenet.model.part import Part
 from widenet.model.row_sum import RowSum, over_shards
-from widenet.model.wide_weight import Part
 from widenet.transfer import sent
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 from widenet.kernels import gather_sum, roomy
 from widenet.kernels.quantized import MOST_COLUMNS, dequantized, quantized
 from widenet.model.operands import SHORTEST
-from widenet.model.wide_weight import Part
+from widenet.model.part import Part
 from widenet.plan.layout import Weight
 from widenet.sparse import SparseBatch
 
@@ -30,6 +30,7 @@ class QuantizedPart(Part):
     """
 
     in_8_bits: ClassVar[bool] = True
+    makes_copies: ClassVar[bool] = True
     scale_R: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @classmethod

@@ -9,10 +9,11 @@ from widenet.kernels import RowGradient
 from widenet.model.exchange import Pending
 from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep
+from widenet.model.part import Part
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.wide_loss import GradientSinks, output_step, run
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.plan.shards import Shards
 
 

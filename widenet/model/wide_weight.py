@@ -2,24 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from widenet.kernels import RowGradient, gather_sum, roomy
+from widenet.kernels import RowGradient
 from widenet.kernels.rows import copied
-from widenet.model.file_sweep import Course
 from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
+from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
-from widenet.model.sweep import Sweep, sweep_over, swept
 from widenet.plan.shards import Shards
-from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
-from widenet.scratch import fetch_rows, release, scratch_of, unmap
-from widenet.sparse import SparseBatch
+from widenet.scratch import release, scratch_of
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -29,139 +26,6 @@ WHOLE = -1
 
 _ROWS_AT_ONCE = 65_536
 """Rows that catch up together when all rows of a shard do."""
-
-
-@dataclass
-class Part:
-    """One shard of a wide weight.
-
-    Attributes:
-        weight: float32 [R, H], or [R] for biases.
-        state: In training, the optimizer's tensors of the weight's shape, or the state of `DeferredRows`.
-        moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
-        by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
-        host: The host's memory if the tensors lie there; they are computed on the device.
-        near: A pass over the rows in the host's memory, while it is under way.
-        in_8_bits: Whether this is a `QuantizedPart`.
-        course: The passes over rows in files to which those over these belong, while they are under way.
-    """
-
-    weight: Tensor
-    state: dict[str, Tensor] = field(default_factory=dict)
-    moved: Tensor | None = None
-    by_columns: bool = False
-    host: HostMemory | None = None
-    near: Sweep | None = None
-    in_8_bits: ClassVar[bool] = False
-    course: Course | None = None
-
-    def prepare(self, rule: Rule, remembers: bool) -> None:
-        """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
-        weight = self.weight.T if self.by_columns else self.weight
-        state = rule.state_for(weight)
-        self.state = {name: tensor.T for name, tensor in state.items()} if self.by_columns else state
-        if remembers:
-            self.moved = roomy(weight.shape[:1], torch.int32, weight.device)
-
-    def views(self, start: int, stop: int) -> "Part":
-        """Return views of the rows [start, stop); not of a weight by columns."""
-        assert not self.by_columns
-        state = {name: tensor[start:stop] for name, tensor in self.state.items()}
-        moved = None if self.moved is None else self.moved[start:stop]
-        return Part(self.weight[start:stop], state, moved, host=self.host)
-
-    def rows(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return weight and state of the rows [start, stop) where they are computed.
-
-        Of the host's memory these are rows that a pass has brought; a pass that only reads brings no state.
-        Without a pass the weight is a copy.
-        """
-        if self.host is None:
-            return self.weight[start:stop], {name: state[start:stop] for name, state in self.state.items()}
-        if self.near is None:
-            return self.weight[start:stop].to(self.host.device), {}
-        weight_TH, *states = self.near.rows(start, stop)
-        return weight_TH, dict(zip(self.state, states, strict=False))
-
-    def gathered(self, batch: SparseBatch) -> Tensor:
-        """Return the sums of the rows of each example's features, float32 [E, H]; see `gather_sum`."""
-        return gather_sum(batch, self.weight)
-
-    def taken(self, rows_U: Tensor, with_state: bool) -> "Part":
-        """Return copies on the device of some rows of the host's memory.
-
-        Args:
-            rows_U: int64 in the host's memory.
-            with_state: Whether to copy their state, too.
-        """
-        assert self.host is not None
-        weight_UH = self.host.brought(self.weight, rows_U)
-        if not with_state:
-            return Part(weight_UH)
-        state = {name: self.host.brought(tensor, rows_U) for name, tensor in self.state.items()}
-        return Part(weight_UH, state, None if self.moved is None else self.host.brought(self.moved, rows_U))
-
-    def put_back(self, rows_U: Tensor, copies: "Part") -> None:
-        """Write the copies that `taken` has returned into the host's memory."""
-        assert self.host is not None
-        own, changed = self.tensors(), copies.tensors()
-        self.host.put_back([(own[name], tensor) for name, tensor in changed.items()], rows_U)
-
-    def by_rows(self) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return views of weight and state whose rows are what a batch touches.
-
-        They are [R, H], for biases [R, 1], and for a weight by columns [H, R].
-        """
-        if self.by_columns:
-            return self.weight.T, {name: tensor.T for name, tensor in self.state.items()}
-        if self.weight.dim() == 2:
-            return self.weight, self.state
-        return self.weight[:, None], {name: tensor[:, None] for name, tensor in self.state.items()}
-
-    def blocks(self, rows: int | None = None, updates: bool = False) -> Iterator[Tensor]:
-        """Yield the weight in blocks of rows, where they are computed.
-
-        Args:
-            rows: Rows of a block; None: those of `BLOCK_BYTES`.
-            updates: Whether each block is changed before the next one.
-        """
-        weight_RH, _ = self.by_rows()
-        rows = rows or block_rows(weight_RH[:1].nbytes)
-        with sweep_over([] if self.by_columns else [self.weight], updates, self.host, self.course) as sweep:
-            for start in range(0, len(weight_RH), rows):
-                stop = min(start + rows, len(weight_RH))
-                sweep.at(start, stop)
-                yield weight_RH[start:stop] if self.host is None else sweep.rows(start, stop)[0]
-
-    @contextmanager
-    def sweep(self, updates: bool) -> Iterator[Sweep]:
-        """Give a pass over the rows, which also updates them or only reads the weight."""
-        with sweep_over(swept(self, updates), updates, self.host, self.course) as self.near:
-            try:
-                yield self.near
-            finally:
-                self.near = None
-
-    def fetch_rows(self, rows_U: Tensor) -> None:
-        """Begin to read the rows that a batch touches, int64 [U], ascending, if they are in a file."""
-        if not self.by_columns:
-            for tensor in [self.weight, *self.state.values()]:
-                fetch_rows(tensor, rows_U)
-
-    def unmap(self) -> None:
-        """Let the kernel free the memory of rows that are in a file."""
-        if not self.by_columns:
-            for tensor in [self.weight, *self.state.values()]:
-                unmap(tensor)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return this shard's tensors for a checkpoint, by name."""
-        moved = {} if self.moved is None else {"moved": self.moved}
-        return {
-            "weight": self.weight,
-            **{f"state.{name}": tensor for name, tensor in self.state.items()},
-            **moved,
-        }
 
 
 @dataclass
@@ -251,6 +115,11 @@ class WideWeight:
         return next(iter(self.parts.values())).in_8_bits
 
     @property
+    def makes_copies(self) -> bool:
+        """Whether rows are read as copies, since they are not stored in float32."""
+        return next(iter(self.parts.values())).makes_copies
+
+    @property
     def in_files(self) -> bool:
         """Whether the rows are in a file."""
         return any(scratch_of(part.weight) is not None for part in self.parts.values())
@@ -280,25 +149,25 @@ class WideWeight:
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
-        weight, state = self.part(shard).rows(start, stop)
-        if self.is_bias:
-            rule.apply_to_bias(weight, gradient, state, step, self.l2)
-        else:
-            rule.apply(weight, gradient, state, step)
-        if self.norm_limit is not None:
-            shorten_rows(weight, self.norm_limit)
+        with self.part(shard).opened(start, stop, step.number) as (weight, state):
+            if self.is_bias:
+                rule.apply_to_bias(weight, gradient, state, step, self.l2)
+            else:
+                rule.apply(weight, gradient, state, step)
+            if self.norm_limit is not None:
+                shorten_rows(weight, self.norm_limit)
 
     def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
-        if self.norm_limit is not None or not self.trained:
-            return None
         part = self.parts[shard]
+        if self.norm_limit is not None or not self.trained or part.makes_copies:
+            return None
         compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
         return None if compiled is None else CompiledStep(compiled, [*part.state.values()])
 
     def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
-        if self.norm_limit is not None or not self.trained:
+        if self.norm_limit is not None or not self.trained or self.makes_copies:
             return None
         return rule.launched_steps(torch.empty(0, device=self.device), step)
 
@@ -307,7 +176,7 @@ class WideWeight:
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        with self._at_hand(shard, touched.features_U) as (part, rows_U):
+        with self._at_hand(shard, touched.features_U, step.number) as (part, rows_U):
             weight_RH, state = part.by_rows()
             own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
@@ -316,7 +185,7 @@ class WideWeight:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
         if self.part(shard).moved is None:
             return
-        with self._at_hand(shard, rows_U) as (part, own_U):
+        with self._at_hand(shard, rows_U, step.number - 1) as (part, own_U):
             weight_RH, state = part.by_rows()
             assert part.moved is not None
             for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
@@ -354,9 +223,9 @@ class WideWeight:
             self.whole.put_back(taken.rows_U, taken.copies)
 
     def select(self, shard: int, rows_U: Tensor) -> Tensor:
-        """Return copies of some rows of a shard's weight, int64 [U], where they are computed."""
+        """Return float32 copies of some rows of a shard's weight, int64 [U], where they are computed."""
         if self.host is None:
-            return self.parts[shard].weight.index_select(0, rows_U)
+            return self.parts[shard].weight.index_select(0, rows_U).float()
         self.let_go()
         return self.host.brought(self.parts[shard].weight, rows_U.cpu())
 
@@ -372,11 +241,15 @@ class WideWeight:
         return 0 if shard == WHOLE else [*self.parts].index(shard) * self.shards.room
 
     @contextmanager
-    def _at_hand(self, shard: int, rows_U: Tensor) -> Iterator[tuple[Part, Tensor]]:
-        """Give a part that holds some rows where they are computed, and the places of these rows in it."""
+    def _at_hand(self, shard: int, rows_U: Tensor, step: int) -> Iterator[tuple[Part, Tensor]]:
+        """Give a part that holds some rows where they are computed, and the places of these rows in it.
+
+        They change as of a step.
+        """
         part = self.part(shard)
         if part.host is None:
-            yield part, rows_U
+            with part.at_hand(rows_U, step) as found:
+                yield found
             return
         copies = None if self.taken is None else self.taken.of(shard, rows_U)
         places_U = torch.arange(len(rows_U), device=part.host.device)

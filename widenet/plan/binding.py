@@ -12,6 +12,7 @@ from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
 from widenet.plan.positions import along_of
+from widenet.plan.rounded import check_rounded
 from widenet.plan.shapes import shapes_of
 from widenet.plan.sharing import check_share
 from widenet.plan.vectors import file_vectors
@@ -27,7 +28,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
 
     Args:
         network: The network document.
-        training: The training document; only its number of shards matters here.
+        training: The training document; here, its shards and the precision of its weights matter.
         fields: Facts of the dataset's fields, by name.
 
     Raises:
@@ -57,6 +58,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
     layout = replace(layout, weights=with_frozen(layout))
     file_vectors(layout)
+    check_rounded(layout)
     for layer in network.hidden:
         plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))

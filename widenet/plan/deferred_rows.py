@@ -40,7 +40,7 @@ def defers_rows(layer: OutputLayer, layout: Layout) -> bool:
         and training.optimizer.kind == "sgd"
         and training.l1 == 0
         and not training.brake
-        and training.precision == "float32"
+        and training.precision == training.weight_precision == "float32"
         and layout.owns(layer.name)
         and not layout.of_output(layer.name).by_columns
     ):

@@ -7,6 +7,7 @@ from typing import Literal
 from widenet.errors import OptionError
 from widenet.plan.deferred_rows import defers_rows
 from widenet.plan.layout import Layout, Weight
+from widenet.plan.rounded import check_place
 from widenet.plan.shards import Shards, held, most_held
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
@@ -47,6 +48,10 @@ class Job:
     kept_bytes: int | None = None
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
+
+    def __post_init__(self) -> None:
+        """Raise OptionError if the weights cannot be where the job has them in their precision."""
+        check_place(self.training, self.device, self.weights_in)
 
     @classmethod
     def of(

@@ -109,6 +109,14 @@ class Weight:
         return 1 if self.columns is None else self.columns
 
     @property
+    def has_vectors(self) -> bool:
+        """Whether its rows are vectors of features or units, which are read whole: it may lie elsewhere.
+
+        Biases, weights by columns and those of split layers have none.
+        """
+        return self.wide and bool(self.columns) and not (self.by_columns or self.split)
+
+    @property
     def numbers(self) -> int:
         """Numbers in all rows."""
         return self.rows * self.row_length

@@ -15,8 +15,9 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
+from widenet.plan.rounded import copied_row_bytes, row_bytes, state_row_bytes
 from widenet.plan.shards import held
-from widenet.plan.streaming import is_elsewhere, remembers_moves, streams, window_bytes
+from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, COUNTED_PAIRS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
@@ -79,8 +80,8 @@ def memory(job: Job, process: int | None = None) -> Memory:
         return max(
             (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
         )
-    stored = {
-        name: 0 if is_elsewhere(job, weight) else job.stored_rows(weight, process) * weight.row_bytes
+    rows = {
+        name: 0 if is_elsewhere(job, weight) else job.stored_rows(weight, process)
         for name, weight in job.layout.weights.items()
     }
     counted = sum(
@@ -90,20 +91,18 @@ def memory(job: Job, process: int | None = None) -> Memory:
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
     counted += sum(_neighbours(job, layer, process) for layer in job.network.outputs)
     counted += sum(_attributes(job, weight, process) for weight in job.layout.weights.values())
-    whole = {*stored} - {*weights_by_examples(job.layout)}
-    trained = sum(stored[name] for name in whole if job.layout.weights[name].trained) + _pieces(job, process)
-    optimizer = job.training.optimizer
+    in_pieces = weights_by_examples(job.layout)
     moved = sum(
         4 * _touchable(job, weight, process)
         for weight in job.layout.weights.values()
-        if remembers_moves(job, weight) and not (job.weights_in == "host" and streams(weight))
+        if remembers_moves(job, weight) and not (job.weights_in == "host" and weight.has_vectors)
     )
-    weights = sum(stored.values()) + counted
-    state = (
-        trained * len(optimizer.state)
-        + moved
-        + sum(_deferred_state(job, layer, process) for layer in job.network.outputs)
-    )
+    weights, state = counted, moved + len(job.training.optimizer.state) * _pieces(job, process)
+    for name, weight in job.layout.weights.items():
+        weights += rows[name] * row_bytes(job.training, weight)
+        if weight.trained and name not in in_pieces:
+            state += rows[name] * state_row_bytes(job.training, weight)
+    state += sum(_deferred_state(job, layer, process) for layer in job.network.outputs)
     return Memory(
         weights=weights,
         state=state,
@@ -291,9 +290,9 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
     """
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
-    return 32 * entries + min(job.num_threads, job.num_held(process)) * block * (
-        3 + len(job.training.optimizer.state)
-    )
+    threads = min(job.num_threads, job.num_held(process))
+    copies = threads * entries // job.num_held(process) * copied_row_bytes(job.training, weight)
+    return 32 * entries + copies + threads * block * (3 + len(job.training.optimizer.state))
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
@@ -335,6 +334,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         (5 if half else 4) * num * units
         + units * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
+    tile += units * copied_row_bytes(job.training, weight)
     at_work = min(job.num_threads, job.num_held(process)) * tile
     if job.device != "cpu" and job.training.precision != "float32":
         at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))

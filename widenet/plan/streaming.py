@@ -41,17 +41,9 @@ def room_for(num_bytes: int) -> int:
     return (-(-num_bytes // ALIGNED_BYTES) + 1) * ALIGNED_BYTES
 
 
-def streams(weight: Weight) -> bool:
-    """Return whether a weight lies on a disk if wide weights do.
-
-    Biases, weights by columns and those of split layers do not.
-    """
-    return weight.wide and bool(weight.columns) and not (weight.by_columns or weight.split)
-
-
 def is_elsewhere(job: Job, weight: Weight) -> bool:
     """Return whether a weight of a job lies on a disk or in the memory of a CUDA device's host."""
-    return job.weights_in != "device" and streams(weight)
+    return job.weights_in != "device" and weight.has_vectors
 
 
 def remembers_moves(job: Job, weight: Weight) -> bool:

@@ -89,7 +89,7 @@ class SweptShards:
         from widenet.kernels.compiled_ranking import NO_SUMS
         from widenet.kernels.compiled_search import RunningTopK
 
-        tiles = self.tiles
+        tiles, output = self.tiles, self.tiles.output
         try:
             search = self._idle.pop()
         except IndexError:
@@ -97,9 +97,9 @@ class SweptShards:
         starts = [start for start, _ in tiles.cut(shard)] + [tiles.shards.size(shard)]
         shape = len(starts) - 1, tiles.num
         sums = (np.empty(shape, np.float32), np.empty(shape, np.float64)) if self.divides else NO_SUMS
-        with tiles.output.weight.parts[shard].sweep(updates=False) as sweep:
-            makes_copies = tiles.output.spec.cosine is not None and self.queries is None
-            rows = 1 if makes_copies else sweep.chunk_rows
+        with output.weight.parts[shard].sweep(updates=False) as sweep:
+            is_plain = output.spec.cosine is None and not output.weight.makes_copies
+            rows = sweep.chunk_rows if is_plain or self.queries is not None else 1
             for first, last in groups(starts, rows):
                 sweep.at(starts[first], starts[last])
                 own = sums[0][first:last], sums[1][first:last]

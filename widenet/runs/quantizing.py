@@ -12,8 +12,8 @@ from widenet.data.known import RUN_FIELDS
 from widenet.durable import force_all_to_disk
 from widenet.errors import OptionError
 from widenet.model.network import Network
+from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
-from widenet.model.wide_weight import Part
 from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
 from widenet.stores.uri import check_local

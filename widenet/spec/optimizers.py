@@ -18,7 +18,9 @@ class OfOptimizers:
     """Facts of an optimizer."""
 
     state: ClassVar[tuple[str, ...]] = ()
-    """Names of its state tensors, each shaped like the weight and zero at first."""
+    """Names of its state tensors, each shaped like the weight and zero at first. Squares, which are never
+    negative, have the word in their name.
+    """
     idles: ClassVar[bool] = False
     """Whether a weight or its state still moves in steps where its gradient is zero."""
     idle_weights_move: ClassVar[bool] = False

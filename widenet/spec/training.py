@@ -91,6 +91,18 @@ class TrainingSpec(Document):
     """Precision of the operands of a step's matrix products: bfloat16 rounds them to 8 significant bits,
     tf32 to 11 on CUDA. On a CPU, tf32 is float32. Products, sums and results are float32.
     """
+    weight_precision: Literal["float32", "bfloat16"] = "float32"
+    """Precision in which the vectors of sparse inputs and outputs are stored, in memory and on disk: bfloat16
+    takes half the bytes. Needs a CPU. Sums and steps are computed in float32.
+    """
+    weight_rounding: Literal["stochastic", "compensated"] = "stochastic"
+    """How a step's result becomes bfloat16: stochastic, up or down by chance, right in the mean;
+    compensated, to the nearest, and what is lost waits in bfloat16 for the next step (Kahan).
+    """
+    state_precision: Literal["float32", "float8"] = "float32"
+    """Precision of the optimizer's state of weights in bfloat16: float8 is 8 bits, with an exponent for each
+    256 numbers of a vector.
+    """
     bits: Literal["native", "portable"] = "native"
     """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
     all x86-64 with AVX2, slower.
@@ -138,6 +150,18 @@ class TrainingSpec(Document):
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
+        if self.weight_precision == "float32":
+            for name in ("weight_rounding", "state_precision"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(
+                        f'{name} "{getattr(self, name)}" belongs to weights in bfloat16. Add'
+                        ' "weight_precision": "bfloat16", or remove it.'
+                    )
+        if self.state_precision == "float8" and not self.optimizer.state:
+            raise ValueError(
+                f'state_precision "float8" needs an optimizer with state; "{self.optimizer.kind}" has none.'
+                " Remove it."
+            )
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
             raise ValueError(
                 "optimizer.learning_rate times l2 must be less than 1; got"

@@ -9,7 +9,7 @@ class RowCopy:
     """Copies rows of an earlier tensor [R, ...] into a tensor of the network.
 
     Args:
-        target: The tensor of the network.
+        target: The tensor of the network, to whose type numbers are rounded.
         origin: Index of the earlier row for each row, int64; -1 for new rows.
     """
 
@@ -27,8 +27,9 @@ class RowCopy:
         """Copy the matching rows of a block that holds these earlier rows."""
         own_U = self._among(units)
         places_U = (self._source_U[own_U] - units.start) // units.step
-        rows, device = block.index_select(0, torch.from_numpy(places_U)), self._target.device
-        self._target.index_copy_(0, torch.from_numpy(self._target_U[own_U]).to(device), rows.to(device))
+        device, target_U = self._target.device, torch.from_numpy(self._target_U[own_U])
+        rows = block.index_select(0, torch.from_numpy(places_U)).to(device, self._target.dtype)
+        self._target.index_copy_(0, target_U.to(device), rows)
 
     def _among(self, units: range) -> np.ndarray:
         """Return which of the earlier rows that are copied are among these."""

@@ -14,6 +14,7 @@ from widenet.plan.by_examples import weights_by_examples
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 from widenet.training.row_copy import RowCopy
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
@@ -139,14 +140,20 @@ def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool)
 def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint) -> Checkpoint | None:
     """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
 
-    There is none if the runs use different optimizers, or the model holds the weights of an earlier epoch.
+    There is none if the runs use different optimizers or store their state differently, or if the model holds
+    the weights of an earlier epoch.
     """
-    if before.training.optimizer.kind != run.training.optimizer.kind:
+    if _form_of_state(before.training) != _form_of_state(run.training):
         return None
     last, kept = before.latest(), WeightsFacts.of(model.facts)
     if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):
         return None
     return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
+
+
+def _form_of_state(training: TrainingSpec) -> tuple[str, ...]:
+    precisions = training.weight_precision, training.weight_rounding, training.state_precision
+    return training.optimizer.kind, *precisions
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from widenet.model.description import DescriptionStep
 from widenet.model.limits import shortening
 from widenet.model.network import Network
 from widenet.model.output_step import OutputStep
+from widenet.model.part import Part
 from widenet.model.rule import Rule, StepNumbers
 from widenet.model.sampled_loss import SampledStep
 from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
 from widenet.transfer import sent

@@ -21,9 +21,10 @@ from widenet.kernels.triton import (
 from widenet.kernels.triton.steps import Steps
 from widenet.model import fused_output
 from widenet.model.layers.output import WideOutput
+from widenet.model.part import Part
 from widenet.model.targets import Targets
 from widenet.model.wide_loss import GradientSinks, output_step, run
-from widenet.model.wide_weight import Part, WideWeight
+from widenet.model.wide_weight import WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
 from widenet.plan.shards import Shards, as_slice

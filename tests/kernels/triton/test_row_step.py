@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from widenet.kernels import Touched, gather_sum, table
+from widenet.model.part import Part
 from widenet.model.rule import StepNumbers
 from widenet.model.sharding import joined, split
-from widenet.model.wide_weight import WHOLE, Part, WideWeight
+from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.training import TrainingSpec
