@@ -17,6 +17,7 @@ from widenet.spec.usual import usual_network, usual_training
 
 ROOT = Path(__file__).parent.parent.parent
 LATER = ["compiled_ranking", "compiled_choice"]
+PACKING = ["compiled_packing", "compiled_unpacking"]
 
 AHEAD = """
 import sys
@@ -172,3 +173,14 @@ def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     assert compile_usual() is None
+
+
+def test_helpers_compile_the_rounding_of_weights_and_states(helpers, monkeypatch):
+    monkeypatch.setenv("WIDENET_THREADS", "2")
+    training = TrainingSpec.of({"weight_precision": "bfloat16", "state_precision": "float8"})
+    compile_ahead(usual_network("items", False), training)
+    [kernels] = helpers
+    found = {(make.__name__, arguments) for make, arguments in kernels}
+    assert ("compiled_to_bfloat16", ()) in found
+    both = {(name, (is_square,)) for name in PACKING for is_square in (False, True)}  # of mean and square
+    assert both <= found

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,13 +84,13 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     from widenet.kernels.compiled_sweep import compiled_sweep
     from widenet.kernels.compiled_tiles import compiled_pass
 
-    half = training.precision == "bfloat16"
+    half, is_rounded = training.precision == "bfloat16", training.weight_precision == "bfloat16"
     kernels: dict[Kernel, None] = {}
     for output in network.outputs:
         kind = output.activation.kind
         if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
             continue
-        by_tiles = output.weightless or output.cosine is not None
+        by_tiles = output.weightless or output.cosine is not None or is_rounded
         in_place = not (output.weights or output.weight_norm or training.gradient_norm_limit)
         if kind == "softmax":
             sums: Kernel = (compiled_pass, ("softmax_sums",))
@@ -98,8 +99,25 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
         kernels[(compiled_sweep, (kind, half)) if sweeps else (compiled_pass, (kind,))] = None
     rule = network.tuned(training.optimizer)
     kernels[(compiled_steps, (rule.kind, len(rule.state)))] = None
+    if is_rounded:
+        kernels |= dict.fromkeys(_rounding(training, rule.state))
     cuts: list[Kernel] = [(compiled_cut, ("int32",)), (compiled_cut, ("int64",))]
     return [*kernels, (compiled_sum, ("float32",)), (compiled_sort, ()), (compiled_group, ()), *cuts]
+
+
+def _rounding(training: TrainingSpec, state: Iterable[str]) -> Iterator[Kernel]:
+    """Yield the kernels that round weights and their state by chance."""
+    from widenet.kernels.compiled_stochastic import (
+        compiled_packing,
+        compiled_to_bfloat16,
+        compiled_unpacking,
+    )
+
+    if training.weight_rounding == "stochastic":
+        yield compiled_to_bfloat16, ()
+    if training.state_precision == "float8":
+        for are_squares in {"square" in name for name in state}:
+            yield from ((compiled_packing, (are_squares,)), (compiled_unpacking, (are_squares,)))
 
 
 def _later() -> list[Kernel]:
