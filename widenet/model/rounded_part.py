@@ -72,8 +72,10 @@ class RoundedPart(Part):
     makes_copies: ClassVar[bool] = True
 
     def __init__(self, weight: Tensor, rounding: Rounding) -> None:
-        """Take a weight of any precision, and round it to the nearest."""
-        super().__init__(weight.to(torch.bfloat16))
+        """Take a weight in bfloat16, or round one in float32 to the nearest."""
+        if weight.dtype != torch.bfloat16:
+            weight = roomy(weight.shape, torch.bfloat16).copy_(weight)
+        super().__init__(weight)
         self.rounding = rounding
         self._names: list[str] = []
 
