@@ -1,4 +1,4 @@
-"""Compares weights in bfloat16 and state in 8 bits with float32: bytes, NDCG on Gowalla, seconds."""
+"""Compares weights in bfloat16 and state in 8 bits with float32: bytes and NDCG on Gowalla."""
 
 import argparse
 import json
@@ -25,7 +25,6 @@ COLUMNS = [
     "of float32",
     "NDCG@20",
     "of float32",
-    "s of steps",
 ]
 
 
@@ -38,12 +37,11 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """Figures of a run: bytes of its model's files, planned bytes of weights and state, metric, seconds."""
+    """Figures of a run: bytes of its model's files, planned bytes of weights and state, metric."""
 
     model_bytes: int
     trained_bytes: int
     gain: float
-    seconds: float
     fingerprint: str
 
 
@@ -74,9 +72,9 @@ def _found(folder: Any, form: str, units: int, epochs: int) -> Found:
     network["layers"][1]["units"] = units
     out = folder / form.replace(", ", "-").replace(" ", "-")
     model = train(network, {**training, "epochs": epochs, **FORMS[form]}, folder / "data", out)
-    needed, seconds = memory(Job.of(model.network.layout)), sum(r["seconds"] for r in model.run.records())
+    needed = memory(Job.of(model.network.layout))
     gain = model.evaluate(folder / "data", ks=(20,))["ndcg@20"]
-    return Found(num_bytes(out), needed.weights + needed.state, gain, seconds, model.fingerprint())
+    return Found(num_bytes(out), needed.weights + needed.state, gain, model.fingerprint())
 
 
 def _row(form: str, found: Found, first: Found) -> str:
@@ -88,6 +86,5 @@ def _row(form: str, found: Found, first: Found) -> str:
         f"{found.trained_bytes / first.trained_bytes:.4f}",
         f"{found.gain:.6f}",
         f"{found.gain / first.gain:.5f}",
-        f"{found.seconds:.1f}",
     ]
     return f"| {' | '.join(cells)} |"

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import torch
 
+from tests.parallel import rounded
 from widenet.checkpoint import fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -158,36 +159,6 @@ STANDING = [
     )
 ]
 """Outputs on a sparse input, which have none of the settings that need hidden vectors."""
-_IN_8_BITS = {"state_precision": "float8"}
-ROUNDED = [
-    {
-        **DRIFTING,
-        "output": output,
-        "shape": shape,
-        "data": data,
-        "optimizer": optimizer,
-        "limits": limits,
-        "cosine": cosine,
-        "sample": sample,
-        "rounded": {"weight_precision": "bfloat16", **rounded},
-    }
-    for output, shape, data, optimizer, limits, cosine, sample, rounded in (
-        ({}, "two inputs", "ones", "adam", {}, False, None, {}),
-        ({"activation": "sigmoid"}, "tied", "values", "adam", {"gradient": 0.05}, True, None, _IN_8_BITS),
-        ({}, "deep", "values", "momentum", {}, False, {"kind": "uniform", "units": 4}, _IN_8_BITS),
-        (
-            {"activation": "linear", "loss": "l2"},
-            "two outputs",
-            "ones",
-            "sgd",
-            {"delta": 0.05},
-            False,
-            None,
-            {"weight_rounding": "compensated"},
-        ),
-    )
-]
-"""Weights in bfloat16, which do not go with all settings."""
 
 
 def covering(settings, strength, seed=0):
@@ -220,7 +191,7 @@ def _parts(case, strength):
 
 
 EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
+SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *({**DRIFTING, **case} for case in rounded.CASES)]
 FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6]]
 
 
@@ -332,10 +303,8 @@ def documents(case):
 
 def may_be_sampled(case):
     """Whether the output's activation and loss go together with a sample."""
-    activation, loss = (
-        case["output"].get("activation", "softmax"),
-        case["output"].get("loss", "cross_entropy"),
-    )
+    activation = case["output"].get("activation", "softmax")
+    loss = case["output"].get("loss", "cross_entropy")
     return activation not in ("softmax", "relu_max", "linear_max") or loss not in ("l1", "l2")
 
 

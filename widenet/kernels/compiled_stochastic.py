@@ -78,7 +78,7 @@ def compiled_packing(is_square: bool) -> Callable[..., None]:
                 for column in range(start, stop):
                     h = np.uint64(column)  # unsigned, so that Numba need not check for a negative index
                     peak = max(peak, np.uint32(bits_NH[n, h] & _MAGNITUDE))
-                top = min((np.int64(peak) + most) >> _MANTISSA_BITS, 255)
+                top: Any = min((np.int64(peak) + most) >> _MANTISSA_BITS, 255)
                 first = np.int32(max(top - FIRST_BELOW_TOP, LEAST_FIRST))
                 top_NB[n, block] = top
                 for column in range(start, stop):
