@@ -40,13 +40,13 @@ def test_the_plan_is_right_to_the_byte(optimizer, settings):
     bound = layout(optimizer=optimizer, **settings)
     network = build(bound, LocalExchange(bound.num_shards), counts={})
     network.prepare_training(Optimizer(bound.training.optimizer))
-    weights = [part.weight for wide in network.wide.values() for part in wide.parts.values()]
-    states = [part.state for wide in network.wide.values() for part in wide.parts.values()]
+    parts = [part.tensors() for wide in network.wide.values() for part in wide.parts.values()]
+    weights = [tensors.pop("weight") for tensors in parts]
+    parts += [own.state for own in network.trunk.values()]
     weights += [own.tensor for own in network.trunk.values()]
-    states += [own.state for own in network.trunk.values()]
     planned = memory(Job.of(bound))
     assert planned.weights == sum(weight.nbytes for weight in weights)
-    assert planned.state == sum(tensor.nbytes for state in states for tensor in state.values())
+    assert planned.state == sum(tensor.nbytes for tensors in parts for tensor in tensors.values())
 
 
 def test_weights_take_at_most_055_of_float32_and_with_state_in_8_bits_a_third():
