@@ -17,6 +17,7 @@ test: .venv/.stamp
 # What depends on the processor once more, as on one that has AVX2 and no more.
 test-avx2: .venv/.stamp
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 NUMBA_CPU_NAME=haswell \
+	  NUMBA_CPU_FEATURES=+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/kernels tests/model/test_operands.py tests/model/test_product.py \
 	  tests/training/test_arithmetic.py tests/test_simulated_gpu.py
 

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ LIMITS = {
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt",
 }
 CHOOSE = """
 import hashlib, os, torch
@@ -45,6 +47,19 @@ try:
     choose_bits("portable", torch.device("cpu"))
 except OptionError as error:
     print(error, os.environ.get("MKL_CBWR"))
+"""
+LOOP = """
+import numpy as np
+from numba import njit
+from widenet.kernels.compiled_quantized import multiplies_bytes
+
+@njit("void(float32[::1], float32[::1])")
+def add(left, right):
+    for place in range(len(left)):
+        left[place] += right[place]
+
+(assembly,) = add.inspect_asm().values()
+print("zmm" in assembly, "ymm" in assembly, multiplies_bytes())
 """
 BACK = """
 choose_bits("portable", torch.device("cpu"))
@@ -75,6 +90,19 @@ def test_operations_round_alike_on_every_instruction_set_and_a_process_keeps_its
         'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new'
         " process."
     )
+
+
+def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compiled_code():
+    assert printed(LOOP, **LIMITS) == "False True False\n"
+    target = (
+        (Path(__file__).parents[2] / "Makefile")
+        .read_text("utf-8")
+        .partition("test-avx2:")[2]
+        .partition("-m pytest")[0]
+    )
+    assert {word for word in target.split() if "=" in word} == {
+        f"{name}={value}" for name, value in LIMITS.items()
+    }
 
 
 def test_after_the_first_product_it_is_too_late():

@@ -26,8 +26,8 @@ def instruction_sets() -> dict[str, str]:
 
     Equal answers in two processes mean equal bits, given equal library versions. The answers respect the
     environment variables that limit a library, such as ATEN_CPU_CAPABILITY, MKL_ENABLE_INSTRUCTIONS,
-    MKL_CBWR, ONEDNN_MAX_CPU_ISA and NUMBA_CPU_NAME. Asking makes torch and MKL settle on their instruction
-    sets, so choose the bits of a training first.
+    MKL_CBWR, ONEDNN_MAX_CPU_ISA, NUMBA_CPU_NAME and NUMBA_CPU_FEATURES. Asking makes torch and MKL settle on
+    their instruction sets, so choose the bits of a training first.
 
     Returns:
         "bits": "native" or "portable". Under portable bits nothing else, because all processors that may give
@@ -95,10 +95,14 @@ def _of_onednn(flags: list[str]) -> str:
 
 
 def _of_numba() -> str:
-    """Return the name of the processor for which Numba compiles."""
+    """Return the name of the processor for which Numba compiles, and what the environment says of it."""
     try:
         from llvmlite import binding
         from numba.core import config
     except ImportError:
         return "none"
-    return str(getattr(config, "CPU_NAME", None) or binding.get_host_cpu_name())
+    host: str = binding.get_host_cpu_name()
+    name, features = getattr(config, "CPU_NAME", None) or host, getattr(config, "CPU_FEATURES", None)
+    if features is None:
+        return host if name == host else f"{name}, features of {host}"
+    return f"{name}, {features}"
