@@ -42,7 +42,7 @@ def begun(folder, network, training, data, start):
     specs, said = (NetworkSpec.of(network, "network"), TrainingSpec.of(training, "training")), []
     with RunDirectory.begin(folder / "run", bind(*specs, data.fields), data, start) as run:
         net = made(network, training, data)
-        load_start(run, net, said.append)
+        load_start(run.start, net, data, said.append)
     return net, said
 
 

@@ -244,6 +244,8 @@ def test_filters_of_several_baskets_name_them_by_number_or_by_the_users_of_the_t
     table = {"user": ["x", "x", "y"], "item": ["3", "5", "0"]}
     found = model.recommend(table, k=WIDTH, never_for={"x": [everything[0][1]]})
     assert items(found) == [expected[0], everything[1]]
+    with pytest.warns(UserWarning, match='`only_for` has lists for others alone, such as "7": no effect'):
+        assert items(model.recommend(BASKETS, k=WIDTH, only_for={7: ["0"]})) == everything
     unseen = {"exclude_seen": False, "k": WIDTH, "never_for": {1: ["0"]}}
     assert [len(row) for row in model.recommend(BASKETS, **unseen)] == [WIDTH, WIDTH - 1, WIDTH]
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import widenet  # noqa: F401 a fixture
+from tests.described import COLD, described
+from tests.trainings import Heard
 from widenet.cli.progress import TrainingReport
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
@@ -37,6 +39,27 @@ def plain(tmp_path):
 @pytest.fixture
 def rated(tmp_path):
     return dataset_from_lists(tmp_path / "rated", ROWS, heldout=[[2], [0], []], values=RATED, width=4)
+
+
+@pytest.mark.parametrize("cold", [0, COLD])
+def test_descriptions_are_advised_only_where_an_item_has_no_interactions(cold, tmp_path):
+    data, network = described(tmp_path / "data", cold=cold), NetworkSpec.of(NETWORK, "network")
+    assert bool((data.counts("items") == 0).any()) == bool(cold)
+    said = [line for line in unread(network, data) if "descriptions" in line]
+    assert len(said) == bool(cold)
+
+
+def test_frozen_layers_with_initial_weights_are_named(plain, tmp_path):
+    frozen = {
+        "layers": [NETWORK["layers"][0], {**NETWORK["layers"][1], "frozen": True}, NETWORK["layers"][2]]
+    }
+    heard, training = Heard(), {"epochs": 1, "shards": 1}
+    train(NETWORK, training, plain, tmp_path / "base")
+    train(frozen, training, plain, tmp_path / "alone", report=heard)
+    train(frozen, training, plain, tmp_path / "started", start_from=tmp_path / "base", report=heard)
+    assert [line for line in heard.said if line.startswith("Frozen")] == [
+        'Frozen with the weights of its initializer: "taste". `start_from` takes those of a run.'
+    ]
 
 
 def test_fields_that_the_network_does_not_read_are_said_by_training_prediction_and_evaluation(

@@ -1,10 +1,15 @@
-"""A training of a described weight resumes with the descriptions that it began with, and no others."""
+"""Trainings begin with all that they need or not at all, and resume with what they began with."""
+
+import shutil
 
 import pytest
 
 from tests.described import INTERRUPTED, described, interrupt, network
-from widenet.errors import FitError
+from tests.starts import OLD, grown
+from tests.trainings import SETTINGS, TIED, UNTIED, Heard
+from widenet.errors import FitError, WidenetError
 from widenet.runs import train
+from widenet.runs.quantizing import quantize
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +33,39 @@ def test_a_network_that_reads_no_descriptions_resumes_with_others(data, tmp_path
     interrupt(plain, data, tmp_path / "run")
     with_others = described(tmp_path / "others", normalize=False)
     train(plain, INTERRUPTED, with_others, tmp_path / "run", resume=True)
+
+
+REFUSED = {
+    "of other sizes": (UNTIED, "the same", "no weight here has the name and the sizes"),
+    "of other features": (TIED, "others", 'field "items" has no feature that'),
+    "in 8 bits": (TIED, "the same", "8 bits, which are not trained further"),
+    "that has not ended": (TIED, "the same", "holds no finished model to start from"),
+}
+
+
+@pytest.mark.parametrize("refused", REFUSED)
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_to_start_from_is_refused_before_the_directory_is_made(refused, overwrite, before, tmp_path):
+    network, features, message = REFUSED[refused]
+    start, training = before("adam, tied"), SETTINGS["adam, tied"][1]
+    if refused == "of other sizes":
+        network = {"layers": [UNTIED["layers"][0], {**UNTIED["layers"][1], "units": 7}, UNTIED["layers"][2]]}
+    if refused == "in 8 bits":
+        start = quantize(start, tmp_path / "small").run.path
+    if refused == "that has not ended":
+        start = shutil.copytree(start, tmp_path / "cut")
+        shutil.rmtree(start / "model")
+    data = grown(tmp_path / "data", [f"{'' if features == 'the same' else 'new '}{number}" for number in OLD])
+    heard, there = Heard(), {path.name for path in tmp_path.iterdir()}
+    with pytest.raises(WidenetError, match=message):
+        train(
+            network,
+            training,
+            data,
+            tmp_path / "run",
+            start_from=start,
+            overwrite=overwrite,
+            report=heard,
+        )
+    assert heard.said == []
+    assert {path.name for path in tmp_path.iterdir()} == there

@@ -75,7 +75,8 @@ def test_known_units_keep_weights_and_state_to_the_bit_and_new_ones_are_as_initi
     new, gone = len(set(ids) - set(OLD)), len(set(OLD) - set(ids))
     lost = f"{new} are new{f' and {gone} of its features are gone' if gone else ''}."
     kept = f'{before(name)}: {len(set(ids) & set(OLD))} features of field "items" begin with its weights; '
-    assert said == ([] if catalogue == "the same" else [kept + lost])
+    whole = f"{before(name)}: all {len(net.layout.weights)} weights begin with its."
+    assert said == ([whole] if catalogue == "the same" else [whole, kept + lost])
 
 
 def with_split(layers, is_split):

@@ -11,7 +11,12 @@ import torch
 from tests.starts import rows
 from tests.trainings import UNTIED, WIDTH, Heard, books, document
 from widenet.errors import DataError, FitError
+from widenet.plan.binding import bind
 from widenet.runs import Model, train
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.run_directory import RunDirectory
+from widenet.training.vectors import check_vectors
 
 UNITS = 6
 IDS = [f"book {number}" for number in range(WIDTH)]
@@ -140,6 +145,63 @@ def test_other_vectors_are_refused(refused, written, tmp_path):
     path = written(".npz", numbers, keys)
     with pytest.raises(error, match=message):
         train(from_file(path), TRAINING, data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_vectors_must_be_finite_after_their_scale(written, tmp_path):
+    data = books(tmp_path / "data", item_ids=IDS, titles=None)
+    path = written(".txt", np.where(np.arange(5)[:, None] == 2, np.float32(1e30), NUMBERS))
+    message = (
+        r'layers\[1\]\.initializer \("taste"\): .*\.txt: line 3: vectors must be finite numbers, also after'
+    )
+    with pytest.raises(DataError, match=message + r' "scale": 1e\+20\. Correct'):
+        train(from_file(path, scale=1e20), TRAINING, data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_line_of_another_form_names_the_layer_and_what_to_write(tmp_path):
+    data, path = books(tmp_path / "data", item_ids=IDS, titles=None), tmp_path / "glove.txt"
+    path.write_text("the 0.1 0.2 0.3 0.4 0.5 0.6\n")
+    message = r'layers\[1\]\.initializer \("taste"\): .*line 1: .*a key, a tab, .* or the vectors as \.npz or'
+    with pytest.raises(DataError, match=message):
+        train(from_file(path), TRAINING, data, tmp_path / "run")
+
+
+def started(path, data, out):
+    """Begin a run with vectors from a file that ends before its first checkpoint."""
+    specs = NetworkSpec.of(from_file(path), "network"), TrainingSpec.of(TRAINING, "training")
+    layout = bind(*specs, data.fields)
+    with RunDirectory.begin(out, layout, data, vectors=check_vectors(layout, data)):
+        pass
+
+
+def resumed(data, out):
+    with pytest.raises(DataError) as raised:
+        train(None, None, data, out, resume=True)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_without_a_checkpoint_is_resumed_with_the_same_file_alone(processes, written, tmp_path, groups):
+    data, path = books(tmp_path / "data", item_ids=IDS, titles=None), written(".npz")
+    whole = train(from_file(path), TRAINING, data, tmp_path / "whole").fingerprint()
+    for name in ("run", "same"):
+        started(path, data, tmp_path / name)
+    assert train(None, None, data, tmp_path / "same", resume=True).fingerprint() == whole
+    written(".npz", NUMBERS + 1)
+    said = groups(processes)(resumed, tmp_path / "data", tmp_path / "run")
+    assert said == [said[0]] * processes
+    assert re.search(r'\("taste"\): .*vectors\.npz has changed since .*run was begun with it', said[0])
+
+
+def test_a_file_wins_over_a_run_to_begin_with(written, tmp_path):
+    data, path = books(tmp_path / "data", item_ids=IDS, titles=None), written(".npz")
+    train(UNTIED, TRAINING, data, tmp_path / "base")
+    train(from_file(path), TRAINING, data, tmp_path / "run", start_from=tmp_path / "base")
+    found = weights(tmp_path / "run", "taste/history")
+    assert torch.equal(found[KNOWN], torch.from_numpy(NUMBERS[:-1]))
+    rest = [row for row in range(WIDTH) if row not in KNOWN]
+    assert torch.equal(found[rest], weights(tmp_path / "base", "taste/history")[rest])
 
 
 def test_a_missing_file_is_refused_before_a_run_begins(tmp_path):

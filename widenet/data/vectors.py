@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from widenet.errors import DataError, FitError, OptionError, reason_of
 from widenet.regular_files import bounded_lines, check_regular
 
+REMEDY = "Fix the line, or name other delimiters."
+"""What to do about a line of a text file that is no key with numbers."""
+
 KEY, VECTOR = "key", "vector"
 """The columns of a table: texts, and lists of numbers of equal lengths; and the arrays of a .npz file."""
 
@@ -82,12 +85,15 @@ class TextFile:
     Memory holds the keys and the positions of lines; numbers are read on demand.
     """
 
-    def __init__(self, path: Path, key_delimiter: str = "\t", delimiter: str = " ") -> None:
+    def __init__(
+        self, path: Path, key_delimiter: str = "\t", delimiter: str = " ", remedy: str = REMEDY
+    ) -> None:
         if not key_delimiter:
             raise OptionError("the delimiter after the key must not be empty.")
         if not delimiter:
             raise OptionError("the delimiter of numbers must not be empty.")
         self.path, self.key_delimiter, self.delimiter = path, key_delimiter, delimiter
+        self.remedy = remedy
         keys, starts = list[str](), [0]
         with _opened(path) as file:
             for line in bounded_lines(file, path):
@@ -124,10 +130,7 @@ class TextFile:
             raise DataError(f"{self.place(row)}: must be UTF-8 text. Save the file as UTF-8.") from None
         if not delimiter:
             form = f"KEY{self.key_delimiter!r}NUMBER{self.delimiter!r}NUMBER..."
-            raise DataError(
-                f"{self.place(row)}: must be {form}; got {key[:60]!r}."
-                " Fix the line, or name other delimiters."
-            )
+            raise DataError(f"{self.place(row)}: must be {form}; got {key[:60]!r}. {self.remedy}")
         return key, rest
 
     def _numbers(self, cells: list[str], row: int) -> NDArray[np.float32]:
@@ -140,10 +143,7 @@ class TextFile:
             return np.array(cells, dtype=np.float32)
         except ValueError:
             wrong = next(cell for cell in cells if not _is_number(cell))
-            raise DataError(
-                f"{self.place(row)}: must hold numbers; got {wrong!r}."
-                " Fix the line, or name other delimiters."
-            ) from None
+            raise DataError(f"{self.place(row)}: must hold numbers; got {wrong!r}. {self.remedy}") from None
 
 
 @dataclass(frozen=True)
@@ -227,13 +227,16 @@ def _source(vectors: Any) -> Source:
     return _array("vectors", numbers)
 
 
-def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ") -> Source:
+def read_vectors(
+    paths: Sequence[Path], key_delimiter: str = "\t", delimiter: str = " ", remedy: str = REMEDY
+) -> Source:
     """Read vectors from files: .npy [N, D], .npz, .parquet and .arrow with key and vector, or else text.
 
     Args:
         paths: The files, at least one; their vectors are concatenated.
         key_delimiter: For text: what separates the key from the numbers.
         delimiter: For text: what separates the numbers.
+        remedy: For text: what to do about a line that is no key with numbers.
 
     Raises:
         DataError: A file cannot be read, or holds something else.
@@ -242,7 +245,7 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
     """
     if not paths:
         raise OptionError("name at least one file of vectors.")
-    parts = [_read(path, key_delimiter, delimiter) for path in paths]
+    parts = [_read(path, key_delimiter, delimiter, remedy) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if part.columns != parts[0].columns:
             raise FitError(
@@ -252,7 +255,7 @@ def read_vectors(paths: Sequence[Path], key_delimiter: str = "\t", delimiter: st
     return parts[0] if len(parts) == 1 else Joined(parts)
 
 
-def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
+def _read(path: Path, key_delimiter: str, delimiter: str, remedy: str) -> Source:
     match path.suffix.lower():
         case ".npy" | ".npz":
             return _numpy(path)
@@ -260,7 +263,7 @@ def _read(path: Path, key_delimiter: str, delimiter: str) -> Source:
             return _table(path, "a Parquet")
         case ".arrow":
             return _table(path, "an Arrow")
-    return TextFile(path, key_delimiter, delimiter)
+    return TextFile(path, key_delimiter, delimiter, remedy)
 
 
 _BROKEN = (

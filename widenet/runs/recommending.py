@@ -29,7 +29,7 @@ from widenet.predict.top_k import Filter
 from widenet.run_arguments import PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
-from widenet.runs.unread import warn_of_strangers
+from widenet.runs.unread import warn_of_strangers, warn_of_unused
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
@@ -176,7 +176,9 @@ def answered(
         _check_unused(arguments, ["data", "columns", "never_for", "only_for"], "one basket")
         asked, is_one = [0], True
         blocks = iter([_for_one(run, network, output, k, arguments, allowed, rules)])
-    return Answers.of_blocks(asked, list(blocks), names, run.fields[target].whole_numbers), is_one
+    found = list(blocks)
+    warn_of_unused(never_for=never_for, only_for=only_for)
+    return Answers.of_blocks(asked, found, names, run.fields[target].whole_numbers), is_one
 
 
 def filter_and_rules(

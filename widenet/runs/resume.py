@@ -18,7 +18,13 @@ from widenet.training.in_common import SAME_FILES, facts_of_checkpoint
 from widenet.training.optimizers import is_compiled
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import UNRECORDED, TrainingFacts, WeightsFacts
+from widenet.training.saved_facts import (
+    UNRECORDED,
+    TrainingFacts,
+    WeightsFacts,
+    are_in_8_bits,
+    made_of,
+)
 from widenet.training.start import load_start
 from widenet.training.state import LoopState
 from widenet.training.vectors import load_vectors
@@ -63,8 +69,8 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         if problem is not None:
             raise problem
         by_leader(network.exchange, lambda: _check_unfinished(run), "run")
-        load_start(run, network, report.say)
-        load_vectors(run, network, report.say)
+        load_start(run.start, network, dataset, report.say)
+        load_vectors(run, network, dataset, report.say)
         _inherit_arithmetic(run, state, report)
         by_leader(network.exchange, lambda: _report_seen_data(run, dataset, report), "earlier trainings")
     _check_best(run, network, state)
@@ -82,10 +88,10 @@ def _check_best(run: RunDirectory, network: Network, state: LoopState) -> None:
 def _check_unfinished(run: RunDirectory) -> None:
     """Raise CheckpointError if a training from its beginning would replace a model."""
     if (run.path / "model").is_dir():
-        raise CheckpointError(
-            f"{run.path} holds a model, but no checkpoint that its training could go on from. Train"
-            " into another directory."
-        )
+        facts = run.model().facts
+        rule = "holds a model, but no checkpoint that its training could go on from"
+        other = f"Train {made_of(facts)} further" if are_in_8_bits(facts) else "Train into another directory"
+        raise CheckpointError(f"{run.path} {rule}. {other}.")
 
 
 def agreed(network: Network, find: Callable[[], T]) -> T:

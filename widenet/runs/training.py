@@ -1,5 +1,6 @@
 """Training a network into a run directory."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -36,6 +37,7 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Layout
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.streaming import NAMES
+from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
 from widenet.runs.model import Model
@@ -58,7 +60,6 @@ from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import holds_work_of
 from widenet.training.state import LoopState
-from widenet.training.vectors import facts_of_vectors
 
 
 @with_fields_of(TrainArguments, NetworkSpec, TrainingSpec, Dataset, Report, Network)
@@ -103,7 +104,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     if device.type == "cpu" and num_processes() == 1:
         compile_ahead(network_spec, training_spec)
     join(device, arguments.timeout)
-    options = facts_of_options(arguments.resume, start_from) | facts_of_vectors(layout)
+    options = facts_of_options(arguments.resume, start_from)
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
         exchange = exchange_for(layout.num_shards, device)
@@ -127,7 +128,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         network = built(job, rule, dataset, exchange, device, store)
         report = _report(arguments, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*unread(network_spec, dataset), *slow]:
+        for sentence in [*unread(network_spec, dataset), *_drawn(run), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -230,6 +231,15 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: W
         num_threads=available_threads() if device.type == "cpu" else 1,
         weights_in="device" if weights_in == "host" and device.type == "cpu" else weights_in,
     )
+
+
+def _drawn(run: RunDirectory) -> Iterator[str]:
+    """A sentence about frozen layers whose weights nobody has trained."""
+    held = {run.layout.weights[name].layer for name in file_vectors(run.layout)}
+    names = [layer.name for layer in run.network.layers if getattr(layer, "frozen", False)]
+    if drawn := [json.dumps(name) for name in names if run.start is None and name not in held]:
+        layers = ", ".join(drawn)
+        yield f"Frozen with the weights of its initializer: {layers}. `start_from` takes those of a run."
 
 
 def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.plan.descriptions import described_weights
+from widenet.predict.filters import PerUser
 from widenet.predict.rows import known_parts
 from widenet.runs import person
 from widenet.sparse import SparseBatch
@@ -27,8 +28,9 @@ def unread(network: NetworkSpec, data: Dataset) -> list[str]:
         plural = "s" * (len(names) > 1)
         sentences.append(f"The network does not read the field{plural} {', '.join(names)} of {data.path}.")
     read = {name for layer in network.layers for name in getattr(layer, "described_by", None) or ()}
-    described = {name for field in data.fields.values() for name in field.described or ()}
-    if described and not read:
+    fields = {name: field for name, field in data.fields.items() if field.described}
+    described = {name for field in fields.values() for name in field.described or ()}
+    if described and not read and any(not data.vocabulary(name).counts.all() for name in fields):
         sentences.append(
             "The network does not read the descriptions of items, so it knows nothing of items without"
             f' interactions. To change that, add "described_by": {json.dumps(sorted(described))} to a layer.'
@@ -158,3 +160,12 @@ def warn_of_strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray) -> 
     for sentence in strangers(network, data, rows):
         # Frames: here, `answered`, the method, its two wrappers, the caller.
         warnings.warn(sentence, stacklevel=6)
+
+
+def warn_of_unused(**lists: PerUser | None) -> None:
+    """Warn of lists for single users, by their option, of whom nobody was asked for."""
+    for option, own in lists.items():
+        if own is not None and own.has_no_effect:
+            key = f'"{min(own.units)}"'
+            # Frames: here, `answered`, the method, its two wrappers, the caller.
+            warnings.warn(f"`{option}` has lists for others alone, such as {key}: no effect.", stacklevel=6)

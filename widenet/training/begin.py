@@ -14,10 +14,12 @@ from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training import replacing
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import LAUNCH
+from widenet.training.start import check_start
 from widenet.training.vectors import check_vectors
 
 
@@ -46,18 +48,19 @@ def begun(
     Raises:
         CheckpointError: The directory is taken, missing, or of another training.
         DataError: A file of vectors cannot be read.
-        FitError: The run was begun on another dataset, or vectors have another length than the layer's.
+        FitError: The run was begun on another dataset, or vectors or the weights to begin with do not fit.
     """
     opened: list[RunDirectory] = []
 
     def begin() -> None:
-        if not resume:
-            check_vectors(layout)
-        stack.enter_context(
-            RunDirectory.open(path).locked()
-            if resume
-            else RunDirectory.begin(path, layout, dataset, start, overwrite)
-        )
+        if resume:
+            stack.enter_context(RunDirectory.open(path).locked())
+            return
+        replacing.check(path, [dataset.path, *([] if start is None else [start])], overwrite)
+        if start is not None:
+            check_start(start, layout, dataset)
+        vectors = check_vectors(layout, dataset)
+        stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite, vectors))
 
     def check() -> None:
         run = RunDirectory.open(path)

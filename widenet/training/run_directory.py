@@ -45,7 +45,7 @@ from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
     DATA,
     START,
-    check_finished,
+    VECTORS,
     check_free,
     drop_unfinished,
     locked,
@@ -96,12 +96,13 @@ class RunDirectory:
         dataset: Dataset,
         start_from: Path | None = None,
         overwrite: bool = False,
+        vectors: Mapping[str, str] | None = None,
     ) -> "Iterator[RunDirectory]":
         """Make a directory with the documents and vocabularies, locked within the block.
 
         This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes
         back if the block ends without a checkpoint. `start_from` is the run whose finished weights the new
-        one begins with.
+        one begins with, and `vectors` has the digests of the files of vectors that it begins with.
 
         Raises:
             CheckpointError: The path is taken, or cannot be written.
@@ -112,8 +113,6 @@ class RunDirectory:
             )
         needed = [dataset.path, *([] if start_from is None else [start_from])]
         replacing.check(path, needed, overwrite)
-        if start_from is not None:
-            check_finished(start_from)
         fields = {name: record_of(dataset, name) for name in layout.network.fields}
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         with ExitStack() as stack:
@@ -125,6 +124,8 @@ class RunDirectory:
                 write_records(beside / RUN_FIELDS, fields)
                 if start_from is not None:
                     (beside / START).write_bytes(os.fsencode(start_from.resolve()))
+                if vectors:
+                    (beside / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
                 copy_names(dataset, beside, fields)
                 force_all_to_disk(beside)
                 if overwrite:

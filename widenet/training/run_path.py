@@ -20,6 +20,9 @@ LAUNCH, START = ".torchrun", "start"
 TRACKING = "tracking.json"
 """The file with the id that a tracker has given the run."""
 
+VECTORS = "vectors.json"
+"""The file with the SHA-256 of each file of vectors that a run begins with, by the name of the weight."""
+
 DATA = "data"
 """The folder of a run that may hold its dataset, if that was made together with the run."""
 
@@ -38,6 +41,7 @@ WITHOUT_WEIGHTS = {
     LAUNCH,
     START,
     TRACKING,
+    VECTORS,
 }
 """The entries of a run directory before its first checkpoint."""
 

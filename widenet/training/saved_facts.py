@@ -93,6 +93,7 @@ class WeightsFacts:
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
+        made_of: Path of the run whose weights were put into 8 bits; None in models of early versions.
     """
 
     epochs: int | None = None
@@ -106,6 +107,7 @@ class WeightsFacts:
     documents: Mapping[str, str] | None = None
     fingerprint: str | None = None
     in_8_bits: bool = False
+    made_of: str | None = None
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
@@ -116,6 +118,11 @@ class WeightsFacts:
 def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
     """Read the facts of a checkpoint of either kind."""
     return TrainingFacts.of(facts) if "state" in facts else WeightsFacts.of(facts)
+
+
+def made_of(facts: Mapping[str, Any]) -> str:
+    """Return how a message names the run whose weights were put into 8 bits."""
+    return WeightsFacts.of(facts).made_of or "the run that it was made of"
 
 
 def are_in_8_bits(facts: Mapping[str, Any]) -> bool:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from torch import Tensor
 
 from widenet.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
+from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
@@ -15,17 +17,23 @@ from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.field_records import record_of
 from widenet.training.row_copy import RowCopy
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
-from widenet.training.saved_facts import TrainingFacts, WeightsFacts
+from widenet.training.saved_facts import TrainingFacts, WeightsFacts, made_of
 from widenet.training.taken import Taken
 
 _MOVED = "moved"
 """State that is not copied: the step that moved each row last. Steps are counted anew."""
 
 
-def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) -> None:
+def check_start(start: Path, layout: Layout, dataset: Dataset) -> None:
+    """Check that a network can begin with weights of a run; raises as `load_start`."""
+    _matched(start, layout, dataset)
+
+
+def load_start(start: Path | None, network: Network, dataset: Dataset, say: Callable[[str], None]) -> None:
     """Fill a network with the weights of the run that its own run starts from, if there is one.
 
     A weight is taken if that run has one of the same name and sizes; other weights stay as initialized. Units
@@ -33,34 +41,22 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
     weights. The optimizer's state is loaded too if both runs use the same kind of optimizer.
 
     Args:
-        run: Run of the network.
+        start: The other run.
         network: The network, initialized.
-        say: Called with what begins with weights of that run and what does not, unless all does.
+        dataset: The dataset of its training.
+        say: Called with what begins with weights of that run and what does not.
 
     Raises:
         CheckpointError: The other run has no finished model, or no such weights.
         FitError: The fields of the runs do not go together.
     """
-    if run.start is None:
+    if start is None:
         return
-    check_finished(run.start)
-    before = RunDirectory.open(run.start)
-    model = before.model()
-    before_facts = WeightsFacts.of(model.facts)
-    if before_facts.in_8_bits:
-        raise CheckpointError(
-            f"{run.start} has weights in 8 bits, which are not trained further. Start from the run that it"
-            " was made of."
-        )
-    taken = Taken.of(before.path, before.layout, network.layout)
-    fields = _fields_of(taken, before.network, network.layout)
-    origins = {name: _origin(before, run, name, before_facts.imported is not None) for name in fields}
-    _check_columns(before, network.layout, taken, origins)
-    last = _last_checkpoint(before, run, model)
-    start = _Start(before, network, {*taken.names}, origins)
-    by_all(network.exchange, lambda: start.load(model, last), "checkpoint")
-    if taken.sentence:
-        say(taken.sentence)
+    before, model, taken, origins = _matched(start, network.layout, dataset)
+    last = _last_checkpoint(before, network.layout.training, model)
+    loader = _Start(before, network, {*taken.names}, origins)
+    by_all(network.exchange, lambda: loader.load(model, last), "checkpoint")
+    say(taken.sentence)
     for name, origin in origins.items():
         num_known = int((origin >= 0).sum())
         if num_known < len(origin) or before.fields[name].width > num_known:
@@ -69,7 +65,27 @@ def load_start(run: RunDirectory, network: Network, say: Callable[[str], None]) 
                 "of its features are gone": before.fields[name].width - num_known,
             }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
-            say(f'{run.start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
+            say(f'{start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
+
+
+def _matched(
+    start: Path, layout: Layout, dataset: Dataset
+) -> tuple[RunDirectory, Checkpoint, Taken, dict[str, np.ndarray]]:
+    """Return a run, its model, what a layout takes of it, and the origins of features, by field."""
+    check_finished(start)
+    before = RunDirectory.open(start)
+    model = before.model()
+    facts = WeightsFacts.of(model.facts)
+    if facts.in_8_bits:
+        raise CheckpointError(
+            f"{start} has weights in 8 bits, which are not trained further. Start from"
+            f" {made_of(model.facts)}."
+        )
+    taken = Taken.of(before.path, before.layout, layout)
+    fields = _fields_of(taken, before.network, layout)
+    origins = {name: _origin(before, dataset, name, facts.imported is not None) for name in fields}
+    _check_columns(before, layout, taken, origins)
+    return before, model, taken, origins
 
 
 def _fields_of(taken: Taken, before: NetworkSpec, layout: Layout) -> list[str]:
@@ -107,16 +123,16 @@ def _check_columns(
             raise CheckpointError(f"{before.path}: {rule}, with as many units; they differ. {remedy}")
 
 
-def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool) -> np.ndarray:
+def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) -> np.ndarray:
     """Return the index of each feature in the earlier run, int64 [features]; -1 for new features.
 
     Args:
         before: The earlier run.
-        run: The new run.
+        dataset: The dataset of the new run.
         field: A field of both.
         by_index: Whether to match features by their indices, as for an imported network without names.
     """
-    old, new = before.fields[field], run.fields[field]
+    old, new = before.fields[field], record_of(dataset, field)
     digests = old.vocabulary_digest, new.vocabulary_digest
     if old.width == new.width and (by_index or None in digests or digests[0] == digests[1]):
         return np.arange(new.width)
@@ -128,7 +144,7 @@ def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool)
         raise FitError(
             f"{rule} features cannot be matched. Train on the same number of features, or with names."
         )
-    origin = before.vocabulary(field).indices_of(run.vocabulary(field))
+    origin = before.vocabulary(field).indices_of(dataset.vocabulary(field))
     if (origin < 0).all():
         raise FitError(
             f'field "{field}" has no feature that {before.path} knows. Name a run that was trained on the'
@@ -137,13 +153,13 @@ def _origin(before: RunDirectory, run: RunDirectory, field: str, by_index: bool)
     return origin
 
 
-def _last_checkpoint(before: RunDirectory, run: RunDirectory, model: Checkpoint) -> Checkpoint | None:
+def _last_checkpoint(before: RunDirectory, training: TrainingSpec, model: Checkpoint) -> Checkpoint | None:
     """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
 
     There is none if the runs use different optimizers or store their state differently, or if the model holds
     the weights of an earlier epoch.
     """
-    if _form_of_state(before.training) != _form_of_state(run.training):
+    if _form_of_state(before.training) != _form_of_state(training):
         return None
     last, kept = before.latest(), WeightsFacts.of(model.facts)
     if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):

@@ -48,16 +48,16 @@ class Taken:
         if left and all(name in left for name, weight in layout.weights.items() if weight.columns):
             raise CheckpointError(
                 f"{path}: no weight here has the name and the sizes of one of its: {_reasons(left)}. Name a"
-                " run with layers of the same names and sizes."
+                f" run with layers of the same names and sizes, or train {path / 'network.json'}."
             )
         names = [name for name in new if name not in left]
         return cls(path, names, left, [name for name in old if name not in new])
 
     @property
     def sentence(self) -> str:
-        """Which weights begin with those of the run, and which do not; empty if all do."""
+        """Which weights begin with those of the run, and which do not."""
         if not self.left and not self.unused:
-            return ""
+            return f"{self.path}: all {len(self.names)} weights begin with its."
         count, whole = len(self.names), len(self.names) + len(self.left)
         parts = [f"{self.path}: {count} of {whole} weights begin with its: {_quoted(self.names)}."]
         parts += [f"As initialized: {_reasons(self.left)}."] if self.left else []
