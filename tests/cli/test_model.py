@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -264,6 +265,20 @@ def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(wide
         'The same data and documents give this fingerprint again, with "shards": 2 as in training.json of'
         " run.\n"
     )
+
+
+@pytest.mark.usefixtures("inside")
+def test_fingerprints_of_runs_that_no_training_gives_say_what_gives_them(widenet, tmp_path):
+    widenet("quantize", "run", "--out", tmp_path / "small")
+    widenet("export", "run", "--out", tmp_path / "run.onnx")
+    widenet("import", tmp_path / "run.onnx", "--out", tmp_path / "imported")
+    said = {name: widenet("fingerprint", tmp_path / name).err for name in ("small", "imported")}
+    made_of = Path("run").resolve()
+    assert said == {
+        "small": f"{tmp_path / 'small'} is in 8 bits: widenet quantize gives this fingerprint of {made_of}"
+        " again.\n",
+        "imported": f"{tmp_path / 'imported'} was imported: the same file gives this fingerprint again.\n",
+    }
 
 
 def pairs(data, part):

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from widenet.runs.quantizing import num_bytes
+
 
 @pytest.mark.usefixtures("inside")
 def test_it_prints_the_bytes_and_the_fingerprint(widenet, tmp_path):
@@ -23,7 +25,17 @@ def test_as_json(widenet, tmp_path):
     ended = widenet("quantize", "run", "--out", tmp_path / "small", "--json")
     found = json.loads(ended.out)
     assert found["run"] == str(tmp_path / "small")
-    assert found["num_bytes"] > 0 < found["num_bytes_before"]
+    assert found["num_bytes"] == num_bytes(tmp_path / "small")
+    assert found["num_bytes_before"] == num_bytes("run")
+    assert found["fingerprint"] == widenet("fingerprint", tmp_path / "small").out.strip()
+
+
+@pytest.mark.usefixtures("inside")
+def test_an_earlier_run_is_replaced_where_that_is_asked_for(widenet, tmp_path):
+    assert widenet("quantize", "run", "--out", tmp_path / "small").status == 0
+    ended = widenet("quantize", "run", "--out", tmp_path / "small")
+    assert ended.err.endswith("small exists already. Replace it with --overwrite, or choose another --out.\n")
+    assert widenet("quantize", "run", "--out", tmp_path / "small", "--overwrite").status == 0
 
 
 @pytest.mark.usefixtures("inside")

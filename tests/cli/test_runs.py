@@ -45,6 +45,14 @@ def test_every_run_has_a_line_and_its_differences_below(runs, widenet):
     assert ended.err == f"{runs / 'foreign'} is not a run: it has no network.json.\n"
 
 
+def test_a_run_in_8_bits_names_the_one_that_it_was_made_of(runs, widenet):
+    assert widenet("quantize", runs / "first", "--out", runs / "small").status == 0
+    assert (
+        f"    in 8 bits, made of {runs / 'first'}, training.epochs=2"
+        in widenet("runs", runs).out.splitlines()
+    )
+
+
 def test_a_narrow_terminal_gets_the_same_facts_in_short_lines(runs, widenet, terminal):
     wide = widenet("runs", runs).out
     terminal(30)

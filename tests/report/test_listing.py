@@ -6,8 +6,10 @@ import shutil
 import pytest
 
 from widenet.errors import OptionError
-from widenet.report.listing import list_runs
+from widenet.report.listing import list_runs, listed
+from widenet.report.subject import Subject
 from widenet.runs import Model
+from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import locked
 
 
@@ -95,6 +97,13 @@ def test_a_loss_that_went_up_is_said(runs):
     run = by_name(runs)["run"]
     assert "is far above its start" in run.warning
     assert run.value is None
+
+
+def test_a_line_that_is_added_while_a_run_is_read_is_no_damage(runs):
+    subject, log = Subject("run", RunDirectory.open(runs / "run")), runs / "run" / "log.jsonl"
+    assert len(subject.lines) == 3
+    log.write_text(log.read_text() + json.dumps({"epoch": 4, "loss": 1.0}) + "\n")
+    assert listed(subject).warning is None
 
 
 def test_a_damaged_log_is_said(runs):

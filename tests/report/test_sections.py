@@ -7,8 +7,10 @@ import pytest
 
 import widenet
 from tests.pages import Page
-from widenet.report.sections import evaluations_section, summary, time_section
+from widenet.plan.numbers import amount
+from widenet.report.sections import evaluations_section, network_section, summary, time_section
 from widenet.report.subject import Subject
+from widenet.runs.quantizing import quantize
 from widenet.training.run_directory import RunDirectory
 
 
@@ -57,6 +59,19 @@ def test_a_loss_far_above_its_start_is_said_first(keep, warns, reported, tmp_pat
         == warns
     )
     assert "2 of 3" in page.texts["b"]
+
+
+def test_a_run_in_8_bits_says_so_and_has_the_bytes_of_its_files(reported, tmp_path):
+    run = quantize(reported / "run", tmp_path / "small").run
+    subject = Subject("small", run)
+    assert f"In 8 bits, made of {reported / 'run'}, whose training this page shows." in str(summary(subject))
+    whole, small = (
+        str(network_section(Subject("", each))) for each in (RunDirectory.open(reported / "run"), run)
+    )
+    for weight in run.layout.weights.values():
+        if weight.wide and weight.columns:
+            assert amount(weight.rows * (weight.row_length + 4)) in small
+            assert amount(weight.rows * (weight.row_length + 4)) not in whole
 
 
 def test_the_best_epoch_is_told_apart_from_the_kept_one(reported, tmp_path):

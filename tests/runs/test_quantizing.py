@@ -1,5 +1,7 @@
 """Runs in 8 bits: what they keep of the trained one, and that every use of a run takes them."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,11 @@ import widenet
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
+from widenet.knn.neighbours import Neighbours
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.quantizing import num_bytes
+from widenet.serve.engine import Engine
+from widenet.serve.messages import Recommend
 
 WIDTH, USERS = 60, 90
 LIKED = [
@@ -119,17 +125,33 @@ def test_an_answer_does_not_depend_on_what_came_with_it(both):
     assert together[33] == small.recommend([baskets[33]], 5)[0]
 
 
-def test_it_is_a_quarter_of_the_size(place):
-    small = sum(tensor.numel() for tensor in stored(place / "plain small"))
-    assert small == sum(tensor.numel() for tensor in stored(place / "plain"))
-    assert num_bytes(place / "plain small") < 0.5 * num_bytes(place / "plain")
+def test_its_matrices_are_a_quarter_of_the_size(place):
+    small, whole = ([*stored(place / name)] for name in ("plain small", "plain"))
+    assert [tensor.shape for tensor in small] == [tensor.shape for tensor in whole]
+    assert {tensor.dtype for tensor in small} == {torch.int8}
+    sizes = [
+        sum(
+            file["bytes"]
+            for name, file in Checkpoint.open(place / run / "model").files.items()
+            if is_wide(name)
+        )
+        for run in ("plain small", "plain")
+    ]
+    values, scales = (sum(tensor.numel() for tensor in whole), sum(len(tensor) for tensor in whole))
+    saved = sizes[1] - sizes[0]  # but for what the headers of files name
+    assert abs(saved - (3 * values - 4 * scales)) < 100 * len(whole)
+    assert num_bytes(place / "plain small") < 0.7 * num_bytes(place / "plain")
+
+
+def is_wide(name):
+    return name.startswith(("wide-00", "wide-01"))
 
 
 def stored(run):
     """The matrices of a run's files."""
     checkpoint = Checkpoint.open(run / "model")
     for name in checkpoint.files:
-        if name.startswith(("wide-00", "wide-01")):
+        if is_wide(name):
             whole = [rows for _, _, rows in checkpoint.blocks(name, ["weight"])]
             if whole and whole[0].dim() == 2:
                 yield torch.cat(whole)
@@ -142,9 +164,93 @@ def test_wrong_uses_are_refused(place, tmp_path):
         widenet.quantize(place / "plain", place / "tied")
     with pytest.raises(CheckpointError, match="does not exist"):
         widenet.quantize(place / "nowhere", tmp_path / "again")
-    with pytest.raises(CheckpointError, match="8 bits, which are not trained further"):
+    with pytest.raises(
+        CheckpointError, match=r"8 bits, which are not trained further\. Start from .*/plain\."
+    ):
         widenet.train(None, None, place / "data", tmp_path / "more", start_from=place / "plain small")
+    with pytest.raises(OptionError, match=r"must not lie in .*plain, which it is made of; got"):
+        widenet.quantize(place / "plain", place / "plain" / "small")
     assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("resume", [{}, {"documents": True}])
+def test_it_is_not_resumed(resume, place, tmp_path):
+    small = shutil.copytree(place / "plain small", tmp_path / "small")
+    run = widenet.Model.load(small).run
+    documents = (run.network, run.training) if resume else (None, None)
+    before = widenet.Model.load(small).fingerprint()
+    with pytest.raises(CheckpointError, match=r"a model, but no checkpoint .* Train .*/plain further\."):
+        widenet.train(*documents, place / "data", small, resume=True)
+    assert widenet.Model.load(small).fingerprint() == before
+
+
+def test_a_run_that_has_not_ended_is_refused(place, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        widenet.train(
+            {"layers": LAYERS["plain"]},
+            {"epochs": 2, "shards": 3},
+            place / "data",
+            tmp_path / "run",
+            after_epoch=lambda *_: True,
+        )
+    with pytest.raises(CheckpointError, match="has not ended, and only final weights are put into 8 bits"):
+        widenet.quantize(tmp_path / "run", tmp_path / "small")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(CheckpointError, match="holds no weights yet"):
+        widenet.quantize(tmp_path / "run", tmp_path / "small")
+
+
+def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_path):
+    small = shutil.copytree(place / "tied", tmp_path / "small")
+    (tmp_path / ".small.0123abcd.partial" / "model").mkdir(parents=True)
+    made = widenet.quantize(place / "plain", small, overwrite=True)
+    assert made.fingerprint() == widenet.Model.load(place / "plain small").fingerprint()
+    assert made.facts["made_of"] == str(place / "plain")
+    assert [*tmp_path.iterdir()] == [small]
+    assert widenet.Model.load(small).fingerprint() == made.fingerprint()
+
+
+def test_nothing_is_at_its_path_before_it_is_whole(place, tmp_path, monkeypatch):
+    def look(_):
+        assert not (tmp_path / "small").exists()
+        raise MemoryError
+
+    monkeypatch.setattr("widenet.runs.quantizing.in_8_bits", look)
+    with pytest.raises(MemoryError):
+        widenet.quantize(place / "plain", tmp_path / "small")
+    assert [*tmp_path.iterdir()] == []
+
+
+def made(folder, out):
+    return widenet.quantize(folder / "plain", out).fingerprint()
+
+
+def test_several_processes_write_it_once(place, tmp_path, groups):
+    expected = widenet.Model.load(place / "plain small").fingerprint()
+    assert groups(2)(made, place, tmp_path / "small") == [expected] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+
+
+def test_it_is_compared_with_the_trained_run_and_served(place):
+    found = widenet.compare(place / "plain", place / "plain small", place / "data", ks=(5,))
+    assert abs(found.metrics["ndcg@5"].difference) < 0.02
+    engine, model = (
+        Engine.load(place / "plain small", None, "cpu", None),
+        widenet.Model.load(place / "plain small"),
+    )
+    with fixed_arithmetic():
+        (answer,) = engine.answers([Recommend(items=["0", "5"], k=4)])
+    expected = [(row.item, row.score) for row in model.recommend(["0", "5"], 4)]
+    assert [(row.item, row.score) for row in answer.items] == expected
+
+
+def test_its_vectors_are_neighbours(place):
+    small = widenet.Model.load(place / "tied small")
+    name = small.network.layout.links["mid", "in"].weight
+    vectors = torch.nn.functional.normalize(torch.cat([rows for _, rows in small.network.rows(name)]))
+    expected = (vectors @ vectors[5]).topk(3).indices.tolist()  # the first is the item itself
+    _, found = Neighbours.of_model(small, "out").search(vectors[5:6].numpy(), 3)
+    assert found[0].tolist() == expected
 
 
 def test_a_failed_write_leaves_nothing(place, tmp_path, monkeypatch):

@@ -3,9 +3,12 @@
 import shutil
 from dataclasses import replace
 
+from tests.pages import Page
 from tests.ui.conftest import training
 from widenet.report.listing import list_runs
+from widenet.runs.quantizing import quantize
 from widenet.ui.known_runs import MOST_POINTS, KnownRuns
+from widenet.ui.runs_page import runs_page
 
 
 def known(folder):
@@ -23,6 +26,15 @@ def test_it_is_what_the_list_of_runs_says(runs):
         assert run.listed.value == listing[name].value == run.values["ndcg@5"]
         assert list(run.curves["ndcg@5"][0::2]) == list(range(1, run.listed.epochs + 1))
     assert seen.now.problems == {}
+
+
+def test_the_table_marks_runs_in_8_bits(runs):
+    quantize(runs / "untied", runs / "small")
+    page = Page(str(runs_page(known(runs).now)))
+    marks = [
+        attributes["title"] for tag, attributes in page.elements if tag == "span" and "title" in attributes
+    ]
+    assert [mark for mark in marks if mark.startswith("made of")] == [f"made of {runs / 'untied'}"]
 
 
 def test_only_what_changes_is_read_and_told(runs):

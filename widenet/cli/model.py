@@ -200,11 +200,19 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
         print_json({"run": shown(run), "fingerprint": digest, "shards": model.run.training.shards})
     elif is_leader():
         typer.echo(digest)
-        typer.echo(
-            f'The same data and documents give this fingerprint again, with "shards":'
-            f" {model.run.training.shards} as in training.json of {shown(run)}.",
-            err=True,
-        )
+        say(_again(model, shown(run)))
+
+
+def _again(model: "Model", run: str) -> str:
+    """How to come by the same weights again."""
+    from widenet.training.saved_facts import WeightsFacts, are_in_8_bits, made_of
+
+    if are_in_8_bits(model.facts):
+        return f"{run} is in 8 bits: widenet quantize gives this fingerprint of {made_of(model.facts)} again."
+    if "state" not in model.facts and WeightsFacts.of(model.facts).epochs is None:
+        return f"{run} was imported: the same file gives this fingerprint again."
+    shards = f'"shards": {model.run.training.shards} as in training.json of {run}'
+    return f"The same data and documents give this fingerprint again, with {shards}."
 
 
 def warn(sentences: list[str]) -> None:

@@ -73,9 +73,9 @@ def _lines(listed: Sequence["ListedRun"], width: int | None) -> list[str]:
     fits = width is None or max(map(len, aligned)) <= width
     lines = aligned[:1] if fits else []
     told = telling([run.differences for run in listed])
-    for line, cells, differences in zip(aligned[1:], rows[1:], told, strict=True):
+    for run, line, cells, differences in zip(listed, aligned[1:], rows[1:], told, strict=True):
         lines += [line] if fits else [cells[0], *_wrapped(_facts(cells), width)]
-        lines += _wrapped(_differences(differences), width)
+        lines += _wrapped([*_origin(run), *_differences(differences)], width)
     return lines
 
 
@@ -96,6 +96,10 @@ def _facts(cells: Sequence[str]) -> list[str]:
     """The cells of a run after its name, without empty ones."""
     _, state, epochs, *others = cells
     return [state, f"{epochs} epochs", *(cell for cell in others if cell != _ABSENT)]
+
+
+def _origin(run: "ListedRun") -> list[str]:
+    return [] if run.made_of is None else [in_one_line(f"in 8 bits, made of {run.made_of}")]
 
 
 def _differences(told: Mapping[str, Any]) -> list[str]:

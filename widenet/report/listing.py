@@ -16,6 +16,7 @@ from widenet.report.subject import Subject
 from widenet.training.existing_run import is_locked
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_files import objects
 from widenet.training.saved_facts import WeightsFacts
 
 State = Literal["training", "finished", "interrupted", "unsaved"]
@@ -39,6 +40,7 @@ class ListedRun:
         value: The metric in the epoch whose weights the run keeps; None if it was not measured.
         kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
+        made_of: The run whose weights it has in 8 bits; None if its own are in float32.
         seconds: Seconds of all steps.
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
@@ -57,6 +59,7 @@ class ListedRun:
     value: float | None
     kept_epoch: int | None
     fingerprint: str | None
+    made_of: str | None
     seconds: float
     changed: datetime
     differences: dict[str, Any]
@@ -191,6 +194,7 @@ def listed(subject: Subject) -> ListedRun:
         value=float(value) if isinstance(value, int | float) and math.isfinite(value) else None,
         kept_epoch=kept.get("epoch"),
         fingerprint=None if final is None else final.fingerprint,
+        made_of=None if final is None else final.made_of,
         seconds=subject.total("seconds"),
         changed=_changed(run.path),
         differences={},
@@ -204,7 +208,8 @@ def _damage(subject: Subject, state: State) -> str | None:
     log = subject.run.path / "log.jsonl"
     if state == "training" or not log.is_file():
         return None
-    number = len(log.read_bytes().splitlines()) - len(subject.lines)
+    whole = log.read_bytes().splitlines()
+    number = len(whole) - sum(isinstance(line.get("epoch"), int) for line in objects(whole))
     if not number:
         return None
     lines = "a line is" if number == 1 else f"{number:,} lines are"

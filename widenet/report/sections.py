@@ -1,10 +1,12 @@
 """The sections of a report about one run; a section without content is empty."""
 
 from widenet.errors import WidenetError
+from widenet.model.quantized_part import fits_in_8_bits
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.pictures.stacks import stacks
+from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
@@ -42,6 +44,8 @@ def summary(subject: Subject) -> Html:
     if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
         epoch = f"epoch {best['epoch']:,}, which it does not keep"
         better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
+    if subject.made_of is not None:
+        better.append(note(f"In 8 bits, made of {subject.made_of}, whose training this page shows."))
     return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 
 
@@ -90,7 +94,7 @@ def network_section(subject: Subject) -> Html:
                 f"{weight.rows:,}",
                 f"{weight.row_length:,}",
                 numbers,
-                amount(weight.rows * weight.row_bytes),
+                amount(weight.rows * _row_bytes(subject, weight)),
                 held,
             ]
         )
@@ -99,6 +103,12 @@ def network_section(subject: Subject) -> Html:
         "Network",
         tag("div", drawn(network.name, network.layers, sizes, subject.parameters), listed, class_="beside"),
     )
+
+
+def _row_bytes(subject: Subject, weight: Weight) -> int:
+    if subject.made_of is None or not fits_in_8_bits(weight):
+        return weight.row_bytes
+    return weight.row_length + 4  # and a scale
 
 
 def data_section(subject: Subject) -> Html:

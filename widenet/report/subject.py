@@ -62,6 +62,12 @@ class Subject:
         fingerprint = WeightsFacts.of(Checkpoint.open(model).facts).fingerprint
         return {each.evaluated: each for each in found if each.fingerprint == fingerprint}
 
+    @cached_property
+    def made_of(self) -> str | None:
+        """The run whose weights this one has in 8 bits; None if its own are in float32."""
+        model = self.run.path / "model"
+        return WeightsFacts.of(Checkpoint.open(model).facts).made_of if model.is_dir() else None
+
     @property
     def words(self) -> Words:
         """What people call the rows and features of the dataset; without one, as its fields suggest."""

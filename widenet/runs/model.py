@@ -88,7 +88,7 @@ class Model:
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
         in_8_bits = are_in_8_bits(checkpoint.facts)
-        chosen = device_for(device_of_8_bits(arguments) if in_8_bits else arguments.device)
+        chosen = device_for(device_of_8_bits(arguments, checkpoint.facts) if in_8_bits else arguments.device)
         join(chosen, arguments.timeout)
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)

@@ -1,7 +1,8 @@
 """Where wide weights lie: on the device, in the host's memory, or in a file on a disk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from widenet.run_arguments import LoadArguments, TrainArguments
 from widenet.runs.arguments import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
+from widenet.training.saved_facts import made_of
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
@@ -83,11 +85,11 @@ def folder_of(arguments: TrainArguments, out: Path) -> Path:
     return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
 
 
-def device_of_8_bits(arguments: LoadArguments) -> str:
+def device_of_8_bits(arguments: LoadArguments, facts: Mapping[str, Any]) -> str:
     """Return the kind of device for a run in 8 bits, a CPU; raises OptionError if another is asked for."""
     if arguments.device not in (None, "cpu"):
         raise OptionError(
             f"`device` must be cpu for {shown(arguments.run)}, whose weights are in 8 bits; got"
-            f" {arguments.device!r}. Use the run that it was made of."
+            f" {arguments.device!r}. Use {made_of(facts)}."
         )
     return "cpu"
