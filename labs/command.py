@@ -21,7 +21,7 @@ def start(run: Run) -> None:
 
 def asked() -> bool:
     """Read the command line: whether the small form is wanted."""
-    parser = argparse.ArgumentParser(description="Run a lab and print its table.")
+    parser = argparse.ArgumentParser(description="Run a lab and print its table.", allow_abbrev=False)
     parser.add_argument("--small", action="store_true", help="A small form, of seconds.")
     return bool(parser.parse_args().small)
 

@@ -13,6 +13,7 @@ from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
+from widenet.runs import train
 
 LOG = [(user, item) for user in "abcd" for item in "wxy" if (user, item) != ("a", "y")]
 ITEMS = {
@@ -150,6 +151,26 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
     assert grown.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
 
 
+@pytest.mark.parametrize("kind", ["dataset", "run"])
+def test_a_vocabulary_whose_descriptions_are_not_given_again_says_so(kind, tmp_path):
+    before, notes = made(tmp_path / "before").path, []
+    if kind == "run":
+        before = tmp_path / "run"
+        network = {
+            "layers": [
+                {"name": "history", "kind": "input", "field": "items"},
+                {"name": "taste", "units": 2},
+                {"name": "next", "kind": "output", "field": "items"},
+            ]
+        }
+        train(network, {"epochs": 1, "shards": 1}, tmp_path / "before", before)
+    ingest(LOG, tmp_path / "after", vocabulary=before, grow=True, on_progress=notes.append)
+    said = f"note: {before} describes items by kind, new, size; this dataset does not. Give `items`"
+    assert len([note for note in notes if note.startswith(said)]) == 1
+    made(tmp_path / "again", vocabulary=before, grow=True, on_progress=notes.append)
+    assert len([note for note in notes if note.startswith(said)]) == 1
+
+
 def test_datasets_without_descriptions_are_as_they_were(tmp_path):
     dataset = ingest(LOG, tmp_path / "data", items=ITEMS)
     assert "described" not in (tmp_path / "data" / "dataset.json").read_text("utf-8")
@@ -166,7 +187,7 @@ def test_datasets_without_descriptions_are_as_they_were(tmp_path):
         ({"items_dense": {"p": ["price", "zzz"]}},
          'column "zzz" does not exist. Known: genre, new, price, pages, word.'),
         ({"items": ITEMS | {"price": ["9,5", None, "1,0", "2"]}},
-         "column \"price\" must hold numbers; it holds '1,0'. Read decimal commas with `items_decimal="),
+         "column \"price\" must hold numbers; it holds '1,0'. With `items_decimal="),
         ({"items_dense": {"w": ["word"]}}, "column \"word\" must hold numbers; it holds 'five'."),
         ({"items_dense": {"g": ["genre"]}}, 'column "genre" must hold numbers; it holds '),
         ({"items": {"id": ["w"], "none": [None]}, "items_sparse": {"n": "none"}, "items_dense": None},
@@ -225,7 +246,14 @@ def test_damaged_descriptions_are_named(tmp_path):
     path.write_bytes(whole[:-60] + bytes(60))
     with pytest.raises(DataError, match=r"items\.described\.arrow"):
         dataset.described_rows("items", ["kind"])
-    for facts in ({}, {"kind": {"categories": ["one"]}, "new": {"categories": ["a", "b"]}, "size": {}}):
+    categories = {"kind": {"categories": ["a", "b", "c"]}, "new": {"categories": ["a", "b"]}}
+    numbers = {"columns": ["pages", "price"], "mean": [1.0], "deviation": [1.0, 2.0]}
+    for facts in (
+        {},
+        {"kind": {"categories": ["one"]}, "new": {"categories": ["a", "b"]}, "size": {}},
+        {**categories, "size": numbers},
+        {**categories, "size": {"columns": "ab"}},
+    ):
         path.write_bytes(whole)
         table = pa.ipc.open_file(whole).read_all()
         table = table.replace_schema_metadata({b"descriptions": json.dumps(facts)})

@@ -23,7 +23,7 @@ from tests.interop.networks import (
     scores,
 )
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import OptionError
+from widenet.errors import DataError, OptionError
 from widenet.frameworks import onnx_export
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.interop.import_network import import_network
@@ -311,6 +311,11 @@ def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_pat
     (found,) = whole.run(None, feed(whole, given))
     wanted = scores(model, given, "next")
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    again = import_network(tmp_path / "model.onnx", tmp_path / "again")
+    for name in model.network.wide:
+        before, after = (torch.cat([rows for _, rows in each.network.rows(name)]) for each in (model, again))
+        assert torch.equal(before, after)
+    assert [layer.described_by for layer in again.run.network.layers[1:]] == [None, None]
 
 
 @pytest.mark.parametrize("cosine", [None, {"temperature": 0.2}])
@@ -347,3 +352,9 @@ def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path)
             torch.cat([block for _, block in each.network.rows(name)]) for each in (model, again)
         )
         assert torch.equal(rows_before, rows_after)
+    changed = onnx.load(tmp_path / "all.onnx")
+    (scale,) = (each for each in changed.graph.initializer if each.name.endswith("out scale"))
+    scale.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, dtype=np.float32), scale.name))
+    onnx.save(changed, tmp_path / "changed.onnx")
+    with pytest.raises(DataError, match="in 8 bits must be a matrix, and have a scale for each of its rows"):
+        import_network(tmp_path / "changed.onnx", tmp_path / "of changed")

@@ -69,16 +69,14 @@ class _UsersOfBoth:
     """How many users have both of two items, for all pairs of items."""
 
     def __init__(self, history: SparseBatch, width: int) -> None:
-        sizes, others, users = [0], [], []
+        # The system gives memory for the part of these arrays that is filled, and no more.
+        others, users = (np.empty(most_pairs(history, width), dtype=np.int32) for _ in range(2))
+        indptr = [0]
         for items, counts in cooccurrences(history, width):
-            sizes.append(len(items))
-            others.append(items.astype(np.int32))
-            users.append(counts.astype(np.int32))
-        self._indptr, self._others, self._users = (
-            np.cumsum(sizes),
-            np.concatenate(others),
-            np.concatenate(users),
-        )
+            own = slice(indptr[-1], indptr[-1] + len(items))
+            others[own], users[own] = items, counts
+            indptr.append(own.stop)
+        self._indptr, self._others, self._users = np.array(indptr), others[: indptr[-1]], users[: indptr[-1]]
         self._place_L = np.full(width, -1)
 
     def among(self, items: NDArray[np.int64]) -> NDArray[np.float64]:

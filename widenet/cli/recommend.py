@@ -93,7 +93,8 @@ def recommend(
         return
     source = context.get_parameter_source("k")
     if len(rows) < k and source is not None and source.name == "COMMANDLINE":
-        typer.echo(f"-k asks for {k:,} items; only {len(rows):,} are left to recommend.", err=True)
+        are = "is" if len(rows) == 1 else "are"
+        typer.echo(f"-k asks for {k:,} items; only {len(rows):,} {are} left to recommend.", err=True)
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
         _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",

@@ -102,7 +102,10 @@ class Described:
         if name in self.categories:
             is_sound = entries.max(initial=0) < self.widths[name]
         else:
-            is_sound = len(self.facts[name]["columns"]) == self.widths[name]
+            lists = [self.facts[name].get(fact) for fact in ("columns", "mean", "deviation")]
+            given = [each for each in lists if each is not None]
+            is_sound = all(isinstance(each, list) and len(each) == self.widths[name] for each in given)
+            is_sound = is_sound and lists[0] is not None and (lists[1] is None) == (lists[2] is None)
         if column.type != kind or column.null_count or not is_sound or not np.isfinite(entries).all():
             raise ValueError(name)
 
@@ -255,7 +258,7 @@ def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) ->
 def _remedy(text: str) -> str:
     """What to do about a text in a column of numbers."""
     if _is_number(text.replace(",", ".", 1)):
-        return "Read decimal commas with `items_decimal=','`, or correct the cell."
+        return "With `items_decimal=','` it is a number; otherwise correct the cell."
     return "Correct the cell, or make categories of the column with `items_sparse`."
 
 

@@ -170,6 +170,11 @@ class _Work:
             rows: ItemRows | None = items.read(tables, options.selection.known_only)
         else:
             rows = known_items(tables, options.known, options.field)
+            if left := options.known.described(options.field):
+                self._report(
+                    f"note: {options.known.folder} describes items by {', '.join(left)}; this dataset does"
+                    " not. Give `items` with `items_sparse` or `items_dense` again"
+                )
         if rows is None:
             return [], {}
         paths = rows.written(scratch, options.field)

@@ -221,7 +221,8 @@ class OpenedItems:
         if repeated is not None:
             raise DataError(
                 f'{self.source.name}: column "{self.key}" must hold every item once; it holds "{repeated[0]}"'
-                f" {repeated[1]:,} times. Keep one of these rows."
+                f" {repeated[1]:,} times. Keep one of these rows; several categories of an item go into one"
+                " cell, which `items_separator` cuts."
             )
         if not tables.count(f"SELECT count(*) FROM features JOIN {_ROWS} USING (name)"):
             raise no_item_of(tables, self.source, self.key, "items_id")

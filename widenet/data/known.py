@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -58,6 +59,14 @@ class KnownFeatures:
             return None
         return Attributes.open(path, len(names), _recorded(self.folder, field, "attributes_sha256"))
 
+    def described(self, field: str) -> list[str]:
+        """Names of the descriptions of a field's features."""
+        if self.folder is None or self.of(field) is None:
+            return []
+        if (self.folder / FILE_NAME).is_file():
+            return [*(Manifest.read(self.folder).fields[field].described or ())]
+        return [*(_fact(self.folder, field, "described") or ())]
+
     def aside(self, field: str, schema: pa.Schema) -> list[pa.RecordBatch]:
         """The items beside the features of a dataset, with `aside_schema` of these attributes."""
         if self.folder is None or not (self.folder / FILE_NAME).is_file():
@@ -87,8 +96,14 @@ class KnownFeatures:
 
 def _recorded(run: Path, field: str, fact: str = "vocabulary_sha256") -> str | None:
     """A SHA-256 that a run has recorded of a field, by default its vocabulary's; None in an older run."""
+    digest = _fact(run, field, fact)
+    return None if digest is None else str(digest)
+
+
+def _fact(run: Path, field: str, fact: str) -> Any:
+    """What a run has recorded of a field; None in an older run."""
     try:
-        digest = json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
+        return json.loads((run / RUN_FIELDS).read_text(encoding="utf-8"))[field].get(fact)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
@@ -96,4 +111,3 @@ def _recorded(run: Path, field: str, fact: str = "vocabulary_sha256") -> str | N
             f"{run / RUN_FIELDS}: is damaged ({type(error).__name__}). Restore the run, or name another"
             " directory."
         ) from None
-    return None if digest is None else str(digest)

@@ -43,6 +43,12 @@ def read_onnx(path: Path) -> Imported:
 def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]) -> Imported:
     """Read a model that widenet wrote, by the documents in it."""
     spec = NetworkSpec.parse(documents["widenet.network"], f"{path}: widenet.network")
+    # The file holds finished sums of what described items, so that nothing describes them here.
+    layers = [
+        {name: value for name, value in layer.items() if name != "described_by"}
+        for layer in spec.model_dump(mode="json")["layers"]
+    ]
+    spec = NetworkSpec.of({**spec.model_dump(mode="json"), "layers": layers}, str(path))
     training = TrainingSpec.parse(documents.get("widenet.training", "{}"), f"{path}: widenet.training")
     records = json.loads(documents["widenet.fields"])
     fields = {
@@ -53,7 +59,10 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     for name, weight in bind(spec, training, fields).weights.items():
         numbers = constants.get(weight_name(name))
         if numbers is not None and numbers.dtype == np.uint8:
-            scales = constants[weight_name(scale_name(name))]
+            scales = constants.get(weight_name(scale_name(name)), np.empty(0))
+            if numbers.ndim != 2 or scales.shape != numbers.shape[:1]:
+                rule = f'weight "{name}" in 8 bits must be a matrix, and have a scale for each of its rows'
+                raise DataError(f"{path}: {rule}. Export the network again.")
             numbers = (numbers.astype(np.float32) - ZERO) * scales[:, None]
         if numbers is not None:
             weights[name] = numbers.T if weight.rows_are_features else numbers
