@@ -318,6 +318,22 @@ def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_pat
     assert [layer.described_by for layer in again.run.network.layers[1:]] == [None, None]
 
 
+def test_onnxruntime_gives_the_scores_of_vectors_in_bfloat16(tmp_path):
+    rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]
+    data = dataset_from_lists(tmp_path / "data", rows, width=23)
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 18},
+        {"name": "out", "kind": "output", "field": "items"},
+    ]
+    training = {"epochs": 3, "batch_size": 2, "weight_precision": "bfloat16"}
+    model = train({"layers": layers}, training, data, tmp_path / "run")
+    export_onnx(model, tmp_path / "all.onnx")
+    fields, whole = {"items": SparseBatch.from_lists(rows)}, session(tmp_path / "all.onnx")
+    (found,) = whole.run(None, feed(whole, fields))
+    assert np.abs(found - scores(model, fields, "out")).max() <= 1e-6
+
+
 @pytest.mark.parametrize("cosine", [None, {"temperature": 0.2}])
 @pytest.mark.parametrize("kind", ["sparse", "sequence"])
 def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path):
