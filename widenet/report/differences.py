@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+_ABSENT = object()
 _MEMBER = re.compile(r"(.*?\[[^\]]*\])\.")
 """The beginning of a place inside a named object of a list, such as a layer."""
 
@@ -17,7 +18,7 @@ def differing(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """
     flat = [dict(_leaves(document)) for document in documents]
     places = dict.fromkeys(place for document in flat for place in document)
-    chosen = [place for place in places if len({_text(document, place) for document in flat}) > 1]
+    chosen = [place for place in places if len({repr(document.get(place, _ABSENT)) for document in flat}) > 1]
     return [{place: document[place] for place in chosen if place in document} for document in flat]
 
 
@@ -48,10 +49,6 @@ def telling(differences: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def as_text(value: Any) -> str:
     """Return a value as JSON."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _text(document: Mapping[str, Any], place: str) -> str | None:
-    return as_text(document[place]) if place in document else None
 
 
 def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

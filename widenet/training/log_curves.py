@@ -1,6 +1,7 @@
 """Draws the curves of a training from the lines of its log."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from widenet.pictures.curves import Drawing, curves
@@ -19,6 +20,7 @@ BESIDE_METRICS = (
     "arithmetic",
 )
 """The entries of a log line that are not metrics."""
+_NUMBERS = frozenset({int, float})
 
 
 def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, draw: Drawing = curves) -> Html:
@@ -44,13 +46,18 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, dr
 
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics of all lines, in the order of their first occurrence."""
-    return list(dict.fromkeys(name for record in records for name in record if name not in BESIDE_METRICS))
+    return [name for name in dict.fromkeys(chain.from_iterable(records)) if name not in BESIDE_METRICS]
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:
     """Return (epoch, value) of the lines that have a number under this name."""
+    values: list[Any] = [record.get(name) for record in records]
+    if _NUMBERS.issuperset(map(type, values)):  # as in nearly all logs, and several times as fast
+        return list(zip([record["epoch"] for record in records], values, strict=True))
     return [
-        (record["epoch"], record[name]) for record in records if isinstance(record.get(name), int | float)
+        (record["epoch"], value)
+        for record, value in zip(records, values, strict=True)
+        if isinstance(value, int | float)
     ]
 
 

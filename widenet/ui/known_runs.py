@@ -6,6 +6,7 @@ import time
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -167,7 +168,7 @@ class KnownRuns:
             subject = Subject(name, RunDirectory.open(path))
             run = listed(subject)
             curves = {
-                key: array("d", (number for point in _few(points(subject.records, key)) for number in point))
+                key: array("d", chain.from_iterable(_few(points(subject.records, key))))
                 for key in ("loss", *metric_names(subject.records))
             }
             kept = subject.kept
@@ -214,7 +215,6 @@ def _is_number(value: object) -> bool:
 
 
 def _few(line: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """Return at most `MOST_POINTS` finite points: the last one, and others at equal distances."""
-    finite = [point for point in line if all(map(math.isfinite, point))]
-    step = -(-len(finite) // MOST_POINTS) or 1
-    return finite[(len(finite) - 1) % step :: step] if finite else []
+    """Return at most `MOST_POINTS` points: the last one, and others at equal distances."""
+    step = -(-len(line) // MOST_POINTS) or 1
+    return line[(len(line) - 1) % step :: step]
