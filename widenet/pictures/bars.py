@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from widenet.pictures.curves import colour, legend, picture
 from widenet.pictures.html import Html, tag
 
-_WIDTH, _ROW, _LABEL, _NUMBER = 480, 17, 130, 48
+_WIDTH, _ROW, _LABEL, _NUMBER = 400, 17, 130, 48
 _GAP = 12
 
 

@@ -51,7 +51,7 @@ def start_page(
         _select("like", "Begin with the documents of", models, like),
         tag(
             "p",
-            "Ctrl+Space leads from a document to the list of what may stand there, Escape back.",
+            "Ctrl+Space goes from a document to the list of what you can write there, and Escape back.",
             id="keys",
             class_="note",
         ),

@@ -72,13 +72,15 @@ function press(label, plot, at) {
   say();
 }
 
+const powers = (_, marks) => marks.map(each => (Number.isInteger(+Math.log10(each).toFixed(9)) ? each : null)); // lines of logarithmic axes
+
 function optionsOf(figure, { across, names, colours, mark, logarithmic }, back) {
-  const axis = { stroke: () => colour("--soft"), grid: { stroke: () => colour("--rule"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+  const axis = { stroke: () => colour("--soft"), grid: { stroke: () => colour("--rule"), width: 1, ...(logarithmic && { filter: powers }) }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const scale = logarithmic ? { distr: 3 } : {};
   return {
     width: Math.floor(figure.clientWidth),
     height: HEIGHT,
-    padding: [18, 12, 0, 0],
+    padding: [18, logarithmic ? 24 : 12, 0, 0],
     scales: { x: { time: false, ...scale }, y: scale },
     axes: [
       { ...axis, size: 28, ...(!logarithmic && { incrs: WHOLE }), values: (_, marks) => marks.map(each => (each == null ? "" : write(each))) },
