@@ -35,11 +35,15 @@ def evolve_here(
 
     def scores(weights: Floats, generation: int) -> NDArray[np.float64]:
         own = scored(settings, weights, data, generation, share(settings, worker, workers))
-        for link in links:
-            link.send_bytes(own.tobytes())
         received = {worker: own}
+        # A pipe holds few bytes, so of two workers one sends while the other receives, and then the
+        # other way round. All pairs meet in one order, so that one of them can always go on.
         for other, link in zip(order, links, strict=True):
+            if worker < other:
+                link.send_bytes(own.tobytes())
             received[other] = np.frombuffer(link.recv_bytes()).reshape(-1, 2)
+            if worker > other:
+                link.send_bytes(own.tobytes())
         return np.concatenate([received[each] for each in range(workers)])
 
     return evolve(settings, start, generations, scores)
