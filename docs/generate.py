@@ -58,6 +58,7 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
 }
 TRAINING_PARTS: dict[str, type[BaseModel]] = {
     "Training": training.TrainingSpec,
+    "Averaging": training.Averaging,
     "Evaluation": training.Evaluation,
     "Checkpoints": training.Checkpoints,
 }

@@ -297,7 +297,7 @@ def fingerprint(network: Network) -> str:
     own = {file: [*map(digest_of, tensors.values())] for file, tensors in neighbourhood_files(network)}
     if any(output.neighbourhood is not None for output in network.outputs.values()):
         everyone = network.exchange.collect(own, "neighbourhoods")
-        for file, digests in sorted(item for files in everyone for item in files.items()):
+        for file, digests in sorted({file: files[file] for files in everyone for file in files}.items()):
             digest.update(f"{file}\n{digests}\n".encode())
     for name in sorted(network.damping):
         digest.update(f"{name}\n".encode())

@@ -122,7 +122,8 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     in_8_bits = any(weight.in_8_bits for weight in network.wide.values())
     publication = Publication(path, network.exchange, facts, _IN_8_BITS if in_8_bits else _PLAIN)
     try:
-        publication.gather(publication.write(own_files(network, with_state)))
+        files = own_files(network, with_state) if network.exchange.writes else ()
+        publication.gather(publication.write(files))
         by_leader(network.exchange, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()

@@ -248,10 +248,10 @@ def test_what_fails_while_a_batch_is_read_ahead_ends_the_training_and_no_thread_
 ):
     report, whole = Record(), Stream.batch
 
-    def failing(stream, epoch, step):
+    def failing(stream, epoch, step, replica):
         if (epoch, step) == (1, 2):
             raise DataError("the disk is gone.")
-        return whole(stream, epoch, step)
+        return whole(stream, epoch, step, replica)
 
     monkeypatch.setattr(Stream, "batch", failing)
     with pytest.raises(DataError, match="the disk is gone") as caught:

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from widenet.cli.hours import hours_lines
+from widenet.plan.averaging import average_bytes
 from widenet.plan.fit import elsewhere, fits_device, least, mostly
 from widenet.plan.hours import Hours
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES
+from widenet.spec.training import Averaging
 
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
@@ -52,6 +54,8 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
+    if job.training.averaging is not None:
+        lines.append(_averaging(job, job.training.averaging))
     if job.training.checkpoints.within_epochs:
         lines.append(_background(report))
     if job.weights_in != "device":
@@ -71,6 +75,13 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     if "fits" in report:
         lines.append(_verdict(job, report))
     return "\n".join(lines)
+
+
+def _averaging(job: Job, averaging: Averaging) -> str:
+    """A sentence about replicas, and what averaging them sends."""
+    replicas = f"{averaging.replicas} replicas, {job.held_replicas} in each process"
+    sent = amount(round(average_bytes(job)))
+    return f"{replicas}, averaged every {averaging.every:,} steps: each process then sends {sent}."
 
 
 def _elsewhere(report: Mapping[str, Any]) -> str:
@@ -117,15 +128,15 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in report:
-        shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
+        shared = " That is this machine's, shared by its processes." if job.all_processes > 1 else ""
         return f"{need}{shared}{other}"
     fewest = report["fewest"]
     if job.weights_in != "device":
         return f"{need} {_resident(fewest)}"
     if fewest is None:
         return f"{need} No number of devices of that size holds it.{other}"
-    if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
-        return f"{need} No fewer would do." if job.num_processes > 1 else need
+    if fewest["processes"] == job.all_processes and fewest["shards"] == job.training.shards:
+        return f"{need} No fewer would do." if job.all_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
     return (
         f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."

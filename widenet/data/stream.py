@@ -31,6 +31,7 @@ class Batch:
         rows: The examples' rows in the dataset, int64 [E].
         fields: By name, a SparseBatch or a float32 Tensor [E, width].
         weights: Example weights, float32 [E]; None if all are 1.
+        replica: The replica of the network that takes it.
     """
 
     epoch: int
@@ -38,6 +39,7 @@ class Batch:
     rows: np.ndarray
     fields: dict[str, SparseBatch | Tensor]
     weights: Tensor | None
+    replica: int = 0
 
     @property
     def num_examples(self) -> int:
@@ -59,6 +61,7 @@ class Stream:
             bytes for each of the others.
         own: By dense field, the examples of a batch of so many that are read; the others are zeros. A field
             that is not named is read whole.
+        replicas: Number of replicas of a network; each has batches of its own in every step.
 
     Raises:
         DataError: No example is left, or a field is unknown.
@@ -76,6 +79,7 @@ class Stream:
         part: Part = "train",
         skip_empty: str | None = None,
         own: Mapping[str, Callable[[int], slice]] | None = None,
+        replicas: int = 1,
     ) -> None:
         if batch_size < 1:
             raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
@@ -84,6 +88,7 @@ class Stream:
         self.batch_size = batch_size
         self.seed = seed
         self.shuffle = shuffle
+        self.replicas = replicas
         self.part: Part = part
         self._own = own or {}
         self._eligible = None if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
@@ -99,12 +104,24 @@ class Stream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of batches in an epoch."""
-        return -(-self.num_examples // self.batch_size)
+        """Number of steps in an epoch, each with a batch for every replica.
 
-    def rows(self, epoch: int, step: int) -> np.ndarray:
+        Fewer examples than there are replicas join the last step.
+        """
+        spare = self.replicas - 1
+        return max(1, -(-(self.num_examples - spare) // (self.replicas * self.batch_size)))
+
+    def edges(self, step: int) -> list[int]:
+        """Return the first position of each replica's batch in the order of an epoch, then the end."""
+        start = step * self.replicas * self.batch_size
+        stop = start + self.replicas * self.batch_size
+        if step + 1 == self.steps_per_epoch:
+            stop = self.num_examples
+        return [start + (stop - start) * replica // self.replicas for replica in range(self.replicas + 1)]
+
+    def rows(self, epoch: int, step: int, replica: int = 0) -> np.ndarray:
         """The dataset rows of one batch, int64 [E]."""
-        positions = np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.num_examples))
+        positions = np.arange(*self.edges(step)[replica : replica + 2])
         if self.shuffle:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
@@ -113,11 +130,11 @@ class Stream:
         """Yield the batches of an epoch from `start_step` on, read ahead."""
         return ahead(lambda step: self.batch(epoch, step), range(start_step, self.steps_per_epoch))
 
-    def batch(self, epoch: int, step: int) -> Batch:
+    def batch(self, epoch: int, step: int, replica: int = 0) -> Batch:
         """Read one batch into the host's memory."""
-        rows = self.rows(epoch, step)
+        rows = self.rows(epoch, step, replica)
         fields = {name: self._read(name, rows) for name in self.fields}
-        return Batch(epoch, step, rows, fields, self.dataset.weights(rows))
+        return Batch(epoch, step, rows, fields, self.dataset.weights(rows), replica)
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         known = self.dataset.field(name)

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 
 from widenet.kernels import exact_sum
 from widenet.kernels.fixed_point import Terms
+from widenet.model.exchange import Pending
 from widenet.parallel.threads import Workers
 from widenet.plan.by_examples import ROW_NUMBERS, long_rows
 
@@ -21,6 +22,14 @@ def in_rows(vector: Tensor, num_shards: int) -> Tensor:
     rows = long_rows(len(vector), num_shards)
     missing = rows * ROW_NUMBERS - len(vector)
     return (pad(vector, (0, missing)) if missing else vector).view(rows, ROW_NUMBERS)
+
+
+def mean_of(terms: Sequence[Tensor]) -> Tensor:
+    """Return the mean of float32 tensors: see `model.exchange.Exchange.mean`."""
+    total = terms[0].double()
+    for term in terms[1:]:
+        total += term
+    return total.div_(len(terms)).float()
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class LocalExchange:
     Each shard's work runs in one thread, `num_threads` shards at a time. No result depends on that number.
     """
 
-    leads = True
+    leads = writes = True
 
     def __init__(self, num_shards: int, num_threads: int = 1) -> None:
         self.shards = range(num_shards)
@@ -70,6 +79,11 @@ class LocalExchange:
         rows = [in_rows(term, count) for term in terms]
         return self.each(lambda shard: exact_sum([of_term.chunk(count)[shard] for of_term in rows]).flatten())
 
+    def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
+        """See `model.exchange.Exchange.mean`."""
+        del where
+        return mean_of(terms)
+
     @property
     def alone(self) -> "LocalExchange":
         """See `model.exchange.Exchange.alone`."""
@@ -96,7 +110,7 @@ class LocalExchange:
         assert term is not None
         return term
 
-    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Here[list[bool]]:
+    def start_any(self, questions: Sequence[Callable[[], bool]], where: str) -> Pending[list[bool]]:
         """See `model.exchange.Exchange.start_any`."""
         del where
         return Here(lambda: [ask() for ask in questions])

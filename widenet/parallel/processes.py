@@ -17,7 +17,7 @@ from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_su
 from widenet.model.exchange import Pending
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
-from widenet.parallel.local import Here, LocalExchange, in_rows
+from widenet.parallel.local import Here, LocalExchange, in_rows, mean_of
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
 from widenet.plan.narrow import dividing_pays
@@ -65,7 +65,7 @@ class ProcessExchange:
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
-        self.leads = rank == 0
+        self.leads, self.writes = rank == 0, True
         self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
         self.line = Line(partial(_open_line, device))
@@ -113,24 +113,45 @@ class ProcessExchange:
 
         def summed() -> list[Tensor]:
             rows = [in_rows(term, self.num_shards) for term in terms]
-            rank, size = distributed.get_rank(), distributed.get_world_size()
-            of_ranks = [held(self.num_shards, other, size) for other in range(size)]
-            cuts = [len(rows[0]) * own.start // self.num_shards for own in of_ranks] + [len(rows[0])]
-            sent = torch.cat([term[start:stop] for start, stop in pairwise(cuts) for term in rows])
-            own = cuts[rank + 1] - cuts[rank]
-            arrived = sent.new_empty(self.num_shards * own, sent.shape[1])
-            into = [len(own_shards) * own for own_shards in of_ranks]
-            _run(
-                distributed.all_to_all_single,
-                arrived,
-                sent,
-                into,
-                [len(rows) * (stop - start) for start, stop in pairwise(cuts)],
-            )
-            total = exact_sum(arrived.view(self.num_shards, own, -1))
+            size = distributed.get_world_size()
+            starts = [held(self.num_shards, process, size).start for process in range(size)]
+            cuts = [len(rows[0]) * start // self.num_shards for start in starts] + [len(rows[0])]
+            total = exact_sum(self._of_all_shards(rows, cuts))
             return [piece.flatten() for piece in total.chunk(len(self.shards))]
 
         return self.begin(summed, where).result()
+
+    def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
+        """See `model.exchange.Exchange.mean`; each process adds up an equal part, which all then gather."""
+
+        def averaged() -> Tensor:
+            rank, size = distributed.get_rank(), distributed.get_world_size()
+            cuts = [len(terms[0]) * process // size for process in range(size + 1)]
+            result = torch.empty_like(terms[0])
+            result[cuts[rank] : cuts[rank + 1]] = mean_of(self._of_all_shards(terms, cuts).unbind())
+            return _gather_rows(result, cuts)
+
+        return self.begin(averaged, where).result()
+
+    def _of_all_shards(self, terms: Sequence[Tensor], cuts: Sequence[int]) -> Tensor:
+        """Return this process's rows of the terms of all shards, [shards, rows, ...], in their order.
+
+        Args:
+            terms: One per shard of this process.
+            cuts: Process p gets the rows from cuts[p] to cuts[p + 1] - 1.
+        """
+        rank, size = distributed.get_rank(), distributed.get_world_size()
+        sent = torch.cat([term[start:stop] for start, stop in pairwise(cuts) for term in terms])
+        own = cuts[rank + 1] - cuts[rank]
+        arrived = sent.new_empty(self.num_shards * own, *sent.shape[1:])
+        _run(
+            distributed.all_to_all_single,
+            arrived,
+            sent,
+            [len(held(self.num_shards, process, size)) * own for process in range(size)],
+            [len(terms) * (stop - start) for start, stop in pairwise(cuts)],
+        )
+        return arrived.view(self.num_shards, own, *sent.shape[1:])
 
     @property
     def alone(self) -> LocalExchange:

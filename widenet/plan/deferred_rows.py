@@ -28,6 +28,7 @@ def defers_rows(layer: OutputLayer, layout: Layout) -> bool:
         layer.delta_boost,
         layer.delta_norm,
         training.gradient_norm_limit,
+        training.averaging,
     )
     if not (
         layout.fields[layer.field].kind == "sparse"

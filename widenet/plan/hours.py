@@ -71,7 +71,7 @@ def hours(job: Job, rates: Rates, num_examples: int | None, num_evaluated: int |
     if num_examples is None:
         return Hours(rates.step_seconds, None, None, None, None, None, rates.source, rates.at_least)
     training, ranking = job.training, rates.ranking_seconds
-    steps = -(-num_examples // job.num_examples)
+    steps = -(-num_examples // (job.num_examples * job.replicas))
     epoch, evaluation, evaluations = steps * rates.step_seconds, None, 0
     if training.evaluation is not None and rates.evaluation_seconds is not None:
         evaluation = rates.evaluation_seconds * (num_examples if num_evaluated is None else num_evaluated)
@@ -129,7 +129,8 @@ def moved_bytes(job: Job) -> int:
     state; of the weights of sparse inputs and of deferred outputs, the rows that a batch touches.
     """
     factor = 3 + 2 * len(job.training.optimizer.state)
-    return round(sum(4 * _touched(job, weight) * factor for weight in job.layout.weights.values()))
+    touched = sum(_touched(job, weight) for weight in job.layout.weights.values())
+    return round(4 * touched * factor * job.held_replicas)
 
 
 def _touched(job: Job, weight: Weight) -> float:

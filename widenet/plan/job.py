@@ -37,6 +37,8 @@ class Job:
         kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
         has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
         weights_in: Where wide weights and their state lie.
+        num_groups: With averaging, the number of processes, which each hold whole replicas; `num_processes`
+            is then 1.
     """
 
     layout: Layout
@@ -48,10 +50,16 @@ class Job:
     kept_bytes: int | None = None
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
+    num_groups: int = 1
 
     def __post_init__(self) -> None:
-        """Raise OptionError if the weights cannot be where the job has them in their precision."""
+        """Raise OptionError if the weights cannot be where the job has them."""
         check_place(self.training, self.device, self.weights_in)
+        if self.training.averaging is not None and self.weights_in != "device":
+            raise OptionError(
+                f'`weights_in` must be "device" with "averaging" in {self.training.where}; got'
+                f' "{self.weights_in}". Remove "averaging" to divide one network among processes.'
+            )
 
     @classmethod
     def of(
@@ -66,7 +74,7 @@ class Job:
         kept_bytes: int | None = None,
         weights_in: WeightsIn = "device",
     ) -> "Job":
-        """Return the job of a layout; raises OptionError if there are more processes than shards.
+        """Return the job of a layout; raises OptionError if there are more processes than shards or replicas.
 
         `num_examples` are those of the dataset; None: enough to fill a step. Fields that `entries` lacks have
         `ASSUMED_ENTRIES`.
@@ -78,17 +86,41 @@ class Job:
         }
         batch_size = layout.training.batch_size
         batch = batch_size if num_examples is None else min(batch_size, num_examples)
-        check_processes(layout.num_shards, num_processes)
+        averaging = layout.training.averaging
+        if averaging is None:
+            check_processes(layout.num_shards, num_processes)
+        elif not 1 <= num_processes <= averaging.replicas:
+            raise OptionError(
+                f"the number of processes must be from 1 to {averaging.replicas}, averaging.replicas in"
+                f" {layout.training.where}, for a process holds whole replicas; got {num_processes}. Start"
+                " fewer processes, or train more replicas."
+            )
         return cls(
             layout,
             all_entries,
             batch,
-            num_processes,
+            num_processes if averaging is None else 1,
             device,
             num_threads,
             kept_bytes,
             weights_in=weights_in,
+            num_groups=1 if averaging is None else num_processes,
         )
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas of the network: 1 without averaging."""
+        return 1 if self.training.averaging is None else self.training.averaging.replicas
+
+    @property
+    def held_replicas(self) -> int:
+        """The largest number of replicas that a process holds."""
+        return most_held(self.replicas, self.num_groups)
+
+    @property
+    def all_processes(self) -> int:
+        """Number of processes, whether they divide a network or hold replicas."""
+        return self.num_processes * self.num_groups
 
     @property
     def network(self) -> NetworkSpec:

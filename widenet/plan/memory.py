@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from widenet.plan.averaging import averaging_memory
 from widenet.plan.by_examples import (
     ends_of,
     fields_by_examples,
@@ -44,7 +45,8 @@ class Memory:
     """Bytes of one process.
 
     Attributes:
-        weights: Weights of its shards and of the trunk, and the popularity of features if needed.
+        weights: Weights of its shards and of the trunk, and the popularity of features if needed; of all
+            replicas that it holds, as the state.
         state: The optimizer's state, and the last step of each row; of layers divided by examples, the state
             of the process's pieces.
         activations: Values and gradients of the layers for one batch.
@@ -103,11 +105,12 @@ def memory(job: Job, process: int | None = None) -> Memory:
         if weight.trained and name not in in_pieces:
             state += rows[name] * state_row_bytes(job.training, weight)
     state += sum(_deferred_state(job, layer, process) for layer in job.network.outputs)
+    replicas = job.held_replicas
     return Memory(
-        weights=weights,
-        state=state,
-        activations=_activations(job, process),
-        workspace=max(_phases(job, process)),
+        weights=replicas * weights,
+        state=replicas * state,
+        activations=replicas * _activations(job, process),
+        workspace=max(*_phases(job, process), averaging_memory(job)),
         program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
         window=window_bytes(job, process),

@@ -45,7 +45,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),
         "frozen_saved_bytes": _memory_unfrozen(job) - needed.total,
-        "processes": [_process(job, process) for process in range(job.num_processes)],
+        "processes": [_process(job, process) for process in range(job.all_processes)],
     }
     if device_bytes is not None:
         fewest = smallest(replace(job, weights_in="device"), device_bytes) if more else None
@@ -53,7 +53,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         plan["fits"] = needed.total <= device_bytes
         if more:
             plan["fewest"] = fewest and {
-                "processes": fewest.num_processes,
+                "processes": fewest.all_processes,
                 "shards": fewest.training.shards,
                 "memory_bytes": memory(fewest).total,
             }
@@ -79,18 +79,19 @@ def _memory_unfrozen(job: Job) -> int:
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Return the bytes of a checkpoint on disk: weights and state of a single process."""
-    whole = memory(replace(job, num_processes=1, weights_in="device", device="cpu"))
+    """Return the bytes of a checkpoint on disk: weights and state of a single process, of one replica."""
+    whole = memory(replace(job, num_processes=1, num_groups=job.replicas, weights_in="device", device="cpu"))
     return whole.weights + whole.state
 
 
 def _process(job: Job, process: int) -> dict[str, Any]:
-    own = held(job.training.shards, process, job.num_processes)
+    place = process % job.num_processes
+    own = held(job.training.shards, place, job.num_processes)
     weights = job.layout.weights.items()
-    rows = {name: job.rows(weight, process) for name, weight in weights if weight.wide and weight.columns}
+    rows = {name: job.rows(weight, place) for name, weight in weights if weight.wide and weight.columns}
     return {
         "process": process,
         "shards": [own.start, own.stop],
         "rows": rows,
-        "memory_bytes": memory(job, process).total,
+        "memory_bytes": memory(job, place).total,
     }

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from widenet.plan.averaging import averaged_bytes
 from widenet.plan.by_examples import ends_of, piece_numbers
 from widenet.plan.deferred_rows import deferred_columns, deferred_operations
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
@@ -25,7 +26,7 @@ class Work:
             2.
         sent_bytes: Bytes sent to the N - 1 others by the ring algorithm: 2 (N - 1) / N of sums, and N - 1
             times what is gathered. It receives as many. In a gather, all processes send as much as the one
-            with the most shards.
+            with the most shards. With averaging, the part of an average that falls to a step.
         read_bytes: Bytes that it reads from weights and state on a disk.
         written_bytes: Bytes that it writes there.
     """
@@ -40,9 +41,9 @@ def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
-    sent += _handed_out(job, process)
+    sent += _handed_out(job, process) + averaged_bytes(job)
     return Work(
-        sum(_products(job, process)) + sum(_described(job, process)),
+        (sum(_products(job, process)) + sum(_described(job, process))) * job.held_replicas,
         round(sent),
         *streamed_bytes(job, process),
     )

@@ -15,7 +15,6 @@ from widenet.data.stream import Stream, ahead
 from widenet.durable import force_to_disk
 from widenet.evaluate import output_name
 from widenet.kernels.ahead import compile_ahead
-from widenet.model.by_examples import own_examples
 from widenet.model.network import Network
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -28,7 +27,7 @@ from widenet.plan.report import checkpoint_bytes
 from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.runs.place_of_weights import elsewhere
-from widenet.runs.training import built, device_of, evaluation_of, job_of
+from widenet.runs.training import built, device_of, evaluation_of, job_of, stream_of
 from widenet.tensor_file import write
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
@@ -96,21 +95,15 @@ def measured_hours(
     threads = f"{job.num_threads} thread{'s' * (job.num_threads != 1)}" if device.type == "cpu" else "1 GPU"
     source = f"{len(counted):,} step{'s' * (len(counted) != 1)} here, {threads}"
     checkpoint = None if writing is None else writing * checkpoint_bytes(job)
-    measured = Rates(sum(counted) / len(counted), ranking, evaluation, source, checkpoint_seconds=checkpoint)
+    step = job.held_replicas * sum(counted) / len(counted)  # replicas of one process, one after the other
+    measured = Rates(step, ranking, evaluation, source, checkpoint_seconds=checkpoint)
     return hours(job, measured, dataset.num_examples, _num_evaluated(network, dataset))
 
 
 def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterator[float]:
     """Train for some steps; yield the seconds of each."""
     training, beside = network.layout.training, Ahead(network.device)
-    stream = Stream(
-        dataset,
-        network.spec.fields,
-        training.batch_size,
-        training.seed,
-        training.shuffle,
-        own=own_examples(network.layout, network.exchange),
-    )
+    stream = stream_of(network.layout, dataset, network.exchange)
     schedule = rates(training, stream.steps_per_epoch)
 
     def made(number: int) -> Step:

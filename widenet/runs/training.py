@@ -30,6 +30,7 @@ from widenet.parallel.group import (
     of_all,
 )
 from widenet.parallel.launcher import launch_id
+from widenet.parallel.replicas import ReplicaExchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
 from widenet.plan.fit import fits_in_memory
@@ -56,6 +57,7 @@ from widenet.training.environment import machine
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.optimizers import Optimizer, is_compiled
+from widenet.training.replicas import Replicas
 from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import holds_work_of
@@ -107,9 +109,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     options = facts_of_options(arguments.resume, start_from)
     check_in_common(device, [network_spec, training_spec], dataset, options)
     with fixed_arithmetic(), ExitStack() as stack:
-        exchange = exchange_for(layout.num_shards, device)
         place = arguments.weights_in
         job = job_of(layout, dataset, device, place or "device")
+        exchange = exchange_for(layout.num_shards, device, job.replicas)
         job = fitted(job, device, exchange, chooses_place=place is None)
         if job.weights_in == "disk":
             check_scratch(job, arguments, out, exchange)
@@ -125,7 +127,8 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, folder_of(arguments, out), device, exchange)
-        network = built(job, rule, dataset, exchange, device, store)
+        replicas = _replicas(job, rule, dataset, exchange, device, store)
+        network = replicas.networks[0]
         report = _report(arguments, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
         for sentence in [*unread(network_spec, dataset), *_drawn(run), *slow]:
@@ -137,16 +140,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
                 _report_restart(state, report)
             training = Training(
                 run,
-                network,
+                replicas,
                 rule,
-                Stream(
-                    dataset,
-                    network_spec.fields,
-                    training_spec.batch_size,
-                    training_spec.seed,
-                    training_spec.shuffle,
-                    own=own_examples(layout, exchange),
-                ),
+                stream_of(layout, dataset, exchange),
                 evaluation_of(training_spec, dataset),
                 report,
                 state,
@@ -218,6 +214,35 @@ def built(
         return network
 
     return make() if place is None else of_all(exchange, make, "weights")
+
+
+def stream_of(layout: Layout, dataset: Dataset, exchange: Exchange) -> Stream:
+    """Return the batches of a training."""
+    training = layout.training
+    return Stream(
+        dataset,
+        layout.network.fields,
+        training.batch_size,
+        training.seed,
+        training.shuffle,
+        own=own_examples(layout, exchange),
+        replicas=1 if training.averaging is None else training.averaging.replicas,
+    )
+
+
+def _replicas(
+    job: Job,
+    rule: Optimizer,
+    dataset: Dataset,
+    exchange: Exchange,
+    device: torch.device,
+    place: Scratch | HostMemory | None,
+) -> Replicas:
+    """Build the networks of this process: one without averaging."""
+    if not isinstance(exchange, ReplicaExchange):
+        return Replicas([built(job, rule, dataset, exchange, device, place)])
+    held = exchange.group.each(lambda _: built(job, rule, dataset, exchange, device))
+    return Replicas(held, job.training.averaging, exchange.group)
 
 
 def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: WeightsIn = "device") -> Job:

@@ -49,6 +49,18 @@ class Checkpoints(Spec):
         return self.every_steps is not None or self.every_minutes is not None
 
 
+class Averaging(Spec):
+    """Replicas of the network that train apart and are averaged from time to time: local SGD.
+
+    The weights are not those of one network.
+    """
+
+    replicas: Annotated[int, Field(ge=2, le=MOST_SHARDS)] = 2
+    """Number of replicas. Any number of processes up to it gives the same bits; other replicas do not."""
+    every: Count
+    """Steps between two averages of weights and optimizer state; the last step of an epoch averages, too."""
+
+
 class TrainingSpec(Document):
     """The training of a network: optimizer, schedule, batches, epochs, seed."""
 
@@ -57,7 +69,7 @@ class TrainingSpec(Document):
     epochs: Count = 10
     """Passes over the training examples."""
     batch_size: Count = 256
-    """Examples in a step."""
+    """Examples in a step; with averaging, of each replica."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Start of every random stream."""
     shuffle: bool = True
@@ -111,6 +123,8 @@ class TrainingSpec(Document):
     """Number of fixed sets of units into which a wide layer is cut. It is part of the arithmetic: another
     number gives other last bits.
     """
+    averaging: Averaging | None = None
+    """Train several replicas of the network, for slow networks between machines; unset: one network."""
     evaluation: Evaluation | None = None
     """Metrics while training; unset: none."""
     keep: Literal["last", "best"] = "last"
@@ -161,6 +175,15 @@ class TrainingSpec(Document):
             raise ValueError(
                 f'state_precision "float8" needs an optimizer with state; "{self.optimizer.kind}" has none.'
                 " Remove it."
+            )
+        if self.averaging is not None and self.weight_precision != "float32":
+            raise ValueError(
+                'weight_precision must be "float32" with averaging, which rounds no means; got'
+                f' "{self.weight_precision}". Remove one of the two.'
+            )
+        if self.averaging is not None and self.brake:
+            raise ValueError(
+                'brake must be false with averaging; replicas would leave out other steps. Remove "brake".'
             )
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
             raise ValueError(

@@ -17,6 +17,12 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
         FitError: The documents and the dataset do not go together.
     """
     layout = bind(network, training, dataset.fields)
+    averaging = training.averaging
+    if averaging is not None and averaging.replicas > dataset.num_examples:
+        raise FitError(
+            f"{training.where}: averaging.replicas must be at most the number of examples,"
+            f" {dataset.num_examples}; got {averaging.replicas}. Lower it."
+        )
     ranked = check_evaluation(network, training)
     if ranked is None or training.evaluation is None:
         return layout

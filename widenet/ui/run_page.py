@@ -98,17 +98,16 @@ def _plan(run: RunDirectory) -> Html:
     except (WidenetError, OSError, ValueError) as error:
         return sections.section("Plan", sections.note(str(error)))
     rows = {
-        f"process {process}": {
-            WORDS.get(name, name): float(size) for name, size in vars(memory(job, process)).items()
-        }
-        for process in range(job.num_processes)
+        f"process {process}": {WORDS.get(name, name): float(size) for name, size in vars(needed).items()}
+        for process in range(job.all_processes)
+        for needed in [memory(job, process % job.num_processes)]
     }
     assumed = (
         "" if dataset is not None else " The dataset is not at hand: 100 entries an example are assumed."
     )
     kind = "CPUs" if device == "cpu" else "GPUs"
-    said = f"What widenet plan counts for {job.num_processes:,} processes on {kind}, not what was measured."
-    if job.num_processes == 1:
+    said = f"What widenet plan counts for {job.all_processes:,} processes on {kind}, not what was measured."
+    if job.all_processes == 1:
         said = said.replace("1 processes", "one process").replace(f"on {kind}", f"on a {kind[:-1]}")
     return sections.section(
         "Plan", stacks("memory of each process", rows, amount), sections.note(said + assumed)
