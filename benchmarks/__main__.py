@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
+    averaging,
     catalogue,
     checkpoints,
     cold,
@@ -68,6 +69,7 @@ _ALONE: dict[str, ModuleType] = {
     "first": first,
     "catalogue": catalogue,
     "divided": divided,
+    "averaging": averaging,
     "serve": serve,
     "smaller": smaller,
     "precision": precision,
