@@ -281,6 +281,8 @@ def test_documents_that_cannot_be_averaged_are_refused(data, tmp_path):
 
     with pytest.raises(DocumentError, match="brake must be false with averaging"):
         train_with(brake=True)
+    with pytest.raises(DocumentError, match='weight_precision must be "float32" with averaging'):
+        train_with(weight_precision="bfloat16")
     with pytest.raises(
         FitError, match=r"averaging\.replicas must be at most the number of examples, 23; got 24"
     ):
