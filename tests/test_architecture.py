@@ -37,6 +37,7 @@ LEVELS = [
     {"stores"},
     {"durable", "extensions", "late", "pictures", "randomness", "tensor_file", "transfer"},
     {"scratch"},
+    {"kernel_queue", "rooms"},
     {"errors"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -44,11 +45,10 @@ LEVELS = [
 CONFINED = {
     "duckdb": ("widenet/data/",),
     "faiss": ("widenet/knn/",),
-    "google.protobuf": ("widenet/frameworks/",),
     "h5py": ("widenet/dsstne/", "widenet/frameworks/", "widenet/interop/"),
     "mlflow": ("widenet/tracking/mlflow_run.py",),
     "netCDF4": ("widenet/dsstne/",),
-    "onnx": ("widenet/frameworks/",),
+    **dict.fromkeys(("google.protobuf", "onnx"), ("widenet/frameworks/",)),
     "optuna": ("widenet/tuning/",),
     "pyarrow.fs": ("widenet/stores/",),
     "pyspark": ("widenet/spark/",),
@@ -96,7 +96,7 @@ WHOLE_PROJECT_TESTS = {
 """Tests of the project as a whole, which mirror no single module."""
 
 MAX_FILE_LINES = 400
-MOST_STATEMENTS = 38_700  # of the whole package, without docstrings
+MOST_STATEMENTS = 38_780  # of the whole package, without docstrings
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""

@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import resource
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from widenet import scratch
+from widenet import rooms, scratch
 from widenet.errors import CapacityError
 from widenet.model.file_sweep import FileSweep
 from widenet.scratch import PAGE_BYTES, Scratch, fetch_rows, load, release, scratch_of, store, unmap
@@ -22,9 +23,21 @@ from widenet.scratch import PAGE_BYTES, Scratch, fetch_rows, load, release, scra
 ROWS, COLUMNS = 10_000, 33
 
 
-@pytest.fixture
-def file(tmp_path):
-    return Scratch(tmp_path)
+@pytest.fixture(params=["queue", "threads"])
+def file(request, tmp_path):
+    made = Scratch(tmp_path)
+    if request.param == "threads":
+        made.queue = None
+    return made
+
+
+def now(begin, *arguments):
+    """Wait for what `load` or `store` begins."""
+    done = Future()
+    begin(*arguments, done.set_result)
+    error = done.result()
+    if error is not None:
+        raise error
 
 
 @pytest.fixture
@@ -109,11 +122,11 @@ def test_rows_in_memory_of_their_own_are_read_and_written_past_the_cache(
     release(tensor)
     for start in range(0, ROWS, CHUNK_ROWS):
         rows = tensor[start : start + CHUNK_ROWS]
-        load(rows)
+        now(load, rows)
         assert torch.equal(rows, numbers[start : start + CHUNK_ROWS])
         assert 0 <= resident(tensor) - rows.numel() * 4 < PAGE_BYTES
         rows += 1
-        store(rows, writes=True)
+        now(store, rows, True)
         assert resident(tensor) == 0
         assert has_cache or cached(file, tensor) == 0
     assert torch.equal(stored(file, tensor), numbers + 1)
@@ -136,9 +149,9 @@ def test_rows_that_were_only_read_are_not_written(file, numbers):
     tensor = file.zeros((ROWS, COLUMNS))
     tensor.copy_(numbers)
     release(tensor)
-    load(tensor)
+    now(load, tensor)
     tensor += 1
-    store(tensor, writes=False)
+    now(store, tensor, False)
     assert torch.equal(tensor, numbers)
 
 
@@ -146,15 +159,16 @@ def test_other_rows_are_read_and_written_as_ever_while_some_are_loaded(file, num
     tensor = file.zeros((ROWS, COLUMNS))
     tensor.copy_(numbers)
     release(tensor)
-    load(tensor[CHUNK_ROWS : 2 * CHUNK_ROWS])
+    now(load, tensor[CHUNK_ROWS : 2 * CHUNK_ROWS])
     tensor *= 2
-    store(tensor[CHUNK_ROWS : 2 * CHUNK_ROWS], writes=True)
+    now(store, tensor[CHUNK_ROWS : 2 * CHUNK_ROWS], True)
     assert torch.equal(tensor, 2 * numbers)
     assert torch.equal(stored(file, tensor), 2 * numbers)
 
 
-def test_a_file_of_many_tensors_takes_few_descriptors(file):
+def test_a_file_of_many_tensors_takes_few_descriptors(tmp_path):
     """As of 500 shards with `adam`, in and out."""
+    file = Scratch(tmp_path)
     gc.collect()
     before = len([*Path("/proc/self/fd").iterdir()])
     tensors = [file.zeros((2, 2)) for _ in range(2 * 3 * 500)]
@@ -213,14 +227,31 @@ def test_a_disk_without_room_is_refused(file, monkeypatch):
         file.zeros((100, 100))
 
 
-@pytest.mark.parametrize(("name", "writes"), [("preadv", False), ("pwritev", True)])
-def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
+def fail(file, monkeypatch, writes, *places):
+    """Let a file fail to read or write, everywhere or between two places."""
+    moved = os.pwritev if writes else os.preadv
+
+    def failing(descriptor, memory, offset):
+        if not places or places[0] <= offset < places[1]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return moved(descriptor, memory, offset)
+
+    def start(writing, descriptor, address, offset, size, then):
+        if writing == writes and (not places or places[0] <= offset < places[1]):
+            then(-errno.EIO)
+            return True
+        return begin(writing, descriptor, address, offset, size, then)
+
+    monkeypatch.setattr(os, "pwritev" if writes else "preadv", failing)
+    if file.queue is not None:
+        begin = file.queue.start
+        monkeypatch.setattr(file.queue, "start", start)
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_a_disk_that_fails_ends_the_training(writes, file, monkeypatch):
     tensor = file.zeros((ROWS, COLUMNS))
-
-    def failing(*_):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, name, failing)
+    fail(file, monkeypatch, writes)
     with (
         pytest.raises(CapacityError, match="does not keep the weights that are to lie there: Input/output"),
         FileSweep([tensor], writes) as rows,
@@ -228,16 +259,39 @@ def test_a_disk_that_fails_ends_the_training(name, writes, file, monkeypatch):
         rows.at(0, ROWS)
 
 
+def test_a_file_that_has_become_too_short_ends_the_training(file):
+    tensor = file.zeros((ROWS, COLUMNS))
+    os.truncate(file.descriptor, PAGE_BYTES)
+    with pytest.raises(CapacityError, match="Input/output"):
+        now(load, tensor)
+
+
+def test_what_the_queue_does_not_take_or_moves_in_part_is_moved_at_once(tmp_path, numbers, monkeypatch):
+    file = Scratch(tmp_path)
+    if file.queue is None:
+        pytest.skip("the temporary folder or the kernel has no way past the system's cache")
+    started, taken = file.queue.start, []
+
+    def start(writes, descriptor, address, offset, size, then):
+        taken.append(size)
+        if len(taken) % 2:
+            return False
+        return started(writes, descriptor, address, offset, PAGE_BYTES, then)
+
+    monkeypatch.setattr(file.queue, "start", start)
+    tensor = file.zeros((ROWS, COLUMNS))
+    for factor in range(3):
+        now(load, tensor)
+        tensor.copy_(factor * numbers)
+        now(store, tensor, True)
+        assert torch.equal(stored(file, tensor), factor * numbers)
+    assert len(taken) == 6
+
+
 def test_a_write_that_fails_leaves_no_tensor_in_memory(file, numbers, monkeypatch):
     """The second of three tensors fails; all are in their file again, the others as they were written."""
-    tensors, written = [file.zeros((ROWS, COLUMNS)) for _ in range(3)], os.pwritev
-
-    def failing(descriptor, memory, offset):
-        if 2**21 <= offset < 2**22:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return written(descriptor, memory, offset)
-
-    monkeypatch.setattr(os, "pwritev", failing)
+    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(3)]
+    fail(file, monkeypatch, True, 2**21, 2**22)
     with ExitStack() as stack:
         stack.enter_context(FileSweep(tensors, writes=True)).at(0, ROWS)
         for tensor in tensors:
@@ -253,32 +307,32 @@ def test_rows_are_loaded_into_memory_that_other_rows_had(file, numbers):
     tensor.copy_(numbers)
     release(tensor)
     rows = [tensor[start : start + CHUNK_ROWS] for start in range(0, ROWS - CHUNK_ROWS, CHUNK_ROWS)]
-    load(rows[0])
-    store(rows[0], writes=True)
+    now(load, rows[0])
+    now(store, rows[0], True)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for some in rows:
-        load(some)
-        store(some, writes=True)
+        now(load, some)
+        now(store, some, True)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < CHUNK_ROWS * COLUMNS * 4 // 4096
     assert torch.equal(tensor, numbers)
 
 
 def test_a_kernel_that_keeps_no_addresses_clears_memory_each_time(file, numbers, monkeypatch):
     """As before Linux 5.7."""
-    library = scratch._libc
+    library = rooms._libc
 
     def mremap(old, size, new_size, flags, new):
-        return None if flags & scratch._KEEP_ADDRESSES else library.mremap(old, size, new_size, flags, new)
+        return None if flags & rooms._KEEP_ADDRESSES else library.mremap(old, size, new_size, flags, new)
 
-    calls = {name: getattr(library, name) for name in ("mmap", "munmap", "madvise", "sync_file_range")}
-    monkeypatch.setattr(scratch, "_libc", SimpleNamespace(mremap=mremap, **calls))
+    calls = {name: getattr(library, name) for name in ("mmap", "munmap", "madvise")}
+    monkeypatch.setattr(rooms, "_libc", SimpleNamespace(mremap=mremap, **calls))
     tensor = file.zeros((ROWS, COLUMNS))
     tensor.copy_(numbers)
     release(tensor)
     for _ in range(3):
-        load(tensor)
+        now(load, tensor)
         tensor += 1
-        store(tensor, writes=True)
+        now(store, tensor, True)
         assert resident(tensor) == 0
         unmap(tensor)
     assert torch.equal(tensor, numbers + 3)
@@ -286,9 +340,6 @@ def test_a_kernel_that_keeps_no_addresses_clears_memory_each_time(file, numbers,
 
 @pytest.mark.parametrize("fails", ["preadv", "mremap"])
 def test_rows_that_cannot_be_loaded_take_no_memory(fails, file, numbers, monkeypatch):
-    def failing(*_):
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
     def mapped():
         """Bytes of all of the process's addresses."""
         return PAGE_BYTES * int(Path("/proc/self/statm").read_text().split()[0])
@@ -298,13 +349,13 @@ def test_rows_that_cannot_be_loaded_take_no_memory(fails, file, numbers, monkeyp
     release(tensor)
     with monkeypatch.context() as patch:
         if fails == "preadv":
-            patch.setattr(os, "preadv", failing)
+            fail(file, patch, False)
         else:
-            patch.setattr(scratch, "_libc", Failing(scratch._libc))
+            patch.setattr(rooms, "_libc", Failing(rooms._libc))
         before = mapped()
         for _ in range(50):
             with pytest.raises(CapacityError, match=r"Input/output error|maps no more memory"):
-                load(tensor)
+                now(load, tensor)
         assert mapped() - before < 25 * numbers.nbytes
     assert torch.equal(tensor, numbers)
 
@@ -320,7 +371,8 @@ class Failing:
     """The C library, of which writing and moving of memory fail."""
 
     def __init__(self, library):
-        self.madvise, self.mmap, self.munmap = library.madvise, library.mmap, library.munmap
+        self.madvise = library.madvise
+        self.mmap, self.munmap = (getattr(library, name, None) for name in ("mmap", "munmap"))
 
     def mremap(self, *_):
         return None

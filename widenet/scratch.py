@@ -23,22 +23,23 @@ import torch
 from torch import Tensor
 
 from widenet.errors import CapacityError, OptionError
+from widenet.kernel_queue import KernelQueue
+from widenet.rooms import Rooms, map_memory
 
 PAGE_BYTES = 4096
 """Rows are loaded and stored in multiples of this, as disks ask for past the system's cache."""
 
-_THREADS = 16
-"""Threads that read, and as many that write."""
+_THREADS = 32
+"""Threads that read and write where the kernel has no queue."""
+
+Then = Callable[[Exception | None], None]
+"""Called once, in any thread: with None when what was begun is done, or with its error."""
 
 _BEGINNING = 2**21
 """A large page: a tensor begins with one in its file, and in memory if it has as many bytes."""
-_READ_AND_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
-_FIXED, _UNRESERVED, _MOVE_TO_FIXED, _KEEP_ADDRESSES = 0x10, 0x4000, 3, 4
-_LARGE_PAGES, _DO_NOT_NEED, _WRITE_AND_WAIT = 14, 4, 7
-"""Linux's numbers for `mmap` (two), `mremap` (two), `madvise` (two) and `sync_file_range`."""
-_NOWHERE = 2 ** (8 * ctypes.sizeof(ctypes.c_void_p)) - 1
+_FIXED, _UNRESERVED, _DO_NOT_NEED, _WRITE_AND_WAIT = 0x10, 0x4000, 4, 7
+"""Linux's numbers for `mmap` (two), `madvise` and `sync_file_range`."""
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = _libc.mremap.restype = ctypes.c_void_p
 
 
 class Scratch:
@@ -46,8 +47,8 @@ class Scratch:
 
     Attributes:
         folder: The folder.
-        readers: Threads that read ahead.
-        writers: Threads that write behind.
+        queue: The kernel's queue of reads and writes; None if there is none, or none past the cache.
+        threads: Threads that read and write in its place.
         rooms: Memory for rows that are loaded.
         num_bytes: End of its last tensor, at a multiple of 2 MiB.
         num_reserved: Bytes of the disk that its tensors take.
@@ -73,9 +74,9 @@ class Scratch:
         self.is_cached = self.direct < 0
         self.folder, self.lock = folder, Lock()
         self.num_bytes = self.num_reserved = 0
-        self.readers = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch reader")
-        self.writers = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch writer")
-        self.rooms = _Rooms()
+        self.queue = None if self.is_cached else _queue()
+        self.threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="scratch")
+        self.rooms = Rooms()
 
     def __del__(self) -> None:
         """Close the file; the mapped memory of its tensors keeps it."""
@@ -111,7 +112,7 @@ class Scratch:
         memory = _Memory(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
         first = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % _BEGINNING if room > size else 0
         tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape), offset=first)
-        memory.start = _map(tensor.data_ptr(), size, mmap.MAP_SHARED | _FIXED, self.descriptor, offset)
+        memory.start = map_memory(tensor.data_ptr(), size, mmap.MAP_SHARED | _FIXED, self.descriptor, offset)
         _regions[memory.start] = _Region(memory.start, size, offset, self)
         return tensor.view(*shape)
 
@@ -122,26 +123,45 @@ class Scratch:
             raise self.failure(ctypes.get_errno())
         os.posix_fadvise(self.descriptor, offset, size, os.POSIX_FADV_DONTNEED)
 
-    def move(self, call: Callable[..., int], address: int, offset: int, size: int) -> None:
-        """Read or write a part of the file past the system's cache, from or into memory.
+    def start(self, writes: bool, address: int, offset: int, size: int, then: Then) -> None:
+        """Begin to read or write a part of the file past the system's cache, from or into memory.
 
         Args:
-            call: `os.preadv` or `os.pwritev`.
+            writes: Whether to write.
             address: Beginning of the memory, and the others, in whole pages.
             offset: Beginning of the part.
             size: Its bytes.
+            then: Called with a CapacityError if the disk fails.
         """
-        descriptor, done = self.descriptor if self.is_cached else self.direct, 0
+
+        def finish(done: int) -> None:
+            """Move what the kernel's queue has not moved: everything if it takes nothing."""
+            try:
+                if done < 0:
+                    raise self.failure(-done)
+                self._move(writes, address + done, offset + done, size - done)
+            except Exception as error:
+                then(error)
+            else:
+                then(None)
+
+        if self.queue is None:
+            self.threads.submit(finish, 0)
+        elif not self.queue.start(writes, self.direct, address, offset, size, finish):
+            finish(0)
+
+    def _move(self, writes: bool, address: int, offset: int, size: int) -> None:
+        call, done = os.pwritev if writes else os.preadv, 0
         while done < size:
             memory = (ctypes.c_char * (size - done)).from_address(address + done)
             try:
-                moved = call(descriptor, [memory], offset + done)
+                moved = call(self.descriptor if self.is_cached else self.direct, [memory], offset + done)
             except OSError as error:
                 raise self.failure(error.errno or 0) from None
             if not moved:
                 raise self.failure(errno.EIO)
             done += moved
-        if self.is_cached:
+        if self.is_cached and size:
             self.write_out(offset, size)
 
     def failure(self, number: int) -> CapacityError:
@@ -177,72 +197,6 @@ _regions: dict[int, _Region] = {}
 """The memory of tensors in files, by address."""
 
 
-class _Rooms:
-    """Memory for rows that are loaded, used again and again, since the kernel takes long to clear new memory.
-
-    A room's memory moves to the address of the rows, and back when they are stored. Its own addresses stay
-    taken meanwhile, so that nothing else gets there. Before Linux 5.7 they cannot: each room is used once.
-    """
-
-    def __init__(self) -> None:
-        self._free: list[tuple[int, int]] = []
-        self._lent: dict[int, tuple[int, int]] = {}
-        self._lock, self._keeps = Lock(), True
-        self._munmap = _libc.munmap
-
-    def take(self, size: int) -> tuple[int, int]:
-        """Return address and size of a free room of some bytes, or of a new one in place of another.
-
-        A part of a room would not do: its large pages stay whole only if they move together.
-        """
-        with self._lock:
-            equal = next((place for place, room in enumerate(self._free) if room[1] == size), None)
-            free = self._free.pop(equal or 0) if self._free else None
-        if free is not None:
-            if equal is not None:
-                return free
-            self._end(free)
-        room = _map(None, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), size
-        _advise(*room, _LARGE_PAGES)
-        return room
-
-    def give(self, room: tuple[int, int]) -> None:
-        """Take a room back that was not lent."""
-        with self._lock:
-            self._free.append(room)
-
-    def lend(self, room: tuple[int, int], address: int, size: int) -> None:
-        """Move the memory of a room to the address of rows.
-
-        Raises:
-            CapacityError: The system maps no more memory; the room is not lent.
-        """
-        if self._keeps and _moved(room[0], address, size, _KEEP_ADDRESSES):
-            self._lent[address] = room
-            return
-        if not _moved(room[0], address, size):
-            raise _no_more_memory()
-        self._keeps = False
-
-    def bring_back(self, address: int, size: int) -> None:
-        """Move the memory of rows back to its room, if it has one."""
-        room = self._lent.pop(address, None)
-        if room is None:
-            return
-        if _moved(address, room[0], size, _KEEP_ADDRESSES):
-            self.give(room)
-        else:
-            self._end(room)
-
-    def _end(self, room: tuple[int, int]) -> None:
-        self._munmap(ctypes.c_void_p(room[0]), ctypes.c_size_t(room[1]))
-
-    def __del__(self) -> None:
-        """Give all memory back."""
-        for room in self._free:
-            self._end(room)
-
-
 class _Memory(mmap.mmap):
     """Addresses of a tensor, which end with it."""
 
@@ -259,48 +213,61 @@ def scratch_of(tensor: Tensor) -> Scratch | None:
     return None if region is None else region.file
 
 
-def load(tensor: Tensor) -> None:
-    """Read rows from their file into memory of their own; they stay at their address.
+def load(tensor: Tensor, then: Then) -> None:
+    """Begin to read rows from their file into memory of their own; they stay at their address.
 
     Args:
         tensor: Some rows of a tensor in a file, contiguous. They begin and end with pages, or end the tensor.
-
-    Raises:
-        CapacityError: The disk fails.
+        then: Called when they are there, or with a CapacityError if the disk or the memory fails.
     """
     region = _region_of(tensor)
     assert region is not None
     start, size = region.pages(tensor)
     rooms = region.file.rooms
-    room = rooms.take(size)
+
+    def lend(error: Exception | None) -> None:
+        try:
+            if error is None:
+                rooms.lend(room, region.start + start, size)
+        except CapacityError as full:
+            error = full
+        if error is not None:
+            rooms.give(room)
+        then(error)
+
     try:
-        region.file.move(os.preadv, room[0], region.offset + start, size)
-        rooms.lend(room, region.start + start, size)
-    except BaseException:
-        rooms.give(room)
-        raise
+        room = rooms.take(size)
+    except CapacityError as full:
+        then(full)
+    else:
+        region.file.start(False, room[0], region.offset + start, size, lend)
 
 
-def store(tensor: Tensor, writes: bool) -> None:
-    """Give back the memory of rows that `load` has read, even if the disk fails.
+def store(tensor: Tensor, writes: bool, then: Then) -> None:
+    """Begin to give back the memory of rows that `load` has read, which happens even if the disk fails.
 
     Args:
         tensor: The rows.
         writes: Whether to write them to the file before.
-
-    Raises:
-        CapacityError: The disk fails.
+        then: Called when the memory is back, with a CapacityError if the disk has failed.
     """
     region = _region_of(tensor)
     assert region is not None
     start, size = region.pages(tensor)
     address, offset = region.start + start, region.offset + start
-    try:
-        if writes:
-            region.file.move(os.pwritev, address, offset, size)
-    finally:
+
+    def bring_back(error: Exception | None) -> None:
         region.file.rooms.bring_back(address, size)
-        _map(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
+        try:
+            map_memory(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
+        except CapacityError as full:
+            error = error or full
+        then(error)
+
+    if writes:
+        region.file.start(True, address, offset, size, bring_back)
+    else:
+        bring_back(None)
 
 
 def fetch_rows(tensor_RH: Tensor, rows_U: Tensor) -> None:
@@ -340,13 +307,22 @@ def unmap(tensor: Tensor) -> None:
     if region is not None:
         start, size = region.pages(tensor)
         if size > 0:
-            _advise(region.start + start, size, _DO_NOT_NEED)
+            place = ctypes.c_void_p(region.start + start), ctypes.c_size_t(size)
+            _libc.madvise(*place, ctypes.c_int(_DO_NOT_NEED))
 
 
 def _region_of(tensor: Tensor) -> _Region | None:
     if not _regions or tensor.device.type != "cpu":
         return None
     return _regions.get(tensor.untyped_storage().data_ptr())
+
+
+def _queue() -> KernelQueue | None:
+    """Return a queue of the kernel, if it has one."""
+    try:
+        return KernelQueue()
+    except OSError:
+        return None
 
 
 def _direct(descriptor: int) -> int:
@@ -361,33 +337,3 @@ def _direct(descriptor: int) -> int:
         os.close(direct)
         return -1
     return direct
-
-
-def _map(address: int | None, size: int, flags: int, descriptor: int = -1, offset: int = 0) -> int:
-    """Map memory, or a part of a file, and return its address."""
-    arguments = ctypes.c_void_p(address), ctypes.c_size_t(size), _READ_AND_WRITE, flags, descriptor
-    return _mapped(_libc.mmap(*arguments, ctypes.c_int64(offset)))
-
-
-def _mapped(address: int | None) -> int:
-    """Return the address that the kernel gives; raises CapacityError if it gives none."""
-    if address is None or address == _NOWHERE:
-        raise _no_more_memory()
-    return address
-
-
-def _moved(address: int, to: int, size: int, flags: int = 0) -> bool:
-    """Move memory to another address; return whether the kernel did."""
-    old, new, length = ctypes.c_void_p(address), ctypes.c_void_p(to), ctypes.c_size_t(size)
-    return bool(_libc.mremap(old, length, length, _MOVE_TO_FIXED | flags, new) == to)
-
-
-def _no_more_memory() -> CapacityError:
-    return CapacityError(
-        f"the system maps no more memory for weights on a disk: {os.strerror(ctypes.get_errno())}."
-        " Raise the limit on a process's memory (ulimit -v)."
-    )
-
-
-def _advise(address: int, size: int, advice: int) -> None:
-    _libc.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_int(advice))

@@ -1,13 +1,13 @@
 """Passes over rows in files: memory holds only those at work and some around them."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.test_scratch import cached, resident
+from tests.test_scratch import cached, now, resident
 from widenet.errors import CapacityError
 from widenet.model import file_sweep
 from widenet.model.file_sweep import Course, FileSweep
@@ -26,10 +26,12 @@ def small_requests(monkeypatch):
     monkeypatch.setattr(streaming, "AROUND_BYTES", AROUND * REQUEST)
 
 
-@pytest.fixture
-def tensors(tmp_path, small_requests):
+@pytest.fixture(params=["queue", "threads"])
+def tensors(request, tmp_path, small_requests):
     del small_requests
     file = Scratch(tmp_path)
+    if request.param == "threads":
+        file.queue = None
     made = [file.zeros((ROWS, COLUMNS)) for _ in range(2)]
     for number, tensor in enumerate(made):
         tensor.copy_(torch.arange(ROWS)[:, None] + number)
@@ -65,9 +67,10 @@ def test_nothing_of_a_pass_stays_in_memory(tensors):
 def test_rows_ahead_are_in_memory_before_they_are_asked_for(tensors, monkeypatch):
     read = []
 
-    def noted(tensor):
-        load(tensor)
+    def noted(tensor, then):
+        now(load, tensor)
         read.append(tensor.data_ptr())
+        then(None)
 
     monkeypatch.setattr(file_sweep, "load", noted)
     with FileSweep(tensors[:1], writes=False) as rows:
@@ -98,11 +101,12 @@ def test_rows_that_were_read_ahead_are_stored_where_others_cannot_be_read(tensor
     release(tensors[0])
     read = []
 
-    def failing(rows):
+    def failing(rows, then):
         chunk = int((rows.data_ptr() - tensors[0].data_ptr()) // REQUEST)
         if chunk in (1, 2):
-            raise CapacityError(f"chunk {chunk}")
-        load(rows)
+            then(CapacityError(f"chunk {chunk}"))
+            return
+        load(rows, then)
         read.append(chunk)
 
     monkeypatch.setattr(file_sweep, "load", failing)
@@ -131,14 +135,13 @@ class AtOnce:
     """Threads whose work is done as soon as it begins."""
 
     def submit(self, work, *arguments):
-        done = Future()
-        done.set_result(work(*arguments))
-        return done
+        work(*arguments)
 
 
 @pytest.fixture
 def at_once(tensors):
-    scratch_of(tensors[0]).writers = AtOnce()
+    file = scratch_of(tensors[0])
+    file.queue, file.threads = None, AtOnce()
     return tensors
 
 
@@ -147,16 +150,19 @@ def counted(monkeypatch):
     """The bytes that are read and not yet given back: now, and at most."""
     bytes_, counting = SimpleNamespace(now=0, most=0), Lock()
 
-    def loaded(rows):
+    def loaded(rows, then):
         with counting:
             bytes_.now += rows.nbytes
             bytes_.most = max(bytes_.now, bytes_.most)
-        load(rows)
+        load(rows, then)
 
-    def stored(rows, writes):
-        store(rows, writes)
-        with counting:
-            bytes_.now -= rows.nbytes
+    def stored(rows, writes, then):
+        def given_back(error):
+            with counting:
+                bytes_.now -= rows.nbytes
+            then(error)
+
+        store(rows, writes, given_back)
 
     monkeypatch.setattr(file_sweep, "load", loaded)
     monkeypatch.setattr(file_sweep, "store", stored)
@@ -240,10 +246,9 @@ def test_a_pass_that_never_begins_leaves_its_rows_as_they_are(fails, at_once):
 def test_what_a_disk_does_not_take_at_the_end_of_a_pass_is_an_error_of_the_last_one(tensors, monkeypatch):
     last = tensors[0].data_ptr() + tensors[0].nbytes - 1
 
-    def failing(rows, writes):
-        store(rows, writes)
-        if rows.data_ptr() <= last < rows.data_ptr() + rows.nbytes:
-            raise CapacityError("the last rows")
+    def failing(rows, writes, then):
+        is_last = rows.data_ptr() <= last < rows.data_ptr() + rows.nbytes
+        store(rows, writes, lambda error: then(CapacityError("the last rows") if is_last else error))
 
     monkeypatch.setattr(file_sweep, "store", failing)
     with pytest.raises(CapacityError, match="the last rows"), Course() as course:

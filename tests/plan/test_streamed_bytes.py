@@ -33,15 +33,15 @@ def moved(monkeypatch):
     counts, step, inside = {"read": 0, "written": 0, "steps": 0}, loop.train_step, []
     counting = Lock()  # threads read and write
 
-    def loaded(tensor):
+    def loaded(tensor, then):
         with counting:
             counts["read"] += tensor.numel() * 4 * len(inside)
-        load(tensor)
+        load(tensor, then)
 
-    def stored(tensor, writes):
+    def stored(tensor, writes, then):
         with counting:
             counts["written"] += tensor.numel() * 4 * writes
-        store(tensor, writes)
+        store(tensor, writes, then)
 
     def stepped(*arguments):
         inside.append(True)

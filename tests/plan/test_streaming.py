@@ -1,14 +1,15 @@
 """Weights on a disk: the plan counts what the network puts there and what it keeps, to the byte."""
 
+from collections import deque
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
+from tests.test_scratch import now
 from widenet.model import file_sweep
 from widenet.model.build import build
 from widenet.plan import streaming, tiles
@@ -74,27 +75,6 @@ def test_the_window_does_not_depend_on_the_width():
     assert window_bytes(job_of(), 0) == window_bytes(job_of(width=10**8), 0)
 
 
-class Late:
-    """Threads that read at once and write as late as they are waited for."""
-
-    def __init__(self, is_late):
-        self.is_late = is_late
-
-    def submit(self, work, *arguments):
-        done = Future()
-        finish = partial(self._finish, done, done.result, work, arguments)
-        if not self.is_late:
-            finish()
-        else:
-            done.result = finish
-        return done
-
-    def _finish(self, done, result, work, arguments):
-        if not done.done():
-            done.set_result(work(*arguments))
-        return result()
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("batch_size", [1, 5, 500])
 @pytest.mark.parametrize("units", [128, 75])
@@ -109,21 +89,34 @@ def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
     job = job_of(batch_size, units, optimizer=optimizer)
     file = Scratch(tmp_path)
-    file.readers, file.writers = Late(is_late=False), Late(is_late=True)
     tensors = [file.zeros((40_000, units)) for _ in range(1 + len(job.training.optimizer.state))]
-    held = most = 0
+    held, most, writing = 0, 0, deque()
 
-    def loaded(rows):
+    class Late(Future):
+        """Rows that are written when they are waited for."""
+
+        def result(self, timeout=None):
+            while not self.done():
+                writing.popleft()()
+            return super().result(timeout)
+
+    def loaded(rows, then):
         nonlocal held, most
         held += rows.nbytes
         most = max(most, held)
-        load(rows)
+        now(load, rows)
+        then(None)
 
-    def stored(rows, writes):
-        nonlocal held
-        held -= rows.nbytes
-        store(rows, writes)
+    def stored(rows, writes, then):
+        def given_back():
+            nonlocal held
+            held -= rows.nbytes
+            now(store, rows, writes)
+            then(None)
 
+        writing.append(given_back)
+
+    monkeypatch.setattr(file_sweep, "Future", Late)
     monkeypatch.setattr(file_sweep, "load", loaded)
     monkeypatch.setattr(file_sweep, "store", stored)
     with file_sweep.FileSweep(tensors, writes=True) as rows:

@@ -40,9 +40,9 @@ def small_chunks(monkeypatch):
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 1)
     loaded = []
 
-    def counted(tensor):
+    def counted(tensor, then):
         loaded.append(tensor)
-        load(tensor)
+        load(tensor, then)
 
     monkeypatch.setattr(file_sweep, "load", counted)
     return loaded

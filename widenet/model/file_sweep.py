@@ -1,17 +1,17 @@
 """Passes over rows that lie in files: they come into memory ahead of the work and go back behind it."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import Any
 
 from torch import Tensor
 
 from widenet.plan.streaming import around_bytes, chunk_rows
-from widenet.scratch import Scratch, load, release, scratch_of, store
+from widenet.scratch import load, release, store
 
 
 class Course:
@@ -86,14 +86,24 @@ class Course:
         self._follow()
 
     def let_go(self, sweep: "FileSweep", rows: Tensor, writes: bool) -> None:
-        """Give back the memory of rows that were read, or begin to if they changed and must be written."""
-        if writes:
-            self._storing.append(sweep.file.writers.submit(self._replace, sweep, rows))
-            return
+        """Begin to give back the memory of rows that were read, and to read others in their place.
+
+        Args:
+            sweep: Their pass.
+            rows: The rows.
+            writes: Whether they changed and must be written.
+        """
         done: Future[None] = Future()
         self._storing.append(done)
-        _fulfil(done, self._give_back, sweep, rows, False)
-        self._read_on()
+
+        def given_back(error: Exception | None) -> None:
+            with self._lock:
+                sweep.held -= rows.nbytes
+                self.held -= rows.nbytes
+            self._read_on()
+            _settle(done, error)
+
+        store(rows, writes, given_back)
 
     def end(self, sweep: "FileSweep") -> None:
         """Begin to read no more rows of a pass."""
@@ -190,55 +200,29 @@ class Course:
                     self._storing.popleft()
         return True
 
-    def _replace(self, sweep: "FileSweep", rows: Tensor) -> None:
-        """Write rows, and read others in their place in the same thread, which is awake."""
-        try:
-            self._give_back(sweep, rows, True)
-        finally:
-            requests = self._requests()
-            for request in requests[1:]:
-                request.begin()
-            for request in requests[:1]:
-                request.read()
-
-    def _give_back(self, sweep: "FileSweep", rows: Tensor, writes: bool) -> None:
-        try:
-            store(rows, writes)
-        finally:
-            with self._lock:
-                sweep.held -= rows.nbytes
-                self.held -= rows.nbytes
-
 
 @dataclass(frozen=True)
 class Request:
     """Rows of a tensor that are to be read.
 
     Attributes:
-        file: Their file.
         rows: The rows.
         done: Has a result when they are in memory.
     """
 
-    file: Scratch
     rows: Tensor
     done: Future[None] = field(default_factory=Future)
 
     def begin(self) -> None:
-        """Let another thread read them."""
-        self.file.readers.submit(self.read)
-
-    def read(self) -> None:
-        """Read them."""
-        _fulfil(self.done, load, self.rows)
+        """Begin to read them."""
+        load(self.rows, partial(_settle, self.done))
 
 
 class FileSweep:
-    """A pass over the rows of tensors in files, in chunks of equal bytes, by threads.
+    """A pass over the rows of tensors in files, in chunks of equal bytes.
 
     Attributes:
         tensors: The tensors, of equal numbers of rows.
-        file: Their file.
         begun: Requests that were begun, each for a chunk of one tensor: those of the first chunk, and so on.
         held: Bytes of rows that are in memory or on their way, in either direction.
     """
@@ -252,9 +236,7 @@ class FileSweep:
             course: The passes to which it belongs; None: it is alone.
         """
         self.tensors = [tensor.detach() for tensor in tensors]
-        file = scratch_of(self.tensors[0])
-        assert file is not None
-        self.file, self._writes = file, writes
+        self._writes = writes
         self._course, self._is_alone = Course() if course is None else course, course is None
         row_bytes = [tensor[:1].numel() * tensor.element_size() for tensor in tensors]
         self._rows, self._around = chunk_rows(row_bytes), around_bytes(row_bytes)
@@ -290,7 +272,7 @@ class FileSweep:
 
     def take(self) -> Request:
         """Return the next request, which must then be read."""
-        request = Request(self.file, self.next_rows())
+        request = Request(self.next_rows())
         self._reading.append(request.done)
         self.begun += 1
         self.held += request.rows.nbytes
@@ -343,14 +325,11 @@ class FileSweep:
             _raise_first(failed)
 
 
-def _fulfil(done: Future[None], work: Callable[..., None], *arguments: Any) -> None:
-    """Do some work, and let its outcome be that of a future."""
-    try:
-        work(*arguments)
-    except Exception as error:
-        done.set_exception(error)
-    else:
+def _settle(done: Future[None], error: Exception | None) -> None:
+    if error is None:
         done.set_result(None)
+    else:
+        done.set_exception(error)
 
 
 def _raise_first(errors: Sequence[Exception]) -> None:
