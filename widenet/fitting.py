@@ -45,8 +45,8 @@ def fit(
 ) -> Model:
     """Train a recommender on interactions with the usual documents, and return it.
 
-    It makes a dataset, sets a validation part aside, and trains until three epochs bring no better
-    validation. It keeps the weights of the best epoch. The run directory holds the dataset too, in its folder
+    It makes a dataset, sets a validation part aside, and trains until three evaluations are not better. It
+    keeps the weights of the best one. The run directory holds the dataset too, in its folder
     `data`, and all else is as after `ingest`, `split` and `train`. `Model.load(out)` opens the model again.
 
     Ctrl-C saves a checkpoint; `train(None, None, out + "/data", out, resume=True)` continues from it.

@@ -23,7 +23,7 @@ AHEAD = """
 import sys
 from widenet.kernels import ahead, compiled
 from widenet.spec.usual import usual_network, usual_training
-documents = usual_network("items", False), usual_training(False, 100)
+documents = usual_network("items", False, 1), usual_training(False, 100)
 print(ahead.compile_ahead(*documents), len(compiled._HELPERS), "torch" in sys.modules)
 for helper in compiled._HELPERS.values():
     assert helper.wait() == 0
@@ -63,7 +63,7 @@ def helpers(monkeypatch):
 @pytest.mark.parametrize(("threads", "number"), [(1, 0), (2, 1), (3, 2), (64, 3)])
 def test_helpers_leave_a_processor_to_the_training(threads, number, helpers, monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", str(threads))
-    assert compile_ahead(usual_network("items", False), usual_training(False, 100)) == (number > 0)
+    assert compile_ahead(usual_network("items", False, 1), usual_training(False, 100)) == (number > 0)
     assert len(helpers) == number
     kernels = [kernel for share in helpers for kernel in share]
     assert len(set(kernels)) == len(kernels) == (8 if number else 0)
@@ -74,7 +74,7 @@ def test_a_patient_helper_compiles_what_the_first_evaluation_needs(monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", "2")
     monkeypatch.setattr("widenet.kernels.ahead.is_missing", lambda kernel: kernel[0].__name__ in LATER)
     monkeypatch.setattr("widenet.kernels.ahead._started", left.append)
-    assert compile_ahead(usual_network("items", False), usual_training(False, 100))
+    assert compile_ahead(usual_network("items", False, 1), usual_training(False, 100))
     [[names, word]] = left
     assert ([name for _, name, _ in json.loads(names)], word) == (LATER, "patient")
 

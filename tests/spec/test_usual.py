@@ -9,7 +9,7 @@ from widenet.spec.usual import usual_network, usual_training
 
 @pytest.mark.parametrize("is_sequence", [True, False])
 def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_sequence):
-    network = usual_network("songs", is_sequence)
+    network = usual_network("songs", is_sequence, 9)
     assert network.fields == ("songs",)
     assert [layer.kind for layer in network.hidden] == (
         ["hidden", "recurrent"] if is_sequence else ["hidden"]
@@ -21,7 +21,8 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
 
 @pytest.mark.parametrize("is_sequence", [True, False])
 def test_a_network_reads_the_descriptions_that_there_are(is_sequence):
-    plain, described = usual_network("songs", is_sequence), usual_network("songs", is_sequence, ["genre"])
+    plain = usual_network("songs", is_sequence, 9)
+    described = usual_network("songs", is_sequence, 9, ["genre"])
     assert plain.layer("taste").described_by is None
     assert described.layer("taste").described_by == ("genre",)
 
@@ -41,3 +42,49 @@ def test_a_training_is_evaluated_where_there_is_a_part_to_choose_by():
 )
 def test_an_epoch_of_few_examples_has_at_least_16_batches_of_8_or_more(examples, batch):
     assert usual_training(True, examples).batch_size == batch
+
+
+@pytest.mark.parametrize(
+    ("features", "units", "deviation"),
+    [
+        (1, 512, 0.04),
+        (2**19, 512, 0.04),
+        (2**19 + 1, 256, 0.056),
+        (2**21, 128, 0.08),
+        (2**22, 64, 0.113),
+        (2**32, 64, 0.113),
+    ],
+)
+def test_a_network_is_as_wide_as_its_features_allow(features, units, deviation):
+    taste = usual_network("songs", False, features).layer("taste")
+    assert (taste.units, taste.initializer.deviation) == (units, deviation)
+    assert usual_network("songs", True, features).layer("taste").units == 64
+
+
+@pytest.mark.parametrize(
+    ("examples", "epochs", "every"),
+    [
+        (0, 20, 2),
+        (1, 20, 2),
+        (1024, 20, 2),
+        (8000, 14, 2),
+        (10_240, 11, 2),
+        (20_000, 6, 1),
+        (48_871, 4, 1),
+        (10**9, 4, 1),
+    ],
+)
+def test_a_training_of_the_default_network_has_about_450_steps_and_ten_evaluations(examples, epochs, every):
+    training = usual_training(True, examples, mean_entries=50)
+    assert (training.epochs, training.evaluation.every_epochs) == (epochs, every)
+    other = usual_training(True, examples)
+    assert (other.epochs, other.evaluation.every_epochs) == (10, 1)
+
+
+@pytest.mark.parametrize(
+    ("mean", "epochs", "rate"),
+    [(None, 10, 0.01), (0, 8, 0.02), (39.9, 8, 0.02), (40, 4, 0.01), (1e9, 4, 0.01)],
+)
+def test_rare_features_have_twice_the_steps_and_learning_rate(mean, epochs, rate):
+    training = usual_training(False, 29_858, mean)
+    assert (training.epochs, training.optimizer.learning_rate) == (epochs, rate)

@@ -160,7 +160,7 @@ def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
 def _compile_usual() -> None:
     """Compile the kernels of the usual documents, whenever nobody else needs the processors."""
     os.nice(19)
-    usual = _kernels(usual_network("items", is_sequence=False), usual_training(True, 1))
+    usual = _kernels(usual_network("items", is_sequence=False, num_features=1), usual_training(True, 1))
     for make, arguments in [*usual, *_later()]:
         make(*arguments)
 

@@ -51,13 +51,16 @@ def documents(
     if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
         network = kept / "network.json" if network is None else network
         training = kept / "training.json" if training is None else training
-    network_spec = _default_network(dataset, is_fresh) if network is None else document(NetworkSpec, network)
+    is_default = network is None
+    network_spec = _default_network(dataset, is_fresh) if is_default else document(NetworkSpec, network)
     if training is not None:
         return network_spec, document(TrainingSpec, training)
     targets = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
-    return network_spec, usual_training(
-        len(targets) == 1 and bool(targets[0].num_entries.get("validation")), dataset.num_examples
-    )
+    has_validation = len(targets) == 1 and bool(targets[0].num_entries.get("validation"))
+    mean_entries = None
+    if is_default and targets[0].kind == "sparse":
+        mean_entries = targets[0].num_entries["train"] / targets[0].width
+    return network_spec, usual_training(has_validation, dataset.num_examples, mean_entries)
 
 
 def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
@@ -68,8 +71,9 @@ def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
         raise FitError(
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
-    described = sorted(dataset.field(field).described) if is_fresh else []
-    return usual_network(field, dataset.field(field).kind == "sequence", described)
+    known = dataset.field(field)
+    described = sorted(known.described) if is_fresh else []
+    return usual_network(field, known.kind == "sequence", known.width, described)
 
 
 def kept_of(arguments: TrainArguments) -> Path | None:
