@@ -108,3 +108,8 @@ def test_no_checkpoint_holds_rows_that_the_disk_did_not_take(tmp_path, monkeypat
     monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
     with pytest.raises(CapacityError, match="does not keep the weights that are to lie there"):
         write(tmp_path / "file", {"weight": tensor})
+
+
+def test_a_shard_without_rows_is_written_and_read(tmp_path):
+    write(tmp_path / "a.safetensors", {"bias": torch.zeros(1).expand(0)})
+    assert read_into(tmp_path / "a.safetensors", {"bias": torch.empty(0)}) is None

@@ -58,7 +58,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             file.write(piece)
             digest.update(piece)
         for tensor in tensors.values():
-            for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)):
+            for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
                 data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)
