@@ -22,8 +22,17 @@ PACKING = ["compiled_packing", "compiled_unpacking"]
 AHEAD = """
 import sys
 from widenet.kernels import ahead, compiled
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
-documents = usual_network("items", False, 1), usual_training(False, 100)
+layers = [
+    {"name": "in", "kind": "input", "field": "items"},
+    {"name": "mid", "units": 4},
+    {"name": "out", "kind": "output", "field": "items", "activation": "linear", "loss": "l2"},
+]
+linear = NetworkSpec.of({"layers": layers}, "n"), TrainingSpec.of({"epochs": 1}, "t")
+usual = usual_network("items", False, 1), usual_training(False, 100)
+documents = {"linear": linear, "usual": usual}[sys.argv[1]]
 print(ahead.compile_ahead(*documents), len(compiled._HELPERS), "torch" in sys.modules)
 for helper in compiled._HELPERS.values():
     assert helper.wait() == 0
@@ -32,18 +41,23 @@ print(ahead.compile_ahead(*documents))
 """
 
 
-def test_helpers_compile_what_a_training_needs_once(tmp_path):
+def said_ahead(documents, cache):
+    """What a new process says that compiles ahead for documents, with a cache in a folder."""
     environment = {
         **os.environ,
-        "NUMBA_CACHE_DIR": str(tmp_path),
+        "NUMBA_CACHE_DIR": str(cache),
         "PYTHONPATH": str(ROOT),
         "WIDENET_THREADS": "3",
     }
-    for first in ("True 10 False", "False 0 False"):
-        found = subprocess.run(
-            [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
-        )
-        assert found.stdout.splitlines() == [first, "False"]
+    return subprocess.run(
+        [sys.executable, "-c", AHEAD, documents], env=environment, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+
+
+def test_helpers_compile_what_a_training_needs_once(tmp_path):
+    """Six kernels of a linear output, and two for its evaluation."""
+    assert said_ahead("linear", tmp_path) == ["True 8 False", "False"]
+    assert said_ahead("linear", tmp_path) == ["False 0 False", "False"]
 
 
 @pytest.fixture
@@ -162,11 +176,7 @@ def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(tmp_path, mo
     helper = compile_usual()
     assert helper.wait() == 0
     assert compile_usual() is None
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WIDENET_THREADS": "3"}
-    found = subprocess.run(
-        [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
-    )
-    assert found.stdout.splitlines()[0] == "False 0 False"
+    assert said_ahead("usual", tmp_path / "new")[0] == "False 0 False"
 
 
 def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
@@ -178,7 +188,7 @@ def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
 def test_helpers_compile_the_rounding_of_weights_and_states(helpers, monkeypatch):
     monkeypatch.setenv("WIDENET_THREADS", "2")
     training = TrainingSpec.of({"weight_precision": "bfloat16", "state_precision": "float8"})
-    compile_ahead(usual_network("items", False), training)
+    compile_ahead(usual_network("items", False, 1), training)
     [kernels] = helpers
     found = {(make.__name__, arguments) for make, arguments in kernels}
     assert ("compiled_to_bfloat16", ()) in found
