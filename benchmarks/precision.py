@@ -66,7 +66,7 @@ def _found(folder: Any, form: str, units: int, epochs: int) -> Found:
     from widenet import train
     from widenet.plan.job import Job
     from widenet.plan.memory import memory
-    from widenet.runs.quantizing import num_bytes
+    from widenet.runs.smaller import num_bytes
 
     network, training = (json.loads(path.read_text("utf-8")) for path in presets("gowalla")["best"])
     network["layers"][1]["units"] = units

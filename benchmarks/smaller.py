@@ -33,7 +33,7 @@ def run(asked: argparse.Namespace) -> None:
 
 def _print_losses(widths: list[int]) -> None:
     from widenet import ingest, quantize, train
-    from widenet.runs.quantizing import num_bytes
+    from widenet.runs.smaller import num_bytes
 
     network, training = presets("gowalla")["best"]
     print("| units | run | bytes of weights | of float32 | NDCG@20 | of float32 |\n|---|---|---|---|---|---|")
@@ -69,39 +69,52 @@ def _times(num: int, asked: argparse.Namespace) -> Table:
 
 def ranking(num: int, items: int, small: bool) -> Callable[[int], dict[str, Any]]:
     """Return steps of `widenet.predict.top_k` for drawn vectors, in float32 or in 8 bits."""
+    from widenet.runs.quantizing import in_8_bits
+
+    network = drawn_network(max(USERS), items, COLUMNS)
+    if small:
+        in_8_bits(network)
+    return rankings(network, num, K)
+
+
+def drawn_network(users: int, items: int, columns: int) -> Any:
+    """Return a network of drawn vectors, which scores items by products with a user's vector."""
     import torch
 
     from widenet.model.build import build
     from widenet.parallel.group import exchange_for
-    from widenet.parallel.threads import one_thread_an_operation
     from widenet.plan.binding import bind
     from widenet.plan.layout import Width
-    from widenet.predict.top_k import top_k
-    from widenet.runs.quantizing import in_8_bits
-    from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
     plain = {"activation": "linear", "bias": False}
     layers = [
         {"name": "user", "kind": "input", "field": "users"},
-        {"name": "vector", "units": COLUMNS, **plain},
+        {"name": "vector", "units": columns, **plain},
         {"name": "score", "kind": "output", "field": "items", "loss": "l2", **plain},
     ]
-    fields, training = {"users": Width(max(USERS)), "items": Width(items)}, TrainingSpec.of({})
+    fields, training = {"users": Width(users), "items": Width(items)}, TrainingSpec.of({})
     exchange = exchange_for(training.shards, torch.device("cpu"))
     network = build(bind(NetworkSpec.of({"layers": layers}), training, fields), exchange)
     for number, wide in enumerate(network.wide.values()):
         for shard, part in wide.parts.items():
             part.weight.normal_(generator=torch.Generator().manual_seed(1000 * number + shard))
-    if small:
-        in_8_bits(network)
+    return network
+
+
+def rankings(network: Any, num: int, k: int) -> Callable[[int], dict[str, Any]]:
+    """Return steps that rank the items of a drawn network for some users."""
+    from widenet.parallel.threads import one_thread_an_operation
+    from widenet.predict.top_k import top_k
+    from widenet.sparse import SparseBatch
+
     batch = {"users": SparseBatch.from_lists([[user] for user in range(num)])}
 
     def steps(number: int) -> dict[str, Any]:
         with one_thread_an_operation():
             for _ in range(number):
-                top_k(network, batch, "score", K)
+                top_k(network, batch, "score", k)
         return {}
 
     return steps

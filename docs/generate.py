@@ -61,6 +61,7 @@ TRAINING_PARTS: dict[str, type[BaseModel]] = {
     "Averaging": training.Averaging,
     "Evaluation": training.Evaluation,
     "Checkpoints": training.Checkpoints,
+    "Pruning": training.Pruning,
 }
 """The parts that a document has in one form only, by the title of their section."""
 

@@ -167,6 +167,16 @@ SETTINGS = {
         WEIGHTLESS,
         document({"kind": "adam", "learning_rate": 0.05}, gradient_norm_limit=0.5),
     ),
+    "momentum, pruned": (
+        UNTIED,
+        document({"kind": "momentum", "learning_rate": 0.1}, l2=0.02, pruning={"nonzeros": 2}),
+    ),
+    "adam, tied, pruned": (
+        TIED,
+        document(
+            {"kind": "adam", "learning_rate": 0.1}, pruning={"nonzeros": 3, "start": 0, "stop": 0.5}, shards=4
+        ),
+    ),
     "adagrad, tied": (
         TIED,
         document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2}),

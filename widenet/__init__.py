@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from widenet.report.write import write_report
     from widenet.runs import Model, train
     from widenet.runs.comparing import compare
+    from widenet.runs.pruning import prune
     from widenet.runs.quantizing import quantize
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
@@ -42,6 +43,7 @@ _HOME = {
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
+    "prune": "widenet.runs.pruning:prune",
     "quantize": "widenet.runs.quantizing:quantize",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
@@ -66,6 +68,7 @@ __all__ = [
     "ingest",
     "ingest_extreme",
     "list_runs",
+    "prune",
     "quantize",
     "split",
     "split_users",

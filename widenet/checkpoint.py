@@ -22,8 +22,8 @@ from widenet.parallel.group import by_all
 from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, names_in, read_into
 
-FORMAT_VERSION = 3
-"""Format 1 had ranges of consecutive units as shards; only format 3 has weights in 8 bits."""
+FORMAT_VERSION = 4
+"""Format 1 had consecutive units as shards; format 3 brought weights in 8 bits, format 4 pruned ones."""
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"

@@ -24,8 +24,8 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.tensor_file import write
 
-_PLAIN, _IN_8_BITS = 2, 3
-"""Versions of the format: earlier versions of widenet read the first one."""
+_PLAIN = 2
+"""The version of the format that the most versions of widenet read."""
 
 
 @dataclass
@@ -119,8 +119,8 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
     Raises:
         CheckpointError: Writing failed; the earlier checkpoint stays.
     """
-    in_8_bits = any(weight.in_8_bits for weight in network.wide.values())
-    publication = Publication(path, network.exchange, facts, _IN_8_BITS if in_8_bits else _PLAIN)
+    version = max((weight.format_version for weight in network.wide.values()), default=_PLAIN)
+    publication = Publication(path, network.exchange, facts, version)
     try:
         files = own_files(network, with_state) if network.exchange.writes else ()
         publication.gather(publication.write(files))

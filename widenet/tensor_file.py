@@ -21,6 +21,7 @@ _NAMES = {
     torch.bfloat16: "BF16",
     torch.uint8: "U8",
     torch.int8: "I8",
+    torch.int16: "I16",
     torch.int32: "I32",
     torch.int64: "I64",
 }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from widenet.runs.quantizing import num_bytes
+from widenet.runs.smaller import num_bytes
 
 
 @pytest.mark.usefixtures("inside")

@@ -12,7 +12,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.quantizing import num_bytes
+from widenet.runs.smaller import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend
 
@@ -193,7 +193,7 @@ def test_a_run_that_has_not_ended_is_refused(place, tmp_path):
             tmp_path / "run",
             after_epoch=lambda *_: True,
         )
-    with pytest.raises(CheckpointError, match="has not ended, and only final weights are put into 8 bits"):
+    with pytest.raises(CheckpointError, match="has not ended, and only final weights are made smaller"):
         widenet.quantize(tmp_path / "run", tmp_path / "small")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(CheckpointError, match="holds no weights yet"):

@@ -36,6 +36,9 @@ _COMMANDS = {
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
+    "prune": Command(
+        "Make a smaller run of a trained one, with some numbers of each vector", "widenet.cli.prune:prune"
+    ),
     "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.quantize:quantize"),
     "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
     "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),

@@ -19,8 +19,8 @@ def quantize(
 
     Every other command reads it as any run; it is not trained further.
     """
-    from widenet.runs.quantizing import num_bytes
     from widenet.runs.quantizing import quantize as make
+    from widenet.runs.smaller import num_bytes
     from widenet.training.existing_run import check_run
 
     check_run(run)

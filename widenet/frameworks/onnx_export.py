@@ -19,10 +19,13 @@ from widenet.durable import appearing_together
 from widenet.errors import FitError, OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
+from widenet.frameworks.onnx_pruned import add_widened, columns_name, numbers_name
+from widenet.kernels.pruned import pruned
 from widenet.kernels.quantized import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
+from widenet.model.pruned_part import PrunedPart
 from widenet.model.quantized_part import directions
 from widenet.regular_files import check_new
 from widenet.runs import Model
@@ -160,6 +163,9 @@ def _weights(network: Network) -> Iterator[_Weight]:
             yield _Weight(name, shape, partial(_bytes_of, network, name), "u1")
             yield _Weight(scale_name(name), shape[:1], partial(_scales_of, network, name))
             continue
+        if wide.is_pruned:
+            yield from _stored(network, name)
+            continue
         yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
         if network.layout.weights[name].describes is None:  # the rows already contain these vectors
@@ -175,6 +181,18 @@ def _weights(network: Network) -> Iterator[_Weight]:
                 continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
             yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
+
+
+def _stored(network: Network, name: str) -> Iterator[_Weight]:
+    """Yield the numbers of a pruned weight and their columns; to prune again changes nothing."""
+    part = next(part for part in network.wide[name].parts.values() if isinstance(part, PrunedPart))
+    kept = part.weight.shape[1]
+    kind = np.dtype(part.column_RK.numpy().dtype).str
+    shape = network.wide[name].shards.width, kept
+    yield _Weight(
+        columns_name(name), shape, lambda: (pruned(rows, kept)[0] for rows in _rows(network, name)), kind
+    )
+    yield _Weight(numbers_name(name), shape, lambda: (pruned(rows, kept)[1] for rows in _rows(network, name)))
 
 
 def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
@@ -256,6 +274,9 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
         damped,
         frozenset(name for name, wide in network.wide.items() if wide.in_8_bits),
     )
+    for name, wide in network.wide.items():
+        if wide.is_pruned:
+            add_widened(graph, name, wide.shards.width, wide.columns)
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width

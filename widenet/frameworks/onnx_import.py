@@ -13,6 +13,7 @@ from widenet.errors import DataError
 from widenet.frameworks.folding import folded
 from widenet.frameworks.onnx_graph import names_path, weight_name
 from widenet.frameworks.onnx_layers import ZERO, scale_name
+from widenet.frameworks.onnx_pruned import widened_of
 from widenet.frameworks.onnx_reader import GraphReader
 from widenet.frameworks.onnx_values import dimensions
 from widenet.interop.imported import Imported, Names
@@ -58,6 +59,8 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     weights = {}
     for name, weight in bind(spec, training, fields).weights.items():
         numbers = constants.get(weight_name(name))
+        if numbers is None:
+            numbers = widened_of(name, weight.row_length, constants)
         if numbers is not None and numbers.dtype == np.uint8:
             scales = constants.get(weight_name(scale_name(name)), np.empty(0))
             if numbers.ndim != 2 or scales.shape != numbers.shape[:1]:

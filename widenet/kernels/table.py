@@ -21,6 +21,7 @@ Operation = Literal[
     "softmax_sum",
     "running_top_k",
     "ranking",
+    "pruned_logits",
     "cut",
     "stable_sort",
     "stochastic",
@@ -35,6 +36,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "softmax_sum": ("numba", "torch"),
     "running_top_k": ("triton", "numba", "torch"),
     "ranking": ("numba", "torch"),
+    "pruned_logits": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
     "stochastic": ("numba", "torch"),
@@ -42,8 +44,9 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
-tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard. cut: entries
-by shard. stable_sort: also `grouped`. stochastic: rounding by chance.
+tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
+pruned_logits: products with vectors of which only some numbers are stored. cut: entries by shard.
+stable_sort: also `grouped`. stochastic: rounding by chance.
 """
 
 
@@ -85,6 +88,7 @@ _EXACT = (
     "softmax_sum",
     "running_top_k",
     "ranking",
+    "pruned_logits",
     "cut",
     "stable_sort",
     "stochastic",

@@ -22,6 +22,7 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.pieces import Pieces
+from widenet.model.pruned_part import PrunedPart, is_prunable
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
@@ -31,6 +32,7 @@ from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
+from widenet.plan.pruning import schedule_of
 from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
 from widenet.scratch import Scratch
@@ -50,6 +52,7 @@ def build(
     elsewhere: Scratch | HostMemory | None = None,
     attributes: Mapping[str, SparseBatch] | None = None,
     in_8_bits: bool = False,
+    nonzeros: int | None = None,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -64,9 +67,11 @@ def build(
         attributes: The attributes of the rows of every weight that is described, by name; None outside
             training.
         in_8_bits: Whether a checkpoint will fill the matrices that can be in 8 bits with whole numbers.
+        nonzeros: How many numbers of each row a checkpoint holds of the matrices that can be pruned; None:
+            all.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, counts is None, elsewhere, in_8_bits)
+    made = _InitialWeights(layout, device, counts is None, elsewhere, in_8_bits, nonzeros)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -168,8 +173,10 @@ class _InitialWeights:
         blank: bool,
         elsewhere: Scratch | HostMemory | None,
         in_8_bits: bool = False,
+        nonzeros: int | None = None,
     ) -> None:
-        self.layout, self.device, self.blank, self.in_8_bits = layout, device, blank, in_8_bits
+        self.layout, self.device, self.blank = layout, device, blank
+        self.in_8_bits, self.nonzeros = in_8_bits, nonzeros
         self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
         self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
 
@@ -182,7 +189,8 @@ class _InitialWeights:
             wide = WideWeight(shards, {}, l2=layer.bias_l2, by_rows=by_rows)
         else:
             limit = None if weight.rows_are_features else weight.norm_limit
-            wide = WideWeight(shards, {}, norm_limit=limit, by_rows=by_rows)
+            schedule = schedule_of(self.layout, weight)
+            wide = WideWeight(shards, {}, norm_limit=limit, pruning=schedule, by_rows=by_rows)
         wide.trained = weight.trained
         if self.device.type == "cpu" or weight.by_columns:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
@@ -216,6 +224,8 @@ class _InitialWeights:
         if self.in_8_bits and fits_in_8_bits(weight):
             assert weight.columns is not None
             return QuantizedPart.blank(rows, weight.columns)
+        if self.nonzeros is not None and is_prunable(weight, self.nonzeros):
+            return PrunedPart.blank(rows, weight.row_length, self.nonzeros)
         if self.scratch is not None and weight.has_vectors:
             assert weight.columns is not None
             tensor = self.scratch.zeros((rows, weight.columns))

@@ -37,6 +37,11 @@ class StepNumbers:
         """This step's learning rate."""
         return float(self.rates[self.number])
 
+    @property
+    def count(self) -> int:
+        """Number of steps of the whole training."""
+        return len(self.rates) - 1
+
 
 @dataclass(frozen=True)
 class CompiledStep:

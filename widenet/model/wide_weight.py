@@ -14,6 +14,7 @@ from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
+from widenet.plan.pruning import Schedule
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import blocks
 from widenet.scratch import release, scratch_of
@@ -64,6 +65,7 @@ class WideWeight:
         shards: All shards.
         parts: The shards of this process.
         norm_limit: Largest length of a row.
+        pruning: How many numbers of each row stay; None: all.
         l2: Strength of the penalty on a bias.
         trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
@@ -75,6 +77,7 @@ class WideWeight:
     shards: Shards
     parts: dict[int, Part]
     norm_limit: float | None = None
+    pruning: Schedule | None = None
     l2: float = 0.0
     by_rows: bool = False
     trained: bool = True
@@ -97,7 +100,7 @@ class WideWeight:
     @property
     def columns(self) -> int:
         """H."""
-        return next(iter(self.parts.values())).weight.shape[1]
+        return next(iter(self.parts.values())).columns
 
     @property
     def host(self) -> HostMemory | None:
@@ -118,6 +121,16 @@ class WideWeight:
     def makes_copies(self) -> bool:
         """Whether rows are read as copies, since they are not stored in float32."""
         return next(iter(self.parts.values())).makes_copies
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether only some numbers of each row are stored."""
+        return next(iter(self.parts.values())).is_pruned
+
+    @property
+    def format_version(self) -> int:
+        """See `Part`."""
+        return next(iter(self.parts.values())).format_version
 
     @property
     def in_files(self) -> bool:
@@ -150,24 +163,27 @@ class WideWeight:
             self.update_rows(shard, gradient, rule, step)
             return
         with self.part(shard).opened(start, stop, step.number) as (weight, state):
+            is_zero = weight == 0 if self._leaves_zeros(step) else None
             if self.is_bias:
                 rule.apply_to_bias(weight, gradient, state, step, self.l2)
             else:
                 rule.apply(weight, gradient, state, step)
             if self.norm_limit is not None:
                 shorten_rows(weight, self.norm_limit)
+            if is_zero is not None:
+                _clear(weight, state, is_zero)
 
     def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
-        part = self.parts[shard]
-        if self.norm_limit is not None or not self.trained or part.makes_copies:
+        if self._waits_for_tiles:
             return None
+        part = self.parts[shard]
         compiled = rule.compiled_step(part.weight, step, self.l2 if self.is_bias else None)
         return None if compiled is None else CompiledStep(compiled, [*part.state.values()])
 
     def launched_steps(self, rule: Rule, step: StepNumbers) -> "Steps | None":
         """Return the steps of the rows for Triton's kernels; None if `update_tile` must make them."""
-        if self.norm_limit is not None or not self.trained or self.makes_copies:
+        if self._waits_for_tiles:
             return None
         return rule.launched_steps(torch.empty(0, device=self.device), step)
 
@@ -179,7 +195,22 @@ class WideWeight:
         with self._at_hand(shard, touched.features_U, step.number) as (part, rows_U):
             weight_RH, state = part.by_rows()
             own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
+            is_zero_UH = weight_RH.index_select(0, rows_U) == 0 if self._leaves_zeros(step) else None
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
+            if is_zero_UH is not None:
+                for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
+                    with copied(weight_RH, state, rows_U[start:stop]) as (weight_BH, state_of_rows):
+                        _clear(weight_BH, state_of_rows, is_zero_UH[start:stop])
+
+    @property
+    def _waits_for_tiles(self) -> bool:
+        """Whether only `update_tile` can make its steps."""
+        is_changed = self.norm_limit is not None or self.pruning is not None or self.makes_copies
+        return is_changed or not self.trained
+
+    def _leaves_zeros(self, step: StepNumbers) -> bool:
+        """Return whether what is zero must be zero after a step, too."""
+        return self.pruning is not None and self.pruning.has_begun(step.number, step.count)
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
@@ -271,3 +302,9 @@ class WideWeight:
                 self.catch_up(shard, rows, rule, step)
                 for tensor in [] if part.by_columns else [part.weight, *part.state.values()]:
                     release(tensor[start : start + len(rows)])
+
+
+def _clear(weight: Tensor, state: Mapping[str, Tensor], is_zero: Tensor) -> None:
+    """Set some numbers to zero, with their state."""
+    for tensor in (weight, *state.values()):
+        tensor.masked_fill_(is_zero, 0)

@@ -29,6 +29,7 @@ def defers_rows(layer: OutputLayer, layout: Layout) -> bool:
         layer.delta_norm,
         training.gradient_norm_limit,
         training.averaging,
+        training.pruning,
     )
     if not (
         layout.fields[layer.field].kind == "sparse"

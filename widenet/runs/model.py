@@ -28,7 +28,7 @@ from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.caveats import caveats_of
 from widenet.runs.evaluating import check_options, evaluated
 from widenet.runs.person import Fields
-from widenet.runs.place_of_weights import device_of_8_bits
+from widenet.runs.place_of_weights import device_of
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_in_part, warn_of_seen
@@ -40,7 +40,7 @@ from widenet.training.in_common import check_in_common, check_same_dataset, fact
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import TrainingFacts, are_in_8_bits
+from widenet.training.saved_facts import TrainingFacts, are_in_8_bits, nonzeros_of
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
 
@@ -87,15 +87,15 @@ class Model:
         """
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        in_8_bits = are_in_8_bits(checkpoint.facts)
-        chosen = device_for(device_of_8_bits(arguments, checkpoint.facts) if in_8_bits else arguments.device)
+        in_8_bits, nonzeros = are_in_8_bits(checkpoint.facts), nonzeros_of(checkpoint.facts)
+        chosen = device_for(device_of(arguments, checkpoint.facts))
         join(chosen, arguments.timeout)
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
         )
         layout = directory.layout
         exchange = exchange_for(layout.num_shards, chosen)
-        network = build(layout, exchange, chosen, in_8_bits=in_8_bits)
+        network = build(layout, exchange, chosen, in_8_bits=in_8_bits, nonzeros=nonzeros)
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:

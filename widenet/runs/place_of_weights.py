@@ -18,7 +18,7 @@ from widenet.run_arguments import LoadArguments, TrainArguments
 from widenet.runs.arguments import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
-from widenet.training.saved_facts import made_of
+from widenet.training.saved_facts import are_in_8_bits, made_of, nonzeros_of
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
@@ -85,11 +85,19 @@ def folder_of(arguments: TrainArguments, out: Path) -> Path:
     return out if arguments.scratch is None else path_of("scratch", arguments.scratch)
 
 
-def device_of_8_bits(arguments: LoadArguments, facts: Mapping[str, Any]) -> str:
-    """Return the kind of device for a run in 8 bits, a CPU; raises OptionError if another is asked for."""
+def device_of(arguments: LoadArguments, facts: Mapping[str, Any]) -> str | None:
+    """Return the kind of device that is asked for; a CPU for a run in 8 bits or a pruned one.
+
+    Raises:
+        OptionError: Another device is asked for such a run.
+    """
+    is_pruned = nonzeros_of(facts) is not None
+    if not is_pruned and not are_in_8_bits(facts):
+        return arguments.device
     if arguments.device not in (None, "cpu"):
+        words = "pruned" if is_pruned else "in 8 bits"
         raise OptionError(
-            f"`device` must be cpu for {shown(arguments.run)}, whose weights are in 8 bits; got"
+            f"`device` must be cpu for {shown(arguments.run)}, whose weights are {words}; got"
             f" {arguments.device!r}. Use {made_of(facts)}."
         )
     return "cpu"

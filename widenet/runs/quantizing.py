@@ -1,42 +1,17 @@
 """Runs in 8 bits, made of trained ones: about a quarter of the bytes, for everything but training."""
 
-import secrets
-import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
 from functools import partial
-from glob import escape
 from pathlib import Path
 
 from widenet.arguments import typed
-from widenet.checkpoint import writing
-from widenet.data.known import RUN_FIELDS
-from widenet.durable import force_all_to_disk
-from widenet.errors import CheckpointError, OptionError
+from widenet.errors import OptionError
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
-from widenet.parallel.group import by_leader
-from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
-from widenet.stores.uri import check_local, is_uri
-from widenet.training import replacing
-from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import DATA, START, VECTORS, is_taken, locked, put, without_weights
-from widenet.training.saved_facts import are_in_8_bits
-
-_COPIED = (
-    "network.json",
-    "training.json",
-    RUN_FIELDS,
-    "vocabulary",
-    "attributes",
-    "log.jsonl",
-    START,
-    VECTORS,
-)
-_PARTIAL = ".partial"
-"""End of the name of a run that is being made."""
+from widenet.runs.smaller import saved_smaller
+from widenet.training.saved_facts import are_in_8_bits, nonzeros_of
 
 
 @typed
@@ -57,32 +32,10 @@ def quantize(run: str | Path, out: str | Path, overwrite: bool = False) -> Model
 
     Raises:
         CheckpointError: The run has not ended, or `out` is taken or cannot be written.
-        OptionError: The run is in 8 bits already, or has no weights that could be; or `out` lies in it.
+        OptionError: The run is in 8 bits or pruned already, or has no weights that could be; or `out` lies in
+            it.
     """
-    check_local("`out`", out)
-    path = path_of("out", out)
-    source = RunDirectory.open(path_of("run", run))
-    _check_finished(source)
-    if path.resolve().is_relative_to(source.path.resolve()):
-        raise OptionError(
-            f"`out` must not lie in {source.path}, which it is made of; got {path}. Choose another."
-        )
-    model = Model.load(source.path, device="cpu")
-    _check_weights(model)
-    exchange = model.network.exchange
-    needed = [source.path]
-    by_leader(exchange, lambda: _check_free(path, needed, overwrite), "run directory")
-    token = exchange.collect(secrets.token_hex(4), "run directory")[0]
-    beside = path.with_name(f".{path.name}.{token}{_PARTIAL}")
-    own = {name: fact for name, fact in model.facts.items() if name not in ("documents", "fingerprint")}
-    made_of = str(run) if is_uri(run) else str(source.path.resolve())
-    facts = {**own, "in_8_bits": True, "made_of": made_of}
-    with ExitStack() as stack:
-        by_leader(exchange, lambda: _begin(source, beside, path, stack), "run directory")
-        in_8_bits(model.network)
-        saved = RunDirectory.open(beside).save_model("model", model.network, facts)
-        by_leader(exchange, lambda: _put(beside, path, needed, overwrite), "run directory")
-    return Model(RunDirectory.open(path), model.network, saved.facts)
+    return saved_smaller(run, out, overwrite, _check_weights, in_8_bits, {"in_8_bits": True})
 
 
 def in_8_bits(network: Network) -> None:
@@ -92,76 +45,18 @@ def in_8_bits(network: Network) -> None:
             weight.parts = dict(network.exchange.each(partial(_rounded, weight.parts)))
 
 
-def num_bytes(run: str | Path) -> int:
-    """Return the bytes of a run's weights on disk."""
-    return sum(file["bytes"] for file in RunDirectory.open(path_of("run", run)).model().files.values())
-
-
 def _rounded(parts: Mapping[int, Part], shard: int) -> tuple[int, Part]:
     return shard, QuantizedPart.of(parts[shard])
-
-
-def _check_finished(run: RunDirectory) -> None:
-    """Raise CheckpointError unless a run has its final weights."""
-    if (run.path / "model").is_dir():
-        return
-    if run.latest() is None:
-        raise without_weights(run.path)
-    raise CheckpointError(
-        f"{run.path} has not ended, and only final weights are put into 8 bits. Finish it with"
-        ' "widenet.train(..., resume=True)".'
-    )
 
 
 def _check_weights(model: Model) -> None:
     """Raise OptionError if a run cannot be put into 8 bits."""
     if are_in_8_bits(model.facts):
         raise OptionError(f"{model.run.path} is in 8 bits already. Use it as it is.")
+    if nonzeros_of(model.facts) is not None:
+        raise OptionError(f"{model.run.path} is pruned. Use it as it is, or the run that it was made of.")
     if not any(map(fits_in_8_bits, model.network.layout.weights.values())):
         raise OptionError(
             f"{model.run.path} has no vectors of sparse inputs, or of outputs after hidden layers, to put"
             " into 8 bits. Use it as it is."
         )
-
-
-def _check_free(path: Path, needed: Sequence[Path], overwrite: bool) -> None:
-    """Raise CheckpointError unless a run may be made at a path."""
-    if overwrite:
-        replacing.check_replaceable(path, needed)
-        return
-    replacing.bring_back(path)
-    if is_taken(path):
-        run = "Replace it with `overwrite=True`, or choose" if (path / "network.json").exists() else "Choose"
-        raise CheckpointError(f"{path} exists already. {run} another `out`.")
-
-
-def _begin(run: RunDirectory, beside: Path, path: Path, stack: ExitStack) -> None:
-    """Copy what a run has beside its weights to a new folder; the stack locks it, and removes what is left.
-
-    Raises:
-        CheckpointError: The system refuses.
-    """
-    with writing(path):
-        for left in path.parent.glob(f".{escape(path.name)}.*{_PARTIAL}"):  # by killed processes
-            with suppress(CheckpointError), locked(left):
-                shutil.rmtree(left)
-        stack.callback(shutil.rmtree, beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        stack.enter_context(locked(beside))  # the lock survives the renaming
-        for name in _COPIED:
-            if (run.path / name).is_dir():
-                shutil.copytree(run.path / name, beside / name)
-            elif (run.path / name).exists():
-                shutil.copyfile(run.path / name, beside / name)
-        own_data = {"data": str((run.path / DATA).resolve())} if (run.path / DATA).is_dir() else {}
-        RunDirectory.open(beside).note_machine({**run.machine, **own_data})
-        force_all_to_disk(beside)
-
-
-def _put(beside: Path, path: Path, needed: Sequence[Path], overwrite: bool) -> None:
-    """Move a finished run to its path; raises CheckpointError."""
-    with writing(path):
-        if overwrite:
-            replacing.set_aside(path, needed)
-        put(beside, path)
-        replacing.settle(path)

@@ -61,6 +61,31 @@ class Averaging(Spec):
     """Steps between two averages of weights and optimizer state; the last step of an epoch averages, too."""
 
 
+class Pruning(Spec):
+    """Zeros in the vectors of sparse inputs and outputs, which `widenet prune` then stores without them.
+
+    Each vector keeps its numbers of the largest magnitude, of equal ones the first. What has become zero
+    stays zero.
+    """
+
+    nonzeros: Count
+    """Numbers of each vector that stay."""
+    start: Annotated[float, Field(ge=0, lt=1)] = 0.25
+    """Share of the training's steps before the first numbers become zero."""
+    stop: Annotated[float, Field(gt=0, le=1)] = 0.75
+    """Share of the training's steps after which only `nonzeros` numbers are left; on the way, fewer and fewer
+    become zero at a time. Later steps move these numbers alone.
+    """
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.start >= self.stop:
+            raise ValueError(
+                f"start must be less than stop; got {self.start:g} and {self.stop:g}. Lower start."
+            )
+        return self
+
+
 class TrainingSpec(Document):
     """The training of a network: optimizer, schedule, batches, epochs, seed."""
 
@@ -115,6 +140,8 @@ class TrainingSpec(Document):
     """Precision of the optimizer's state of weights in bfloat16: float8 is 8 bits, with an exponent for each
     256 numbers of a vector.
     """
+    pruning: Pruning | None = None
+    """Make the vectors of sparse inputs and outputs sparse in training; unset: leave them dense."""
     bits: Literal["native", "portable"] = "native"
     """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
     all x86-64 with AVX2, slower.
@@ -164,6 +191,10 @@ class TrainingSpec(Document):
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
+        if self.brake and self.pruning is not None:
+            raise ValueError("brake must be false beside pruning, which counts all steps. Remove one.")
+        if self.weight_precision != "float32" and self.pruning is not None:
+            raise ValueError(f'weight_precision "{self.weight_precision}" excludes pruning. Remove one.')
         if self.weight_precision == "float32":
             for name in ("weight_rounding", "state_precision"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -181,6 +212,8 @@ class TrainingSpec(Document):
                 'weight_precision must be "float32" with averaging, which rounds no means; got'
                 f' "{self.weight_precision}". Remove one of the two.'
             )
+        if self.averaging is not None and self.pruning is not None:
+            raise ValueError("averaging excludes pruning: means of replicas are less sparse. Remove one.")
         if self.averaging is not None and self.brake:
             raise ValueError(
                 'brake must be false with averaging; replicas would leave out other steps. Remove "brake".'

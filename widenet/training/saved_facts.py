@@ -93,6 +93,7 @@ class WeightsFacts:
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
+        nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
         made_of: Path of the run whose weights were put into 8 bits; None in models of early versions.
     """
 
@@ -107,6 +108,7 @@ class WeightsFacts:
     documents: Mapping[str, str] | None = None
     fingerprint: str | None = None
     in_8_bits: bool = False
+    nonzeros: int | None = None
     made_of: str | None = None
 
     @classmethod
@@ -128,3 +130,8 @@ def made_of(facts: Mapping[str, Any]) -> str:
 def are_in_8_bits(facts: Mapping[str, Any]) -> bool:
     """Return whether the weights of a checkpoint with these facts are in 8 bits."""
     return "state" not in facts and WeightsFacts.of(facts).in_8_bits
+
+
+def nonzeros_of(facts: Mapping[str, Any]) -> int | None:
+    """Return how many numbers of each row the weights of a checkpoint with these facts store; None: all."""
+    return None if "state" in facts else WeightsFacts.of(facts).nonzeros

@@ -81,6 +81,10 @@ def _matched(
             f"{start} has weights in 8 bits, which are not trained further. Start from"
             f" {made_of(model.facts)}."
         )
+    if facts.nonzeros is not None:
+        raise CheckpointError(
+            f"{start} has pruned weights, which are not trained further. Start from {made_of(model.facts)}."
+        )
     taken = Taken.of(before.path, before.layout, layout)
     fields = _fields_of(taken, before.network, layout)
     origins = {name: _origin(before, dataset, name, facts.imported is not None) for name in fields}

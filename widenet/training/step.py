@@ -14,6 +14,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
+from widenet.model.pruning import prune
 from widenet.model.rule import Rule, ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
@@ -118,6 +119,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
         network.follow(activity)
         let_go_of_rows(network.wide, touched)
         update.spread_descriptions()
+        prune(network.wide, network.exchange, numbers)
     return launched
 
 

@@ -1,0 +1,32 @@
+"""`widenet prune` makes a run that every other command reads."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.usefixtures("inside")
+def test_it_prints_the_bytes_and_the_fingerprint(widenet, tmp_path):
+    out = tmp_path / "small"
+    ended = widenet("prune", "run", "--out", out, "--nonzeros", 2)
+    assert ended.status == 0
+    size, fingerprint = ended.out.splitlines()
+    assert size.startswith(f"{out}: ")
+    assert widenet("fingerprint", out).out.strip() == fingerprint.split()[1]
+    assert widenet("recommend", out, "The Hobbit").status == 0
+    assert widenet("evaluate", out, "--data", "data").status == 0
+    assert widenet("predict", out, "--data", "data", "--out", tmp_path / "found.csv").status == 0
+
+
+@pytest.mark.usefixtures("inside")
+def test_as_json(widenet, tmp_path):
+    ended = widenet("prune", "run", "--out", tmp_path / "small", "--nonzeros", 2, "--json")
+    found = json.loads(ended.out)
+    assert found["run"] == str(tmp_path / "small")
+    assert found["num_bytes"] > 0 < found["num_bytes_before"]
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_mistake_is_one_sentence(widenet, tmp_path):
+    ended = widenet("prune", "nothing", "--out", tmp_path / "small", "--nonzeros", 2)
+    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
