@@ -88,6 +88,16 @@ def test_more_requests_than_a_queue_has_room_for_are_refused(file, memory, monke
     assert {done.result() for done in taken} == {SIZE}
 
 
+def test_a_fault_of_what_follows_a_request_holds_up_no_other(file, memory, capsys):
+    def fault(_):
+        raise MemoryError
+
+    queue = KernelQueue()
+    assert queue.start(False, file.direct, memory, 0, SIZE, fault)
+    assert begun(queue, False, file.direct, memory, 0).result(30) == SIZE
+    assert capsys.readouterr().err.endswith("MemoryError\n")
+
+
 def test_a_queue_goes_with_its_last_name(file, memory):
     """After what is under way, which keeps it."""
 

@@ -66,19 +66,16 @@ class Checkpoint:
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CheckpointError(
-                f"{path / MANIFEST} is damaged ({type(error).__name__}). Use another checkpoint."
-            ) from None
+            wrong = f"{path / MANIFEST} is damaged ({type(error).__name__})"
+            raise CheckpointError(f"{wrong}. Use another checkpoint.") from None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(
                 f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
                 " widenet."
             )
         if manifest.get("sha256") != sha256_of_contents(version, files, facts):
-            raise CheckpointError(
-                f"{path / MANIFEST} is damaged: its checksum is not that of its contents. Use another"
-                " checkpoint."
-            )
+            wrong = f"{path / MANIFEST} is damaged: its checksum is not that of its contents"
+            raise CheckpointError(f"{wrong}. Use another checkpoint.")
         return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -124,6 +121,8 @@ class Checkpoint:
                 self.fill(name, wanted)
         if with_state:
             self._fill_pieces(network)
+        if not all(weight.is_sound for weight in network.wide.values()):
+            raise CheckpointError(f"{self.path} is damaged: not all places are of a vector. Use another.")
 
     def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
         """Return weight and units of the shard files that are missing because the trunk holds the weight."""

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import platform
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -105,7 +106,10 @@ class KernelQueue:
             # Those who wait for the oldest request wake last: awake, they would take Python's lock from
             # this thread before it has begun what follows the others.
             for event in reversed(events[:num]):
-                self._then.pop(event.number)(event.result)
+                try:
+                    self._then.pop(event.number)(event.result)
+                except Exception:  # without this thread, nobody would take the other results
+                    traceback.print_exc()
             with self._lock:
                 self._under_way -= num
                 if not self._under_way:

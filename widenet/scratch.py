@@ -225,7 +225,7 @@ def load(tensor: Tensor, then: Then) -> None:
     start, size = region.pages(tensor)
     rooms = region.file.rooms
 
-    def lend(error: Exception | None) -> None:
+    def lend(error: Exception | None, _memory: Tensor = tensor) -> None:  # which stays until then
         try:
             if error is None:
                 rooms.lend(room, region.start + start, size)
@@ -256,7 +256,7 @@ def store(tensor: Tensor, writes: bool, then: Then) -> None:
     start, size = region.pages(tensor)
     address, offset = region.start + start, region.offset + start
 
-    def bring_back(error: Exception | None) -> None:
+    def bring_back(error: Exception | None, _memory: Tensor = tensor) -> None:  # which stays until then
         region.file.rooms.bring_back(address, size)
         try:
             map_memory(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)

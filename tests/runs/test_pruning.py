@@ -1,5 +1,8 @@
 """Pruned runs: the model of the training that made the zeros, in fewer bytes, for every use of a run."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,10 @@ import widenet
 from tests.runs.test_quantizing import LAYERS, LIKED, USERS, WIDTH
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
+from widenet.model.part import Part
+from widenet.model.pruned_part import PrunedPart
 from widenet.runs.smaller import num_bytes
+from widenet.training.run_directory import RunDirectory
 
 KEPT = 6
 TRAINING = {
@@ -57,6 +63,24 @@ def test_it_is_the_trained_model(both, place):
     assert after == pytest.approx(before, rel=1e-4)
 
 
+def test_the_best_epoch_is_one_after_pruning_has_ended(tmp_path):
+    """Vectors with all their numbers rank better here, and count neither as best nor as waiting."""
+    liked = [sorted(set(row)) for row in LIKED]
+    data = dataset_from_lists(
+        tmp_path / "data", [row[:-2] for row in liked], validation=[row[-2:] for row in liked], width=WIDTH
+    )
+    evaluation = {"metric": "ndcg@5", "stop_after": 1}
+    training = {**TRAINING, "epochs": 8, "evaluation": evaluation, "keep": "best", "pruning": {"nonzeros": 3}}
+    model = widenet.train({"layers": LAYERS["plain"]}, training, data, tmp_path / "run")
+    values = [json.loads(line)["ndcg@5"] for line in (tmp_path / "run/log.jsonl").read_text().splitlines()]
+    assert max(values) > max(values[5:])
+    assert model.facts["best_epoch"] == 6 + values[5:].index(max(values[5:]))
+    assert (rows_of(model, "mid/in") != 0).sum(dim=1).max() == 3
+    small = widenet.prune(tmp_path / "run", tmp_path / "small")
+    assert small.fingerprint() == model.fingerprint()
+    assert (small.facts["made_of"], small.facts["nonzeros"]) == (str(tmp_path / "run"), 3)
+
+
 def test_every_use_of_a_run_takes_it(both, place):
     trained, small = both
     basket = ["0", "5", "10"]
@@ -92,6 +116,25 @@ def scores(folder, name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_several_processes_have_the_bits_of_one(name, place, groups):
     assert groups(2)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * 2
+
+
+def test_two_numbers_in_one_place_are_refused(place, tmp_path):
+    """Their digests are right, as those of a file that somebody has made."""
+    model = widenet.Model.load(place / "plain small", device="cpu")
+    model.network.wide["mid/in"].parts[1].column_RK[2, 4:] = 299
+    shutil.copytree(place / "plain small", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/model")
+    RunDirectory.open(tmp_path / "run").save_model("model", model.network, model.facts)
+    with pytest.raises(CheckpointError, match="not all places are of a vector"):
+        widenet.Model.load(tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("columns", [[0, 4, 300], [-1, 4, 5], [0, 5, 4], [0, 4, 4]])
+def test_places_must_be_of_the_vector_and_ascend(columns):
+    part = PrunedPart.of(Part(torch.randn(5, 300)), 3)
+    assert part.is_sound
+    part.column_RK[2] = torch.tensor(columns, dtype=torch.int16)
+    assert not part.is_sound
 
 
 def test_an_answer_does_not_depend_on_what_came_with_it(both):

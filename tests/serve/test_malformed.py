@@ -34,6 +34,10 @@ NO_JSON = "the body is no valid JSON"
         ),
         (b'{"part": "\\n"}', 'part must be "validation" or "heldout"; got ' r"'\n'."),
         (b'{"part": "it\'s"}', 'part must be "validation" or "heldout"; got "it\'s".'),
+        (
+            b'{"part": "\\"a\' - at `$.zzz"}',
+            """part must be "validation" or "heldout"; got '"a\\' - at `$.zzz'.""",
+        ),
         (b"[]", "the body must be an object; got a list."),
         (b'{"items": [', f"{NO_JSON}: its end is missing."),
         (b"[1", f"{NO_JSON}: its end is missing."),

@@ -205,10 +205,12 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
 
 def _again(model: "Model", run: str) -> str:
     """How to come by the same weights again."""
-    from widenet.training.saved_facts import WeightsFacts, are_in_8_bits, made_of
+    from widenet.training.saved_facts import WeightsFacts, are_in_8_bits, made_of, nonzeros_of
 
     if are_in_8_bits(model.facts):
         return f"{run} is in 8 bits: widenet quantize gives this fingerprint of {made_of(model.facts)} again."
+    if nonzeros_of(model.facts) is not None:
+        return f"{run} is pruned: widenet prune gives this fingerprint of {made_of(model.facts)} again."
     if "state" not in model.facts and WeightsFacts.of(model.facts).epochs is None:
         return f"{run} was imported: the same file gives this fingerprint again."
     shards = f'"shards": {model.run.training.shards} as in training.json of {run}'

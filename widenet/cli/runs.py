@@ -99,7 +99,7 @@ def _facts(cells: Sequence[str]) -> list[str]:
 
 
 def _origin(run: "ListedRun") -> list[str]:
-    return [] if run.made_of is None else [in_one_line(f"in 8 bits, made of {run.made_of}")]
+    return [] if run.form is None else [in_one_line(f"{run.form}, made of {run.made_of}")]
 
 
 def _differences(told: Mapping[str, Any]) -> list[str]:

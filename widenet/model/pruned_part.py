@@ -51,6 +51,16 @@ class PrunedPart(Part):
         return made
 
     @property
+    def is_sound(self) -> bool:
+        """See `Part.is_sound`: the columns of each row ascend, and all are of the vector."""
+        for column_BK in torch.split(self.column_RK, max(1, _BLOCK_NUMBERS // self.column_RK.shape[1])):
+            place_BK = column_BK.int()
+            ascend = (place_BK[:, 1:] > place_BK[:, :-1]).all()
+            if not (ascend and (place_BK >= 0).all() and (place_BK < self.width).all()):
+                return False
+        return True
+
+    @property
     def columns(self) -> int:
         """See `Part.columns`."""
         return self.width

@@ -128,6 +128,11 @@ class WideWeight:
         return next(iter(self.parts.values())).is_pruned
 
     @property
+    def is_sound(self) -> bool:
+        """See `Part.is_sound`, of the shards of this process."""
+        return all(part.is_sound for part in self.parts.values())
+
+    @property
     def format_version(self) -> int:
         """See `Part`."""
         return next(iter(self.parts.values())).format_version

@@ -40,7 +40,8 @@ class ListedRun:
         value: The metric in the epoch whose weights the run keeps; None if it was not measured.
         kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
-        made_of: The run whose weights it has in 8 bits; None if its own are in float32.
+        form: How its weights were made smaller, in words; None if they were not.
+        made_of: The run that it was made of then; None in runs of early versions.
         seconds: Seconds of all steps.
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
@@ -59,6 +60,7 @@ class ListedRun:
     value: float | None
     kept_epoch: int | None
     fingerprint: str | None
+    form: str | None
     made_of: str | None
     seconds: float
     changed: datetime
@@ -194,6 +196,7 @@ def listed(subject: Subject) -> ListedRun:
         value=float(value) if isinstance(value, int | float) and math.isfinite(value) else None,
         kept_epoch=kept.get("epoch"),
         fingerprint=None if final is None else final.fingerprint,
+        form=None if final is None else final.form,
         made_of=None if final is None else final.made_of,
         seconds=subject.total("seconds"),
         changed=_changed(run.path),

@@ -1,6 +1,8 @@
 """The sections of a report about one run; a section without content is empty."""
 
 from widenet.errors import WidenetError
+from widenet.kernels.pruned import column_type
+from widenet.model.pruned_part import is_prunable
 from widenet.model.quantized_part import fits_in_8_bits
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import Drawing, curves
@@ -44,8 +46,9 @@ def summary(subject: Subject) -> Html:
     if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
         epoch = f"epoch {best['epoch']:,}, which it does not keep"
         better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
-    if subject.made_of is not None:
-        better.append(note(f"In 8 bits, made of {subject.made_of}, whose training this page shows."))
+    if (form := subject.final.form) is not None:
+        origin = f"made of {subject.final.made_of}, whose training this page shows"
+        better.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))
     return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 
 
@@ -106,9 +109,12 @@ def network_section(subject: Subject) -> Html:
 
 
 def _row_bytes(subject: Subject, weight: Weight) -> int:
-    if subject.made_of is None or not fits_in_8_bits(weight):
-        return weight.row_bytes
-    return weight.row_length + 4  # and a scale
+    nonzeros = subject.final.nonzeros
+    if subject.final.in_8_bits and fits_in_8_bits(weight):
+        return weight.row_length + 4  # and a scale
+    if nonzeros is not None and is_prunable(weight, nonzeros):
+        return nonzeros * (4 + column_type(weight.row_length).itemsize)
+    return weight.row_bytes
 
 
 def data_section(subject: Subject) -> Html:

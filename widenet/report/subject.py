@@ -63,10 +63,10 @@ class Subject:
         return {each.evaluated: each for each in found if each.fingerprint == fingerprint}
 
     @cached_property
-    def made_of(self) -> str | None:
-        """The run whose weights this one has in 8 bits; None if its own are in float32."""
+    def final(self) -> WeightsFacts:
+        """Facts of the final weights; empty if there are none."""
         model = self.run.path / "model"
-        return WeightsFacts.of(Checkpoint.open(model).facts).made_of if model.is_dir() else None
+        return WeightsFacts.of(Checkpoint.open(model).facts if model.is_dir() else {})
 
     @property
     def words(self) -> Words:

@@ -48,7 +48,7 @@ def prune(run: str | Path, out: str | Path, nonzeros: int | None = None, overwri
     if kept < 1:
         raise OptionError(f"`nonzeros` must be at least 1; got {kept:,}.")
     check, shrink = partial(_check_weights, nonzeros=kept), partial(keep_largest, nonzeros=kept)
-    return saved_smaller(run, out, overwrite, check, shrink, {"nonzeros": kept, "made_of": None})
+    return saved_smaller(run, out, overwrite, check, shrink, {"nonzeros": kept})
 
 
 def keep_largest(network: Network, nonzeros: int) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from widenet.errors import nearest
 
 _REMEDY = "GET /openapi.json describes requests."
-_PLACE = re.compile(r"(?P<rule>.*?)(?: - at `\$\.?(?P<place>.*)`)?", re.DOTALL)
+_PLACE = re.compile(r"(?P<rule>.*) - at `\$\.?(?P<place>[^`]*)`", re.DOTALL)
 _LONGEST_NAME = 100
 """Characters of an unknown name or value that are looked at and shown."""
 _WRONG_TYPE = re.compile(r"Expected `(.+)`, got `(.+)`")
@@ -66,9 +66,9 @@ def _of_syntax(error: Exception) -> str:
 
 
 def _sentence(error: Exception, kind: type) -> str:
-    parsed = _PLACE.fullmatch(str(error).rstrip("."))
-    assert parsed is not None, "everything matches"
-    rule, place = parsed["rule"], parsed["place"] or ""
+    said = str(error).rstrip(".")
+    placed = _PLACE.fullmatch(said)
+    rule, place = (said, "") if placed is None else placed.group("rule", "place")
     place = f"a value of {place.removesuffix('[...]')}" if place.endswith("[...]") else place or "the body"
     if wrong := _WRONG_TYPE.fullmatch(rule):
         return f"{place} must be {_kinds(wrong[1])}; got {_GOT.get(wrong[2]) or _kinds(wrong[2])}. {_REMEDY}"

@@ -64,8 +64,9 @@ class Averaging(Spec):
 class Pruning(Spec):
     """Zeros in the vectors of sparse inputs and outputs, which `widenet prune` then stores without them.
 
-    Each vector keeps its numbers of the largest magnitude, of equal ones the first. What has become zero
-    stays zero.
+    Each vector keeps its numbers of the largest magnitude, of equal ones the first. What is zero when
+    pruning begins, or becomes so, stays zero. Evaluations before its end count neither for keep "best" nor
+    for stop_after.
     """
 
     nonzeros: Count
@@ -186,6 +187,10 @@ class TrainingSpec(Document):
     def idle_weights_move(self) -> bool:
         """Whether weights still move in steps where their gradient is zero."""
         return self.optimizer.idle_weights_move or (self.optimizer.kind == "sgd" and self.l2 > 0)
+
+    def may_keep(self, epoch: int) -> bool:
+        """Return whether weights after so many epochs are as the document asks for: pruned, if at all."""
+        return self.pruning is None or epoch >= self.pruning.stop * self.epochs
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -1,5 +1,6 @@
 """The tracker that `track` names, and messages about it that hold no secret."""
 
+import os
 import re
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -47,9 +48,10 @@ class TrackingUri:
         """The first line of an error, without what `shown` hides."""
         lines = str(error).strip().splitlines()
         text = lines[0] if lines else type(error).__name__
-        if self.uri is not None:
-            text = text.replace(self.uri, self.shown.removeprefix("mlflow:"))
-            for secret in sorted(_secrets(self.uri), key=len, reverse=True):
+        uri = self.uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if uri:
+            text = text.replace(uri, TrackingUri(uri).shown.removeprefix("mlflow:"))
+            for secret in sorted(_secrets(uri), key=len, reverse=True):
                 text = text.replace(secret, "***")
         return text[:_LONGEST_REASON].rstrip(". ")
 

@@ -254,7 +254,9 @@ class Training:
         metrics = self.evaluate(self.network)
         seconds = round(time.monotonic() - started, 3)
         self.network.exchange.at(f"end of epoch {epoch}")
-        if self.state.is_best(metrics[self.spec.evaluation.metric]) and self.spec.keep == "best":
+        value = metrics[self.spec.evaluation.metric]
+        is_best = self.spec.may_keep(epoch) and self.state.is_best(value)
+        if is_best and self.spec.keep == "best":
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}
 

@@ -94,7 +94,7 @@ class WeightsFacts:
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
         nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
-        made_of: Path of the run whose weights were put into 8 bits; None in models of early versions.
+        made_of: Path of the run whose weights were made smaller; None in models of early versions.
     """
 
     epochs: int | None = None
@@ -116,6 +116,13 @@ class WeightsFacts:
         """Read facts of any version."""
         return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
 
+    @property
+    def form(self) -> str | None:
+        """How the weights were made smaller, in words; None if they were not."""
+        if self.in_8_bits:
+            return "in 8 bits"
+        return None if self.nonzeros is None else f"pruned to {self.nonzeros:,} numbers a vector"
+
 
 def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
     """Read the facts of a checkpoint of either kind."""
@@ -123,7 +130,7 @@ def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
 
 
 def made_of(facts: Mapping[str, Any]) -> str:
-    """Return how a message names the run whose weights were put into 8 bits."""
+    """Return how a message names the run whose weights were made smaller."""
     return WeightsFacts.of(facts).made_of or "the run that it was made of"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from torch import Tensor
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
 from widenet.data.vectors import Source, read_vectors
-from widenet.errors import DataError, FitError
+from widenet.errors import CheckpointError, DataError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
@@ -70,10 +71,11 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
         say: Called with the number of features that the file has, and of those that it lacks.
 
     Raises:
+        CheckpointError: What the run knows of the files is damaged.
         DataError: See `check_vectors`; or a file has changed since the run was begun.
         FitError: See `check_vectors`.
     """
-    begun_with = next(values(run.path / VECTORS), {})  # runs of earlier versions have none
+    begun_with = _begun_with(run)
 
     def load(name: str, vectors: FileVectors) -> None:
         with _placed(vectors):
@@ -87,6 +89,21 @@ def load_vectors(run: RunDirectory, network: Network, dataset: Dataset, say: Cal
 
     for name, vectors in file_vectors(network.layout).items():
         by_all(network.exchange, partial(load, name, vectors), "vectors")
+
+
+def _begun_with(run: RunDirectory) -> dict[str, Any]:
+    """Return the SHA-256 of the files that a run was begun with, by weight; early versions kept none.
+
+    Raises:
+        CheckpointError: The run's list of them is damaged.
+    """
+    path = run.path / VECTORS
+    if not path.exists():
+        return {}
+    found = next(values(path), None)
+    if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
+        raise CheckpointError(f"{path} is damaged. Restore it, or train again with another `out`.")
+    return found
 
 
 def _loaded(network: Network, name: str, vectors: FileVectors, source: Source, dataset: Dataset) -> str:

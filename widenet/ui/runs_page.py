@@ -115,8 +115,8 @@ def _row(run: KnownRun, metric: str) -> Html:
     state = [tag("span", facts.state, class_=f"state {facts.state}")]
     if facts.warning is not None:
         state.append(tag("span", "loss went up", class_="warn", title=facts.warning))
-    if facts.made_of is not None:
-        state.append(tag("span", "8 bits", title=f"made of {facts.made_of}"))
+    if facts.form is not None:
+        state.append(tag("span", facts.form, title=f"made of {facts.made_of}"))
     box = tag("input", type="checkbox", value=name, aria_label=f"Compare {name}")
     differences = ", ".join(_differences(run))
     naming = [
