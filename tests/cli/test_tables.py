@@ -16,16 +16,17 @@ def test_metrics_stand_a_line_each_with_a_column_for_each_k():
 
 
 def test_methods_stand_beside_each_other_with_intervals_below():
+    """A run may have the name of a baseline."""
     run = Metrics({"recall@5": 0.25, "recall@20": 0.5, "num_examples": 1234.0})
     run.intervals = {"recall@5": (0.2, 0.3)}
     other = Metrics({"recall@5": 1.0, "num_examples": 7.0})
-    assert methods_table({"runs/books": run, "item-kNN": other}, [5, 20], "points").splitlines() == [
-        "           runs/books  item-kNN",
-        "recall@5       0.2500    1.0000",
-        "  from         0.2000          ",
-        "  to           0.3000          ",
-        "recall@20      0.5000          ",
-        "points          1,234         7",
+    assert methods_table([("item-kNN", run), ("item-kNN", other)], [5, 20], "points").splitlines() == [
+        "           item-kNN  item-kNN",
+        "recall@5     0.2500    1.0000",
+        "  from       0.2000          ",
+        "  to         0.3000          ",
+        "recall@20    0.5000          ",
+        "points        1,234         7",
     ]
 
 

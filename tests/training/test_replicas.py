@@ -11,7 +11,7 @@ from tests.parallel.traffic import counted
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError, FitError, NumericsError, OptionError
+from widenet.errors import DisagreementError, DocumentError, FitError, NumericsError, OptionError
 from widenet.model.build import build
 from widenet.parallel.group import exchange_for
 from widenet.parallel.local import LocalExchange
@@ -23,6 +23,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
 from widenet.training.optimizers import Optimizer
 from widenet.training.replicas import Replicas
+from widenet.training.weights import check_weights
 
 REPLICAS, BATCH, EPOCHS = 2, 3, 2
 NETWORK = {
@@ -246,6 +247,25 @@ def test_an_error_of_one_replica_is_that_of_all_processes(groups, tmp_path):
     one, other = groups(2)(overflowing, tmp_path)
     assert one == other
     assert "epoch 1, step" in one
+
+
+def flipped(data):
+    """What the processes say when one of them has another bit in its copy of a wide weight."""
+    spec = TrainingSpec.of(training("adam", 9))
+    layout = check_training(NetworkSpec.of(NETWORK), spec, Dataset.open(data))
+    network = build(layout, exchange_for(3, torch.device("cpu"), REPLICAS), counts={})
+    check_weights(network, "", "here")
+    if distributed.get_rank() == 1:
+        network.wide["taste/history"].parts[2].weight.view(torch.int32)[1, 3] ^= 1
+    with pytest.raises(DisagreementError) as raised:
+        check_weights(network, "", "here")
+    return str(raised.value)
+
+
+def test_a_bit_that_differs_in_one_copy_is_found(data, groups):
+    one, other = groups(2)(flipped, data)
+    assert one == other
+    assert "taste/history.2.weight" in one
 
 
 def sent_by_an_average(data):

@@ -85,7 +85,7 @@ def evaluate(
         examples = dataset.manifest.words.examples
         others = metrics.groups | metrics.baselines
         if others:
-            typer.echo(methods_table({shown(words["run"]): metrics, **others}, ks, examples))
+            typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], ks, examples))
         else:
             typer.echo(metrics_table(metrics, ks, metrics.intervals, examples))
 

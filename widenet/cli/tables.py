@@ -37,23 +37,23 @@ def metrics_table(
     return "\n".join([*lines, f"over {int(metrics['num_examples']):,} {examples}"])
 
 
-def methods_table(methods: Mapping[str, "Metrics"], ks: Sequence[int], examples: str = "users") -> str:
+def methods_table(
+    methods: Sequence[tuple[str, "Metrics"]], ks: Sequence[int], examples: str = "users"
+) -> str:
     """A table with a row for each metric at each k, and a column for each method or group, by its name.
 
     The bounds of intervals are rows, too; the last row has the number of those that were evaluated.
     """
-    first = next(iter(methods.values()))
+    first = methods[0][1]
     names = dict.fromkeys(name.partition("@")[0] for name in first if "@" in name)
-    rows = [["", *methods]]
+    rows = [["", *(name for name, _ in methods)]]
     for name in (f"{name}@{k}" for name in names for k in ks):
-        rows.append([name, *(_number(own.get(name)) for own in methods.values())])
+        rows.append([name, *(_number(own.get(name)) for _, own in methods)])
         for side, word in enumerate(("  from", "  to")):
-            bounds = [
-                own.intervals[name][side] if name in own.intervals else None for own in methods.values()
-            ]
+            bounds = [own.intervals[name][side] if name in own.intervals else None for _, own in methods]
             if any(bound is not None for bound in bounds):
                 rows.append([word, *map(_number, bounds)])
-    rows.append([examples, *(f"{int(own['num_examples']):,}" for own in methods.values())])
+    rows.append([examples, *(f"{int(own['num_examples']):,}" for _, own in methods)])
     return "\n".join(_aligned(rows))
 
 

@@ -85,12 +85,13 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     from widenet.kernels.compiled_tiles import compiled_pass
 
     half, is_rounded = training.precision == "bfloat16", training.weight_precision == "bfloat16"
+    is_changed = is_rounded or training.pruning is not None
     kernels: dict[Kernel, None] = {}
     for output in network.outputs:
         kind = output.activation.kind
         if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
             continue
-        by_tiles = output.weightless or output.cosine is not None or is_rounded
+        by_tiles = output.weightless or output.cosine is not None or is_changed
         in_place = not (output.weights or output.weight_norm or training.gradient_norm_limit)
         if kind == "softmax":
             sums: Kernel = (compiled_pass, ("softmax_sums",))

@@ -67,6 +67,11 @@ def check_pruning(layout: Layout) -> None:
             "training.json: pruning must be unset where vectors contain those of attributes, as"
             f' "{described}" does. Remove it, or "described_by".'
         )
+    if not pruned and not any(weight.has_vectors and weight.trained for weight in layout.weights.values()):
+        raise FitError(
+            "training.json: pruning needs trained vectors of sparse inputs or outputs, and the network has"
+            " none. Remove it."
+        )
     if not pruned:
         longest = max(
             (weight.row_length for weight in layout.weights.values() if weight.has_vectors), default=0

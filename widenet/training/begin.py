@@ -109,7 +109,8 @@ def _agents_and_processes(exchange: Exchange) -> tuple[list[str], list[str]]:
 def _check_documents(run: RunDirectory, network: NetworkSpec, training: TrainingSpec) -> None:
     """Raise CheckpointError if a run was begun with other documents."""
     for name, before, now in (("network", run.network, network), ("training", run.training, training)):
-        changed = [key for key in type(now).model_fields if getattr(before, key) != getattr(now, key)]
+        keys = (key for key in type(now).model_fields if key != "track")  # it reaches no number
+        changed = [key for key in keys if getattr(before, key) != getattr(now, key)]
         if changed:
             differ = (
                 f"{', '.join(json.dumps(key) for key in changed)} differ{'s' if len(changed) == 1 else ''}"

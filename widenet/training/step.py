@@ -119,7 +119,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
         network.follow(activity)
         let_go_of_rows(network.wide, touched)
         update.spread_descriptions()
-        prune(network.wide, network.exchange, numbers)
+        prune(network.wide, network.exchange, rule, numbers)
     return launched
 
 
