@@ -58,7 +58,7 @@ class Exchange(Protocol):
     def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
         """Return the mean over all shards of one vector [N] per shard, float32.
 
-        Numbers are added in float64, in the order of the shards, and rounded once.
+        Numbers are added in float64, in the order of the shards; the mean is rounded to float32.
         """
 
     @property
