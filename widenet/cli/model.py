@@ -209,8 +209,9 @@ def _again(model: "Model", run: str) -> str:
 
     if are_in_8_bits(model.facts):
         return f"{run} is in 8 bits: widenet quantize gives this fingerprint of {made_of(model.facts)} again."
-    if nonzeros_of(model.facts) is not None:
-        return f"{run} is pruned: widenet prune gives this fingerprint of {made_of(model.facts)} again."
+    if (kept := nonzeros_of(model.facts)) is not None:
+        command = f"widenet prune --nonzeros {kept}"
+        return f"{run} is pruned: {command} gives this fingerprint of {made_of(model.facts)} again."
     if "state" not in model.facts and WeightsFacts.of(model.facts).epochs is None:
         return f"{run} was imported: the same file gives this fingerprint again."
     shards = f'"shards": {model.run.training.shards} as in training.json of {run}'

@@ -64,12 +64,12 @@ def check_pruning(layout: Layout) -> None:
     described = next((name for name in pruned if layout.is_described(name)), None)
     if described is not None:
         raise FitError(
-            "training.json: pruning must be unset where vectors contain those of attributes, as"
+            f"{layout.training.where}: pruning must be unset where vectors contain those of attributes, as"
             f' "{described}" does. Remove it, or "described_by".'
         )
     if not pruned and not any(weight.has_vectors and weight.trained for weight in layout.weights.values()):
         raise FitError(
-            "training.json: pruning needs trained vectors of sparse inputs or outputs, and the network has"
+            f"{layout.training.where}: pruning needs trained vectors of sparse inputs or outputs, and the network has"
             " none. Remove it."
         )
     if not pruned:
@@ -77,6 +77,6 @@ def check_pruning(layout: Layout) -> None:
             (weight.row_length for weight in layout.weights.values() if weight.has_vectors), default=0
         )
         raise FitError(
-            f"training.json: pruning.nonzeros must be less than the {longest:,} numbers of the longest vector"
+            f"{layout.training.where}: pruning.nonzeros must be less than the {longest:,} numbers of the longest vector"
             f" of a trained sparse input or output; got {pruning.nonzeros:,}. Lower it, or remove pruning."
         )
