@@ -13,6 +13,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.model.part import Part
 from widenet.model.pruned_part import PrunedPart
+from widenet.report.listing import list_runs
 from widenet.runs.smaller import num_bytes
 from widenet.training.run_directory import RunDirectory
 
@@ -79,6 +80,12 @@ def test_the_best_epoch_is_one_after_pruning_has_ended(tmp_path):
     small = widenet.prune(tmp_path / "run", tmp_path / "small")
     assert small.fingerprint() == model.fingerprint()
     assert (small.facts["made_of"], small.facts["nonzeros"]) == (str(tmp_path / "run"), 3)
+    widenet.prune(tmp_path / "run", tmp_path / "smaller", 2)
+    assert {run.name: (run.form, run.value) for run in list_runs(tmp_path).runs} == {
+        "run": (None, max(values[5:])),
+        "small": ("pruned to 3 numbers a vector", max(values[5:])),
+        "smaller": ("pruned to 2 numbers a vector", None),
+    }
 
 
 def test_every_use_of_a_run_takes_it(both, place):
@@ -165,6 +172,14 @@ def test_wrong_uses_are_refused(place, tmp_path):
     with pytest.raises(OptionError, match="whose weights are pruned; got 'cuda'"):
         widenet.Model.load(place / "plain small", device="cuda")
     assert not (tmp_path / "again").exists()
+
+
+def test_a_dataset_in_a_run_is_not_replaced(place, tmp_path):
+    shutil.copytree(place / "plain small", tmp_path / "small")
+    shutil.copytree(place / "data", tmp_path / "small/data")
+    with pytest.raises(CheckpointError, match="small holds a dataset, which would go with it"):
+        widenet.prune(place / "plain", tmp_path / "small", overwrite=True)
+    assert (tmp_path / "small/data/dataset.json").exists()
 
 
 def test_a_run_that_was_not_pruned_needs_the_number(place, tmp_path):

@@ -69,14 +69,15 @@ def check_pruning(layout: Layout) -> None:
         )
     if not pruned and not any(weight.has_vectors and weight.trained for weight in layout.weights.values()):
         raise FitError(
-            f"{layout.training.where}: pruning needs trained vectors of sparse inputs or outputs, and the network has"
-            " none. Remove it."
+            f"{layout.training.where}: pruning needs trained vectors of sparse inputs or outputs, and the"
+            " network has none. Remove it."
         )
     if not pruned:
         longest = max(
             (weight.row_length for weight in layout.weights.values() if weight.has_vectors), default=0
         )
         raise FitError(
-            f"{layout.training.where}: pruning.nonzeros must be less than the {longest:,} numbers of the longest vector"
-            f" of a trained sparse input or output; got {pruning.nonzeros:,}. Lower it, or remove pruning."
+            f"{layout.training.where}: pruning.nonzeros must be less than the {longest:,} numbers of the"
+            f" longest vector of a trained sparse input or output; got {pruning.nonzeros:,}. Lower it, or"
+            " remove pruning."
         )

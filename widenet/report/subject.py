@@ -69,6 +69,12 @@ class Subject:
         return WeightsFacts.of(Checkpoint.open(model).facts if model.is_dir() else {})
 
     @property
+    def is_cut(self) -> bool:
+        """Whether numbers were left out after the training, whose metrics are not those of the rest."""
+        trained = self.run.training.pruning
+        return self.final.nonzeros not in (None, None if trained is None else trained.nonzeros)
+
+    @property
     def words(self) -> Words:
         """What people call the rows and features of the dataset; without one, as its fields suggest."""
         return words_of(self.run.fields, {}) if self.manifest is None else self.manifest.words

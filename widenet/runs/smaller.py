@@ -105,6 +105,8 @@ def _check_finished(run: RunDirectory) -> None:
 
 def _check_free(path: Path, needed: Sequence[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a run may be made at a path."""
+    if overwrite and (path / DATA).is_dir():
+        raise CheckpointError(f"{path} holds a dataset, which would go with it. Choose another `out`.")
     if overwrite:
         replacing.check_replaceable(path, needed)
         return
