@@ -69,8 +69,8 @@ def check_pruning(layout: Layout) -> None:
         )
     if not pruned and not any(weight.has_vectors and weight.trained for weight in layout.weights.values()):
         raise FitError(
-            f"{layout.training.where}: pruning needs trained vectors of sparse inputs or outputs, and the"
-            " network has none. Remove it."
+            f"{layout.training.where}: pruning needs a trained hidden layer on a sparse input, or a trained"
+            " output behind hidden layers, and the network has neither. Remove it."
         )
     if not pruned:
         longest = max(

@@ -69,7 +69,13 @@ def _check_weights(model: Model, nonzeros: int) -> None:
         raise OptionError(f"{path} is in 8 bits. Use it as it is, or the run that it was made of.")
     if nonzeros_of(model.facts) is not None:
         raise OptionError(f"{path} is pruned already. Use it as it is, or the run that it was made of.")
-    if not any(is_prunable(weight, nonzeros) for weight in model.network.layout.weights.values()):
+    weights = model.network.layout.weights.values()
+    if not any(weight.has_vectors for weight in weights):
+        raise OptionError(
+            f"{path} has no hidden layer on a sparse input and no output behind hidden layers, whose vectors"
+            " could be pruned. Use the run as it is."
+        )
+    if not any(is_prunable(weight, nonzeros) for weight in weights):
         raise OptionError(
             f"{path} has no vectors of more than {nonzeros:,} numbers, of sparse inputs or of outputs after"
             " hidden layers. Lower `nonzeros`, or use the run as it is."
