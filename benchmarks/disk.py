@@ -1,8 +1,7 @@
 """Trains with weights in memory, on a disk, and on a disk under a cap of memory: time, bytes and memory.
 
 Beside them stands what `widenet plan` says: from the bandwidth of the disk, and from steps that `--measure`
-times after the trainings. A virtual disk copies through memory, so its bandwidth is measured twice: with a
-block for each thread, which stays in the processor's cache, and through as much memory as a step holds.
+times after the trainings.
 
 The cap is a control group of the kernel; without the right to make one, that row is left out. The trainings
 take turns A B C, C B A. Times and bytes are medians of all their steps but the first two of each turn;
@@ -17,7 +16,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import cycle
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -27,13 +25,10 @@ import numpy as np
 from benchmarks.cgroups import capped, within
 from benchmarks.places import workplace
 from widenet import dataset_from_lists
-from widenet.plan.streaming import AROUND_BYTES, REQUEST_BYTES
 
 WIDTH, UNITS, BATCH, STEPS, HISTORY = 400_000, 256, 64, 8, 20
 ROUNDS, WARM_UP = 2, 2
-_BLOCK, _FILE = 2**23, 2**31
-_HELD = 2 * (AROUND_BYTES + _BLOCK)
-"""About what a step with two threads holds in memory: what is read ahead or not yet written, and tiles."""
+_BLOCK, _BLOCKS = 2**23, 256
 _NETWORK = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
@@ -89,46 +84,40 @@ def run() -> None:
         except OSError as error:
             print(f"No row under a cap: {error}.")
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
-        bandwidths, through_memory = [], []
+        bandwidths = []
         for turn in range(ROUNDS):
-            bandwidths.append(_bandwidth(folder, _BLOCK, 0))
-            through_memory.append(_bandwidth(folder, REQUEST_BYTES, _HELD))
+            bandwidths.append(_bandwidth(folder))
             for name in list(places)[:: -1 if turn % 2 else 1]:
                 turns[name].append(_trained(folder, f"{name}, {turn}", *places[name]))
-        bandwidth, through = float(np.median(bandwidths)), float(np.median(through_memory))
+        bandwidth = float(np.median(bandwidths))
         plans = {place: _plan(folder, place, bandwidth) for place in ("device", "disk")}
         for place, plan in plans.items():
             plan["step_seconds"] = _plan(folder, place, measures=True)["hours"]["step_seconds"]
         work = plans["disk"]["work"]
         print(
             f"\nThe disk reads {bandwidth / 1e9:.2f} GB a second while it writes as much"
-            f" ({min(bandwidths) / 1e9:.2f} to {max(bandwidths) / 1e9:.2f}), into and from a block for each"
-            f" thread. Through {_HELD / 2**20:.0f} MiB of memory in turn, about as a step does, it is"
-            f" {through / 1e9:.2f} GB ({min(through_memory) / 1e9:.2f} to {max(through_memory) / 1e9:.2f})."
+            f" ({min(bandwidths) / 1e9:.2f} to {max(bandwidths) / 1e9:.2f})."
         )
         print(
             f"Weights and state: {state / 1e9:.2f} GB. By the plan, a step reads"
             f" {work['read_bytes'] / 1e9:.2f} GB and writes {work['written_bytes'] / 1e9:.2f} GB.\n"
         )
         print(
-            "| weights | ms a step | of the bound | of the bound through memory | plan: ms | --measure: ms"
-            " | read, GB | written, GB | peak of memory, GB | plan: GB | fingerprint |"
+            "| weights | ms a step | of the bound | plan: ms | --measure: ms | read, GB | written, GB"
+            " | peak of memory, GB | plan: GB | fingerprint |"
         )
-        print("|---|---|---|---|---|---|---|---|---|---|---|")
+        print("|---|---|---|---|---|---|---|---|---|---|")
         compute = _median(turns["in memory"], "seconds")
         for name, (place, _) in places.items():
-            _print(name, turns[name], compute, plans[place], bandwidth / through)
+            _print(name, turns[name], compute, plans[place])
 
 
-def _print(
-    name: str, turns: list[dict[str, Any]], compute: float, plan: dict[str, Any], slower: float
-) -> None:
+def _print(name: str, turns: list[dict[str, Any]], compute: float, plan: dict[str, Any]) -> None:
     seconds, planned = _median(turns, "seconds"), plan.get("disk_seconds")
     cells = [
         name,
         f"{1000 * seconds:.0f}",
         f"{seconds / max(compute, planned or 0):.2f}",
-        f"{seconds / max(compute, slower * (planned or 0)):.2f}",
         "" if planned is None else f"{1000 * planned:.0f}",
         f"{1000 * plan['step_seconds']:.0f}",
         f"{_median(turns, 'read') / 1e9:.2f}",
@@ -166,55 +155,49 @@ def _plan(folder: Path, place: str, bandwidth: float | None = None, measures: bo
     return found
 
 
-def _bandwidth(folder: Path, size: int, held: int) -> float:
+def _bandwidth(folder: Path) -> float:
     """Return the bytes a second that the disk reads while it writes as many, past the system's cache.
 
     One file is read and written from 1, 2, 4 and 8 pairs of threads, from and into large pages; the fastest
     counts.
-
-    Args:
-        folder: Folder of the file.
-        size: Bytes of a request.
-        held: Bytes of memory that all threads together use in turn, but at least `size` for each.
     """
-    path, count = folder / "blocks", _FILE // size
+    path = folder / "blocks"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_DIRECT)
     try:
-        os.posix_fallocate(descriptor, 0, 2 * _FILE)
+        os.posix_fallocate(descriptor, 0, 2 * _BLOCKS * _BLOCK)
         with ThreadPoolExecutor(16) as pool:
-            full = _block(size)
-            for place in range(2 * count):
-                os.pwritev(descriptor, [full], place * size)
+            full = _block()
+            for place in range(2 * _BLOCKS):
+                os.pwritev(descriptor, [full], place * _BLOCK)
 
-            def move(first: int, step: int, writes: bool, blocks: list[mmap.mmap]) -> None:
-                for place, block in zip(range(first, count, step), cycle(blocks)):
+            def move(first: int, step: int, writes: bool) -> None:
+                block = _block()
+                for place in range(first, _BLOCKS, step):
                     if writes:
-                        os.pwritev(descriptor, [block], (count + place) * size)
+                        os.pwritev(descriptor, [block], (_BLOCKS + place) * _BLOCK)
                     else:
-                        os.preadv(descriptor, [block], place * size)
+                        os.preadv(descriptor, [block], place * _BLOCK)
 
             def seconds(pairs: int) -> float:
-                own = max(1, held // (2 * pairs * size))
-                threads = [(pair, writes) for pair in range(pairs) for writes in (False, True)]
-                blocks = [[_block(size) for _ in range(own)] for _ in threads]
                 started = perf_counter()
                 work = [
-                    pool.submit(move, pair, pairs, writes, of_thread)
-                    for (pair, writes), of_thread in zip(threads, blocks, strict=True)
+                    pool.submit(move, pair, pairs, writes)
+                    for pair in range(pairs)
+                    for writes in (False, True)
                 ]
                 for each in work:
                     each.result()
                 return perf_counter() - started
 
-            return _FILE / min(seconds(pairs) for pairs in (1, 2, 4, 8, 1, 2, 4, 8))
+            return _BLOCKS * _BLOCK / min(seconds(pairs) for pairs in (1, 2, 4, 8, 1, 2, 4, 8))
     finally:
         os.close(descriptor)
         path.unlink()
 
 
-def _block(size: int) -> mmap.mmap:
+def _block() -> mmap.mmap:
     """Return memory of large pages."""
-    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block = mmap.mmap(-1, _BLOCK, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     block.madvise(mmap.MADV_HUGEPAGE)
-    block[:] = bytes(size)
+    block[:] = bytes(_BLOCK)
     return block
