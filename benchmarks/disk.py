@@ -166,12 +166,12 @@ def _bandwidth(folder: Path) -> float:
     try:
         os.posix_fallocate(descriptor, 0, 2 * _BLOCKS * _BLOCK)
         with ThreadPoolExecutor(16) as pool:
-            full = _block()
+            blocks = [_block() for _ in range(16)]
             for place in range(2 * _BLOCKS):
-                os.pwritev(descriptor, [full], place * _BLOCK)
+                os.pwritev(descriptor, [blocks[0]], place * _BLOCK)
 
             def move(first: int, step: int, writes: bool) -> None:
-                block = _block()
+                block = blocks[2 * first + writes]
                 for place in range(first, _BLOCKS, step):
                     if writes:
                         os.pwritev(descriptor, [block], (_BLOCKS + place) * _BLOCK)
