@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.json_output import AsJson
 from widenet.cli.options import Run
+from widenet.cli.smaller import say_smaller
 
 
 def quantize(
@@ -20,15 +21,7 @@ def quantize(
     Every other command reads it as any run; it is not trained further.
     """
     from widenet.runs.quantizing import quantize as make
-    from widenet.runs.smaller import num_bytes
     from widenet.training.existing_run import check_run
 
     check_run(run)
-    made = make(run, out, overwrite)
-    after, before = num_bytes(out), num_bytes(run)
-    if as_json:
-        sizes = {"num_bytes": after, "num_bytes_before": before}
-        print_json({"run": out, **sizes, "fingerprint": made.fingerprint()})
-        return
-    typer.echo(f"{out}: {after:,} bytes of weights; {run} has {before:,}.")
-    typer.echo(f"fingerprint {made.fingerprint()}")
+    say_smaller(run, make(run, out, overwrite), out, as_json)
