@@ -29,7 +29,9 @@ def sum_of_rows(first, last, indices, values, rows, row_length, columns, UNROLLE
 
 
 @triton.jit
-def _kernel(indptr, indices, values, weight, sums, num_columns, BLOCK: tl.constexpr, UNROLLED: tl.constexpr):
+def _gather_sum_kernel(
+    indptr, indices, values, weight, sums, num_columns, BLOCK: tl.constexpr, UNROLLED: tl.constexpr
+):
     example = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     first, last = tl.load(indptr + example), tl.load(indptr + example + 1)
@@ -44,7 +46,7 @@ def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
     if not sums_EH.numel():
         return sums_EH
     block, warps = columns_at_once(num_columns)
-    _kernel[batch.num_examples, triton.cdiv(num_columns, block)](
+    _gather_sum_kernel[batch.num_examples, triton.cdiv(num_columns, block)](
         batch.indptr,  # [E + 1] int64
         batch.indices.contiguous(),  # [Z] int32 or int64
         batch.values,  # [Z] float32, or None

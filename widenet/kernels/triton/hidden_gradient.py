@@ -11,7 +11,7 @@ _EXAMPLES, _INNER, _UNITS = 128, 128, 64
 
 
 @triton.jit
-def _kernel(
+def _hidden_gradient_kernel(
     deltas,
     weights,
     sizes,
@@ -75,7 +75,7 @@ def add_hidden_gradient(
     num_shards, num_examples, num_inner = total_SEH.shape
     if not total_SEH.numel():
         return
-    _kernel[triton.cdiv(num_inner, _INNER), triton.cdiv(num_examples, _EXAMPLES), num_shards](
+    _hidden_gradient_kernel[triton.cdiv(num_inner, _INNER), triton.cdiv(num_examples, _EXAMPLES), num_shards](
         delta_EC,  # [E, C] bfloat16 or float32
         operand_RK,  # [R, K] of the same type
         span.sizes_S,  # [S] int32

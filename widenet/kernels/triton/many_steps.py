@@ -16,7 +16,7 @@ _AT_ONCE = 16
 
 
 @triton.jit
-def _kernel(
+def _many_steps_kernel(
     weights, gradients, firsts, seconds, sizes, penalties, constants, KIND: tl.constexpr, BLOCK: tl.constexpr
 ):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -50,7 +50,7 @@ def many_steps(
         own = kept[start : start + _AT_ONCE]
         states = [two(each) for _, _, each in own]
         sizes = tuple(weight.numel() for weight, _, _ in own)
-        _kernel[triton.cdiv(max(sizes), _BLOCK), len(own)](
+        _many_steps_kernel[triton.cdiv(max(sizes), _BLOCK), len(own)](
             tuple(weight for weight, _, _ in own),  # each [N] float32, in and out
             tuple(gradient.contiguous() for _, gradient, _ in own),  # each [N] float32
             tuple(first for first, _ in states),  # each [N] float32, in and out, or None

@@ -16,7 +16,7 @@ _UNROLLED = 8
 
 
 @triton.jit(do_not_specialize=["number"])
-def _kernel(
+def _row_step_kernel(
     weight,
     first_state,
     second_state,
@@ -79,7 +79,7 @@ def row_step(
         return
     first, second = two(states)
     block, warps = columns_at_once(num_columns)
-    _kernel[len(touched), triton.cdiv(num_columns, block)](
+    _row_step_kernel[len(touched), triton.cdiv(num_columns, block)](
         weight_RH,  # [R, H] float32, in and out
         first,  # [R, H] float32, in and out, or None
         second,  # [R, H] float32, in and out, or None

@@ -31,7 +31,7 @@ def _logit_below(key):
 
 
 @triton.jit
-def _kernel(
+def _running_top_k_kernel(
     logits,
     floors,
     keys,
@@ -93,7 +93,7 @@ class RunningTopK:
         """Search a tile of units after those of earlier tiles; -inf marks excluded units."""
         if not logits_ET.numel():
             return
-        _kernel[(len(logits_ET),)](
+        _running_top_k_kernel[(len(logits_ET),)](
             logits_ET.contiguous(),  # [E, T] float32
             self.floor_E,  # [E] float32, in and out
             self.keys_EN,  # [E, N] int64, in and out

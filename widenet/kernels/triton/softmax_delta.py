@@ -11,7 +11,7 @@ _EXAMPLES = 64
 
 
 @triton.jit
-def _kernel(
+def _softmax_delta_kernel(
     shares,
     peaks,
     logarithms,
@@ -58,7 +58,7 @@ def softmax_delta(
     grid = columns // COLUMNS, triton.cdiv(num_examples, _EXAMPLES)
     sums_PC = torch.empty(grid[1], columns, device=shares_EC.device)
     if grid[0] * grid[1]:
-        _kernel[grid](
+        _softmax_delta_kernel[grid](
             shares_EC,  # [E, C] bfloat16 or float32, in and out
             peaks_SBE,  # [S, B, E] float32
             log_sum_E,  # [E] float32

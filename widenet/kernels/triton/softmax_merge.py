@@ -9,7 +9,9 @@ _EXAMPLES = 32
 
 
 @triton.jit
-def _kernel(peaks, sums, shard_peaks, shard_sums, num_blocks, num_examples, EXAMPLES: tl.constexpr):
+def _softmax_merge_kernel(
+    peaks, sums, shard_peaks, shard_sums, num_blocks, num_examples, EXAMPLES: tl.constexpr
+):
     shard = tl.program_id(1).to(tl.int64)
     examples = tl.program_id(0) * EXAMPLES + tl.arange(0, EXAMPLES)
     inside = examples < num_examples
@@ -37,7 +39,7 @@ def softmax_merge(peaks_SBE: Tensor, sums_SBE: Tensor) -> tuple[Tensor, Tensor]:
     peak_SE = torch.empty(num_shards, num_examples, device=peaks_SBE.device)
     sum_SE = torch.empty_like(peak_SE, dtype=torch.float64)
     if peak_SE.numel():
-        _kernel[triton.cdiv(num_examples, _EXAMPLES), num_shards](
+        _softmax_merge_kernel[triton.cdiv(num_examples, _EXAMPLES), num_shards](
             peaks_SBE,  # [S, B, E] float32
             sums_SBE,  # [S, B, E] float32
             peak_SE,  # [S, E] float32, out

@@ -12,7 +12,7 @@ _ENTRIES = 128
 
 
 @triton.jit
-def _kernel(
+def _softmax_pulls_kernel(
     starts,
     examples,
     pulls,
@@ -68,7 +68,7 @@ def softmax_pulls(
     num_units = len(starts) - 1
     losses_T = torch.empty(num_units, dtype=torch.float64, device=products_ET.device)
     if num_units:
-        _kernel[(num_units,)](
+        _softmax_pulls_kernel[(num_units,)](
             starts,  # [T + 1] int64
             examples_Z,  # [Z] int64
             pull_Z,  # [Z] float32

@@ -9,7 +9,7 @@ _BLOCK = 2048
 
 
 @triton.jit
-def _kernel(products, biases, peaks, totals, num_units, BLOCK: tl.constexpr):
+def _softmax_sums_kernel(products, biases, peaks, totals, num_units, BLOCK: tl.constexpr):
     example = tl.program_id(0).to(tl.int64)
     peak, total = tl.load(peaks + example), tl.load(totals + example)
     for start in range(0, num_units, BLOCK):
@@ -34,7 +34,7 @@ def add_softmax_sums(products_ET: Tensor, bias_T: Tensor | None, peak_E: Tensor,
     num_examples, num_units = products_ET.shape
     if not products_ET.numel():
         return
-    _kernel[(num_examples,)](
+    _softmax_sums_kernel[(num_examples,)](
         products_ET,  # [E, T] float32
         bias_T,  # [T] float32, or None
         peak_E,  # [E] float32, in and out; -inf before the first tile

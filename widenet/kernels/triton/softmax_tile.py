@@ -12,7 +12,7 @@ _EXAMPLES, _UNITS = 64, 128
 
 
 @triton.jit
-def _kernel(
+def _softmax_tile_kernel(
     products,
     biases,
     logarithms,
@@ -49,7 +49,7 @@ def softmax_tile(
     grid = triton.cdiv(num_units, _UNITS), triton.cdiv(num_examples, _EXAMPLES)
     column_sums_RT = torch.empty(grid[1], num_units, device=products_ET.device)
     if delta_ET.numel():
-        _kernel[grid](
+        _softmax_tile_kernel[grid](
             products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             log_sum_E,  # [E] float32

@@ -114,7 +114,7 @@ def _sums(column_sums, num_parts, columns, column):
 
 
 @triton.jit
-def _kernel(
+def _target_deltas_kernel(
     sizes,
     rows,
     examples,
@@ -275,7 +275,7 @@ def _launch(
     assert rows_Z is not None
     if not span.columns:
         return
-    _kernel[(span.columns // COLUMNS,)](
+    _target_deltas_kernel[(span.columns // COLUMNS,)](
         sizes_S,  # [S] int32
         rows_Z,  # [Z] int64
         *others,  # [Z] int64; float32; float32, or None; float32, or None; [E] float32, or None, twice

@@ -11,7 +11,7 @@ _ENTRIES = 128
 
 
 @triton.jit
-def _kernel(starts, examples, products, biases, logits, num_units, ENTRIES: tl.constexpr):
+def _target_logits_kernel(starts, examples, products, biases, logits, num_units, ENTRIES: tl.constexpr):
     unit = tl.program_id(0)
     first, last = tl.load(starts + unit), tl.load(starts + unit + 1)
     bias = 0.0
@@ -31,7 +31,7 @@ def target_logits(
     num_units = len(starts) - 1
     if not num_units:
         return
-    _kernel[(num_units,)](
+    _target_logits_kernel[(num_units,)](
         starts,  # [T + 1] int64
         examples_Z,  # [Z] int64
         products_ET,  # [E, T] float32

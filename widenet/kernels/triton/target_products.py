@@ -9,7 +9,7 @@ _ENTRIES, _INNER = 16, 128
 
 
 @triton.jit
-def _kernel(
+def _target_products_kernel(
     direct,
     weights,
     biases,
@@ -54,7 +54,7 @@ def target_products(
     """
     logits_Z = torch.empty(len(rows_Z), device=weight_RH.device)
     if len(rows_Z):
-        _kernel[(triton.cdiv(len(rows_Z), _ENTRIES),)](
+        _target_products_kernel[(triton.cdiv(len(rows_Z), _ENTRIES),)](
             direct_EK,  # [E, K] bfloat16 or float32
             weight_RH,  # [R, H] float32
             bias_R,  # [R] float32, or None

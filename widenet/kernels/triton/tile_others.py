@@ -35,7 +35,7 @@ class UnitFormula:
 
 
 @triton.jit
-def _kernel(
+def _tile_others_kernel(
     products,
     biases,
     weights,
@@ -82,7 +82,7 @@ def tile_others(
     column_sums_RT = torch.empty(grid[1], num_units, device=products_ET.device)
     losses = torch.empty(grid[0] * grid[1], dtype=torch.float64, device=products_ET.device)
     if losses.numel():
-        _kernel[grid](
+        _tile_others_kernel[grid](
             products_ET,  # [E, T] float32
             bias_T,  # [T] float32, or None
             weight_E,  # [E] float32

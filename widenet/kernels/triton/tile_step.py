@@ -13,7 +13,7 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _kernel(
+def _tile_step_kernel(
     weight, gradient, first, second, penalties, constants, num, KIND: tl.constexpr, BLOCK: tl.constexpr
 ):
     place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -34,7 +34,7 @@ def tile_step(
     if not weight.numel():
         return
     first, second = two(states)
-    _kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
+    _tile_step_kernel[(triton.cdiv(weight.numel(), _BLOCK),)](
         weight,  # [N] float32, in and out
         gradient.contiguous(),  # [N] float32
         first,  # [N] float32, in and out, or None

@@ -14,7 +14,7 @@ _ENTRIES = 128
 
 
 @triton.jit
-def _kernel(
+def _tile_targets_kernel(
     starts,
     examples,
     values,
@@ -88,7 +88,7 @@ def tile_targets(
     num_units = len(starts) - 1
     losses_T = torch.empty(num_units, dtype=torch.float64, device=products_ET.device)
     if num_units:
-        _kernel[(num_units,)](
+        _tile_targets_kernel[(num_units,)](
             starts,  # [T + 1] int64
             examples_Z,  # [Z] int64
             values_Z,  # [Z] float32, or None: ones

@@ -16,7 +16,7 @@ _INNER, _EXAMPLES = 128, 64
 
 
 @triton.jit
-def _kernel(
+def _weight_step_kernel(
     deltas,
     direct,
     sizes,
@@ -93,7 +93,7 @@ def weight_step(
     if not span.columns or not num_inner:
         return
     first, second = two(states)
-    _kernel[triton.cdiv(num_inner, _INNER), span.columns // COLUMNS](
+    _weight_step_kernel[triton.cdiv(num_inner, _INNER), span.columns // COLUMNS](
         delta_EC,  # [E, C] bfloat16 or float32
         direct_EK,  # [E, K] of the same type
         span.sizes_S,  # [S] int32
