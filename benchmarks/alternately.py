@@ -2,17 +2,19 @@
 
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self
 
 from widenet.plan.machine import available_memory, available_threads
 
@@ -20,12 +22,14 @@ THREADS = available_threads()
 """Threads of every program."""
 
 REST_SECONDS = 0.3
-"""Pause before each turn, since OpenMP's threads keep spinning for a while after their last work."""
+"""Pause before each turn on a CPU, since OpenMP's threads keep spinning for a while after their last work."""
 
 MEMORY_SHARE = 0.85
 """Share of the free memory that a program may use."""
 
 _ROOT = Path(__file__).parent.parent
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -76,11 +80,29 @@ class ProgramError(Exception):
     """A program could not start or continue."""
 
 
-class _Worker:
-    """A program's process."""
+def _noted(work: Callable[Concatenate["_Worker", P], None]) -> Callable[Concatenate["_Worker", P], None]:
+    """Make a method of `_Worker` keep the problem of a program that fails, and do nothing from then on."""
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.errors = program, TemporaryFile()  # noqa: SIM115
+    @wraps(work)
+    def noted(worker: "_Worker", /, *arguments: P.args, **named: P.kwargs) -> None:
+        if worker.measured.problem is None:
+            try:
+                work(worker, *arguments, **named)
+            except ProgramError as error:
+                worker.measured.problem, worker.measured.seconds = str(error), []
+
+    return noted
+
+
+class _Worker:
+    """A program's process, and what is measured of it.
+
+    A program that has not warmed up at the deadline has failed.
+    """
+
+    def __init__(self, program: Program, deadline: float | None = None) -> None:
+        self.program, self.measured, self.deadline = program, Measured(program), deadline
+        self.errors = TemporaryFile()  # noqa: SIM115
         memory = 0 if program.on_device else int(MEMORY_SHARE * (available_memory() or sys.maxsize))
         words = [
             program.place,
@@ -104,13 +126,44 @@ class _Worker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.process.kill()
-        self.process.communicate()
-        self.errors.close()
+        if not self.errors.closed:
+            self.process.kill()
+            self.process.communicate()
+            self.errors.close()
 
-    def reply(self) -> dict[str, Any]:
-        """Return the program's next reply; raises ProgramError if it reports a problem or has ended."""
+    @_noted
+    def start(self) -> None:
+        """Wait until the program has started, and let it begin its first step."""
+        self.measured.versions = self._reply()["versions"]
+        self._begin(1)
+
+    @_noted
+    def warm_up(self, turn_seconds: float, turns: int) -> None:
+        """Wait for the first step, and take untimed turns of one step; one that is long is the last."""
+        self.measured.first = self._reply()
+        seconds = self.measured.first["seconds"]
+        for _ in range(turns):
+            self._begin(1)
+            seconds = self._reply()["seconds"]
+            if seconds > 10 * turn_seconds:
+                break
+        self.measured.steps = max(1, round(turn_seconds / max(seconds, 1e-6)))
+        self.deadline = None
+
+    @_noted
+    def take_turn(self) -> None:
+        """Measure a turn."""
+        self._begin(self.measured.steps)
+        self.measured.facts = self._reply()
+        self.measured.seconds.append(self.measured.facts["seconds"] / self.measured.steps)
+
+    def _reply(self) -> dict[str, Any]:
+        """Return the next reply; raises ProgramError for a problem, an ended program, or a late reply."""
         assert self.process.stdout is not None
+        if self.deadline is not None:
+            seconds = max(0.0, self.deadline - time.monotonic())
+            if not select.select([self.process.stdout], [], [], seconds)[0]:
+                raise ProgramError("out of time")
         line = self.process.stdout.readline()
         reply: dict[str, Any] = (
             json.loads(line) if line else {"problem": f"ended with status {self.process.wait()}"}
@@ -122,16 +175,24 @@ class _Worker:
             raise ProgramError(reply["problem"])
         return reply
 
-    def turn(self, steps: int) -> dict[str, Any]:
-        """Let the program make some steps, and return its reply."""
+    def _begin(self, steps: int) -> None:
+        """Let the program make some steps, of which it will tell."""
         assert self.process.stdin is not None
-        time.sleep(REST_SECONDS)
+        if not self.program.on_device:
+            time.sleep(REST_SECONDS)
         with suppress(BrokenPipeError):  # its last reply has the reason why it ended
             print(steps, file=self.process.stdin, flush=True)
-        return self.reply()
 
 
-def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmup: int = 3) -> list[Measured]:
+def measure(
+    programs: Sequence[Program],
+    rounds: int,
+    turn_seconds: float,
+    warmup: int = 3,
+    *,
+    together: bool = False,
+    deadline: float | None = None,
+) -> list[Measured]:
     """Measure the seconds per step of some programs.
 
     They take turns in the order A B C, C B A, A B C and so on. A program that fails is skipped from then on,
@@ -142,37 +203,45 @@ def measure(programs: Sequence[Program], rounds: int, turn_seconds: float, warmu
         rounds: Number of rounds.
         turn_seconds: Approximate length of a turn.
         warmup: Untimed turns of one step after the first; the last one decides how many steps fill a turn.
+        together: Whether the programs start, and make their first steps, at the same time.
+        deadline: Time of `time.monotonic` until which programs may warm up.
     """
-    results = [Measured(program) for program in programs]
     with ExitStack() as stack:
-        workers: list[tuple[Measured, _Worker]] = []
-        for measured in results:
-            worker = stack.enter_context(_Worker(measured.program))
-            if _prepared(measured, worker, turn_seconds, warmup):
-                workers.append((measured, worker))
+        workers: list[_Worker] = []
+        for program in programs:
+            workers.append(stack.enter_context(_Worker(program, deadline)))
+            if not together:
+                workers[-1].start()
+                workers[-1].warm_up(turn_seconds, warmup)
+        if together:
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.warm_up(turn_seconds, warmup)
         for number in range(rounds):
-            for measured, worker in workers if number % 2 == 0 else reversed(workers):
-                if measured.problem is None:
-                    _take_turn(measured, worker)
-    return results
+            for worker in workers if number % 2 == 0 else reversed(workers):
+                worker.take_turn()
+    return [worker.measured for worker in workers]
 
 
-def _prepared(measured: Measured, worker: _Worker, turn_seconds: float, warmup: int) -> bool:
-    try:
-        measured.versions = worker.reply()["versions"]
-        measured.first = worker.turn(1)
-        seconds = measured.first["seconds"]
-        for _ in range(warmup if seconds < 10 * turn_seconds else 0):
-            seconds = worker.turn(1)["seconds"]
-        measured.steps = max(1, round(turn_seconds / max(seconds, 1e-6)))
-    except ProgramError as error:
-        measured.problem = str(error)
-    return measured.problem is None
+def measure_alone(
+    programs: Sequence[Program],
+    rounds: int,
+    turn_seconds: float,
+    warmup: int = 3,
+    *,
+    deadline: float | None = None,
+) -> list[Measured]:
+    """Measure programs as `measure` does, but each takes all its turns, and ends, before the next one begins.
 
-
-def _take_turn(measured: Measured, worker: _Worker) -> None:
-    try:
-        measured.facts = worker.turn(measured.steps)
-        measured.seconds.append(measured.facts["seconds"] / measured.steps)
-    except ProgramError as error:
-        measured.problem, measured.seconds = str(error), []
+    So each has all memory of a device. Their libraries are loaded at the same time.
+    """
+    with ExitStack() as stack:
+        workers = [stack.enter_context(_Worker(program, deadline)) for program in programs]
+        for worker in workers:
+            with worker:
+                worker.start()
+                worker.warm_up(turn_seconds, warmup)
+                for _ in range(rounds):
+                    worker.take_turn()
+    return [worker.measured for worker in workers]

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -53,7 +53,8 @@ class Outcome:
     output: str = ""
 
 
-_PYTEST = ("pytest", "-q", "-p", "no:cacheprovider", "--tb=short")
+_PYTEST = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "--tb=short")
+"""Without pytest-benchmark, which warns under pytest-xdist. The option is harmless where it is missing."""
 STEPS = {
     "test": (
         Step("two trainings have the same bits", (*_PYTEST, "tests/test_gpu.py", "-k", "same_bits")),
@@ -68,12 +69,16 @@ STEPS = {
 
 
 def main() -> None:
-    """Run `python -m benchmarks.device test|bench|try FOLDER`; the status is 1 unless all steps passed."""
+    """Run `python -m benchmarks.device test|bench|try FOLDER [WORDS]`; status 1 unless all steps pass.
+
+    Further words go to every step.
+    """
     work, out = sys.argv[1], Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     outcomes: list[Outcome] = []
     deadline = monotonic() + LIMIT_SECONDS
     for step in STEPS[work]:
+        step = replace(step, words=[*step.words, *sys.argv[3:]])
         outcomes.append(_outcome(step, out, deadline - monotonic()))
         _write(work, outcomes, out)
     print((out / f"device-{work}.md").read_text())

@@ -5,6 +5,7 @@
 #   benchmarks/device.sh bench [FOLDER]    the time of training steps, and their peak memory
 #   benchmarks/device.sh try [FOLDER]      a small measurement on a CPU, to see that `bench` runs
 #
+# Words after FOLDER go to pytest or to the measurement: `bench FOLDER --parts e recommend`.
 # Each takes at most ten minutes. The results are in FOLDER, or in $OUT, or in runs/device.
 # The interpreter, python3 or $PYTHON, needs torch 2.11, Triton 3.6, numba, pyarrow, safetensors, tensorboard,
 # setuptools and pytest with pytest-xdist. Other packages come from benchmarks/wheels, or from $WHEELS.
@@ -35,4 +36,4 @@ fi
 mkdir "$site/metadata"
 "$python" -c "from setuptools.build_meta import prepare_metadata_for_build_wheel as write; write('$site/metadata')" >/dev/null
 export PYTHONPATH=$site:$site/metadata:$PWD PYTHONUNBUFFERED=1
-"$python" -m benchmarks.device "$work" "$out"
+"$python" -m benchmarks.device "$work" "$out" "${@:3}"

@@ -16,7 +16,7 @@ from widenet.plan.binding import bind
 from widenet.plan.devices import DEVICES as DEVICES_BY_NAME
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.hours import hours, published_rates
-from widenet.plan.job import Job
+from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.numbers import amount, duration
@@ -75,7 +75,7 @@ def _bounds() -> Table:
     for precision in ("float32", "tf32", "bfloat16"):
         for devices in (1, DEVICES):
             training = {"optimizer": "adam", "precision": precision, "epochs": EPOCHS}
-            job = _job(EVERYBODY, training, devices)
+            job = job_of(EVERYBODY, training, devices)
             found = hours(job, published_rates(job, DEVICES_BY_NAME["h200"]), EVERYBODY)
             seconds = (
                 found.step_seconds,
@@ -94,19 +94,27 @@ def _bounds() -> Table:
     return table
 
 
-def _job(width: int, training: dict[str, Any], devices: int) -> Job:
+def network(units: int) -> dict[str, Any]:
+    """Return the document of a network from items to items."""
     layers = [
         {"name": "history", "kind": "input", "field": "items", "scale": "mean"},
-        {"name": "taste", "units": HIDDEN, "activation": "tanh"},
+        {"name": "taste", "units": units, "activation": "tanh"},
         {"name": "next", "kind": "output", "field": "items"},
     ]
+    return {"layers": layers}
+
+
+def job_of(
+    width: int, training: dict[str, Any], devices: int, units: int = HIDDEN, weights_in: WeightsIn = "device"
+) -> Job:
+    """Return the job of this network on CUDA devices, by default for batches of 4096."""
     spec = TrainingSpec.of({"batch_size": BATCH, **training})
-    layout = bind(NetworkSpec.of({"layers": layers}), spec, {"items": Width(width)})
-    return Job.of(layout, num_processes=devices, device="cuda")
+    layout = bind(NetworkSpec.of(network(units)), spec, {"items": Width(width)})
+    return Job.of(layout, num_processes=devices, device="cuda", weights_in=weights_in)
 
 
 def _row(width: int, optimizer: str, products: float, link: float) -> list[str]:
-    job = _job(width, {"optimizer": optimizer}, DEVICES)
+    job = job_of(width, {"optimizer": optimizer}, DEVICES)
     fewest, needed, step = (
         smallest(job, DEVICE_BYTES),
         memory(replace(job, kept_bytes=0)).total,

@@ -5,6 +5,7 @@ import platform
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,12 @@ def spread(numbers: Sequence[float], form: str) -> str:
 
 
 def publish(name: str, tables: Sequence[Table], out: Path) -> None:
-    """Write NAME.json, NAME.md and, if there are bars, NAME.svg to a folder; compare with the page."""
+    """Write NAME.json, NAME.md and, if it can plot bars, NAME.svg to a folder; compare with the page."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"machine": machine(), "threads": THREADS, "tables": [vars(table) for table in tables]}
     (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
     (out / f"{name}.md").write_text("\n".join(str(table) for table in tables))
-    if any(table.bars for table in tables):
+    if any(table.bars for table in tables) and find_spec("matplotlib"):  # where devices are it may be missing
         _plot([table for table in tables if table.bars], out / f"{name}.svg")
     rows = [
         Rows(table.title, list(table.columns), {name: cells for name, *cells in table.rows}, processor())

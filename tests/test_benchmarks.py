@@ -7,6 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +17,12 @@ import pytest
 import torch
 
 from benchmarks import catalogue, device
-from benchmarks.alternately import Measured, Program, measure
+from benchmarks.alternately import Measured, Program, measure, measure_alone
 from benchmarks.device import Step
 from benchmarks.published import Rows, compared, tables_of
 from benchmarks.results import Table, processor, publish, quartiles, spread
+from benchmarks.steps.torch_bags import Autoencoder, arguments_of
+from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.synthetic import draw_interactions
 from widenet.plan.binding import bind
 from widenet.plan.deferred_rows import defers_rows
@@ -58,6 +63,49 @@ def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
     assert [len(measured.seconds) for measured in found] == [2, 2]
     assert found[0].first["loss"] == 1.5
     assert found[0].facts["peak_bytes"] > 2**20
+
+
+def endless():
+    """A program that never ends its first step."""
+
+    return lambda _: threading.Event().wait()
+
+
+def test_programs_that_start_together_take_turns_as_well(tmp_path):
+    programs = [program(name, path=str(tmp_path / name), letter=name) for name in "AB"]
+    found = measure(programs, rounds=2, turn_seconds=0.0, warmup=1, together=True)
+    assert [len(measured.seconds) for measured in found] == [2, 2]
+    assert [(tmp_path / name).read_text() for name in "AB"] == ["AAAA", "BBBB"]
+
+
+def test_a_program_that_is_alone_takes_all_its_turns_before_the_next_one(tmp_path):
+    programs = [program(name, path=str(tmp_path / "steps"), letter=name) for name in "AB"]
+    found = measure_alone(programs, rounds=2, turn_seconds=0.0, warmup=0)
+    assert (tmp_path / "steps").read_text() == "AAABBB"
+    assert [len(measured.seconds) for measured in found] == [2, 2]
+
+
+@pytest.mark.parametrize("measuring", [partial(measure, together=True), measure_alone])
+def test_a_program_that_is_late_is_left_out(measuring):
+    found = measuring([program("late", "endless")], rounds=1, turn_seconds=0.0, deadline=time.monotonic() + 1)
+    assert (found[0].problem, found[0].seconds) == ("out of time", [])
+
+
+@pytest.mark.parametrize("cells", [7, 3 * 40, 10**6])
+def test_a_loss_in_chunks_has_the_gradients_of_the_whole_one(cells):
+    torch.manual_seed(0)
+    model = Autoencoder(40, [5], softmax=True)
+    targets = arguments_of(np.array([3, 9, 11, 2, 39, 0, 7]), np.array([0, 3, 4, 4, 5, 6, 7]))
+    model.double()(*targets[:3], targets[3].double()).backward()
+    whole = [parameter.grad.float() for parameter in model.parameters()]
+    model.float().zero_grad()
+    x_EH = model.last_hidden(model.bag(targets[0], targets[1]))
+    scores = model.scores
+    loss = ChunkedCrossEntropy.apply(x_EH, scores.weight, scores.bias, targets, torch.float32, cells, shares)
+    loss.backward()
+    assert torch.allclose(loss, model(*targets))
+    for parameter, gradient in zip(model.parameters(), whole, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
 
 
 BROKEN = {

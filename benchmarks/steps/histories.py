@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_matrix
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
-def histories(folder: str) -> csr_matrix:
+def histories(folder: str) -> "csr_matrix":
     """Load the histories that `benchmarks.synthetic` wrote, float32 [examples, width]."""
+    from scipy.sparse import csr_matrix  # a machine with a device may lack it
+
     indptr, indices, width = (
         np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width")
     )
@@ -17,7 +22,7 @@ def histories(folder: str) -> csr_matrix:
     )
 
 
-def batches(matrix: csr_matrix, size: int) -> Iterator[csr_matrix]:
+def batches(matrix: "csr_matrix", size: int) -> Iterator["csr_matrix"]:
     """Yield batches of `size` examples without end."""
     return (matrix[rows] for rows in orders(matrix.shape[0], size))
 

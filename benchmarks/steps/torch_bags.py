@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.steps.histories import batches, histories
 from benchmarks.steps.torch_dense import optimizer_of, steps_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 class Autoencoder(nn.Module):
@@ -21,9 +23,9 @@ class Autoencoder(nn.Module):
     per example.
     """
 
-    def __init__(self, width: int, hidden: Sequence[int], softmax: bool) -> None:
+    def __init__(self, width: int, hidden: Sequence[int], softmax: bool, sparse: bool = False) -> None:
         super().__init__()
-        self.bag = nn.EmbeddingBag(width, hidden[0], mode="sum", include_last_offset=True)
+        self.bag = nn.EmbeddingBag(width, hidden[0], mode="sum", include_last_offset=True, sparse=sparse)
         nn.init.xavier_normal_(self.bag.weight)
         self.bias = nn.Parameter(torch.zeros(hidden[0]))
         self.trunk = nn.ModuleList([nn.Linear(inputs, units) for inputs, units in pairwise(hidden)])
@@ -39,16 +41,24 @@ class Autoencoder(nn.Module):
             examples: Example of each entry.
             shares: Share of each entry in its example's targets.
         """
-        x = torch.sigmoid(self.bag(indices, indptr) + self.bias)
-        for layer in self.trunk:
-            x = torch.sigmoid(layer(x))
-        logits = self.scores(x)
+        return self.loss(self.bag(indices, indptr), indices, examples, shares)
+
+    def loss(self, sums: Tensor, indices: Tensor, examples: Tensor, shares: Tensor) -> Tensor:
+        """Return the same from the sums of item vectors, in float32 also under autocast."""
+        logits = self.scores(self.last_hidden(sums)).float()
         targets = logits[examples, indices]
         if self.softmax:
             total: Tensor = logits.logsumexp(dim=1).sum() - (targets * shares).sum()
         else:
             total = functional.softplus(logits).sum() - targets.sum()
         return total / len(logits)
+
+    def last_hidden(self, sums: Tensor) -> Tensor:
+        """Return the units of the last hidden layer from the sums of item vectors."""
+        x = torch.sigmoid(sums + self.bias)
+        for layer in self.trunk:
+            x = torch.sigmoid(layer(x))
+        return x
 
 
 def eager(
@@ -66,7 +76,7 @@ def eager(
     matrix = histories(folder)
     model = Autoencoder(matrix.shape[1], hidden, softmax)
     chosen = optimizer_of(optimizer, model.parameters())
-    return steps_of(model, chosen, map(_tensors, batches(matrix, batch)), compiled)
+    return steps_of(model, chosen, map(_of_rows, batches(matrix, batch)), compiled)
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
@@ -74,13 +84,18 @@ def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
     return eager(**arguments, compiled=True)
 
 
-def _tensors(rows: csr_matrix) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    counts = np.diff(rows.indptr)
+def _of_rows(rows: "csr_matrix") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return arguments_of(rows.indices, rows.indptr)
+
+
+def arguments_of(indices: np.ndarray, indptr: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the arguments of `Autoencoder.forward` for histories in CSR form."""
+    counts = np.diff(indptr)
     examples = np.repeat(np.arange(len(counts)), counts)
     shares = (1 / np.maximum(counts, 1)).astype(np.float32)[examples]
     return (
-        torch.from_numpy(rows.indices).long(),
-        torch.from_numpy(rows.indptr).long(),
+        torch.from_numpy(indices).long(),
+        torch.from_numpy(indptr).long(),
         torch.from_numpy(examples),
         torch.from_numpy(shares),
     )

@@ -31,6 +31,7 @@ def steps_of(
     chosen: torch.optim.Optimizer,
     stream: Iterator[tuple[Tensor, ...]],
     compiled: bool,
+    update: Callable[[], Any] | None = None,
 ) -> Callable[[int], dict[str, Any]]:
     """Return training steps over a stream of inputs.
 
@@ -39,10 +40,11 @@ def steps_of(
         chosen: The optimizer.
         stream: The inputs.
         compiled: Compile loss and optimizer with `torch.compile`.
+        update: Makes the optimizer's step; None: the optimizer does, compiled or not.
     """
-    update: Callable[[], Any] = chosen.step
+    step = update or (torch.compile(chosen.step) if compiled else chosen.step)
     if compiled:
-        objective, update = torch.compile(objective), torch.compile(chosen.step)
+        objective = torch.compile(objective)
 
     def steps(number: int) -> dict[str, Any]:
         loss = 0.0
@@ -50,7 +52,7 @@ def steps_of(
             chosen.zero_grad()
             value = objective(*next(stream))
             torch.autograd.backward(value)
-            update()
+            step()
             loss = value.item()
         return {"loss": loss}
 

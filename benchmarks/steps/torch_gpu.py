@@ -1,14 +1,21 @@
-"""PyTorch with multi-hot input on a GPU; a CSR batch becomes a dense matrix on the host or the device."""
+"""PyTorch on a GPU, in the forms that are fast there."""
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.steps.histories import orders
+from benchmarks.steps.torch_bags import Autoencoder, arguments_of
+from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.steps.torch_dense import loss_of, optimizer_of, steps_of
+
+Form = Literal["bags", "chunks", "dense"]
+Batch = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def train(
@@ -17,39 +24,150 @@ def train(
     softmax: bool,
     batch: int,
     optimizer: str,
-    compiled: bool,
-    dense_on_host: bool,
+    form: Form,
+    precision: Literal["bfloat16", "tf32"],
+    mode: str | None = None,
+    cells: int = 2**31,
     device: str = "cuda",
 ) -> Callable[[int], dict[str, Any]]:
-    """Return steps of a stack of `nn.Linear` in float32, compiled by `torch.compile` if `compiled`."""
+    """Return training steps.
+
+    Args:
+        folder: Folder of the data.
+        hidden: Units of the hidden layers.
+        softmax: Whether the output is a softmax.
+        batch: Batch size.
+        optimizer: Name of the optimizer.
+        form: "bags" adds item vectors, and computes the loss from target indices; "chunks" does so for some
+            examples at a time, see `ChunkedCrossEntropy`; "dense" has multi-hot inputs and targets.
+        precision: "bfloat16" for autocast, "tf32" for products of float32.
+        mode: Mode of `torch.compile` for the loss; None: nothing is compiled.
+        cells: Most logits of a chunk.
+        device: The device.
+    """
     torch.manual_seed(0)
-    width = int(np.load(Path(folder) / "width.npy"))
+    torch.set_float32_matmul_precision("high")
+    indptr, indices, width = (
+        np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "width")
+    )
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        return function if mode is None else torch.compile(function, mode=mode)
+
+    with torch.device(device):
+        if form == "dense":
+            parameters, objective = _dense(int(width), hidden, softmax, batch, compiled, device)
+        else:
+            dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+            model = Autoencoder(int(width), hidden, softmax, sparse=optimizer == "sgd")
+            _fill(model)
+            parameters = list(model.parameters())
+            objective = _chunks(model, compiled, dtype, cells) if form == "chunks" else _bags(model, compiled)
+
+    def loss(*targets: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bfloat16"):
+            return objective(targets)
+
+    is_sparse = form != "dense" and optimizer == "sgd"
+    chosen = (
+        torch.optim.SGD(parameters, lr=0.1, foreach=True)
+        if is_sparse
+        else optimizer_of(optimizer, parameters)
+    )
+    update = chosen.step if mode is None or is_sparse else torch.compile(chosen.step)
+    stream = _sent(_batches(indices, indptr, batch), device, mode is not None)
+    return steps_of(loss, chosen, stream, compiled=False, update=update)
+
+
+def _bags(model: Autoencoder, compiled: Callable[..., Any]) -> Callable[[Any], Tensor]:
+    """Return the loss of a batch. The sums are not compiled: the gradient to them may be sparse."""
+    loss = compiled(model.loss)
+
+    def objective(targets: Batch) -> Tensor:
+        indices, indptr, examples, parts = targets
+        found: Tensor = loss(model.bag(indices, indptr), indices, examples, parts)
+        return found
+
+    return objective
+
+
+def _chunks(
+    model: Autoencoder, compiled: Callable[..., Any], dtype: torch.dtype, cells: int
+) -> Callable[[Any], Tensor]:
+    divide, scores = compiled(shares), model.scores
+
+    def objective(targets: Batch) -> Tensor:
+        x_EH = model.last_hidden(model.bag(targets[0], targets[1]))
+        found: Tensor = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+            x_EH, scores.weight, scores.bias, targets, dtype, cells, divide
+        )
+        return found
+
+    return objective
+
+
+def _dense(
+    width: int, hidden: Sequence[int], softmax: bool, batch: int, compiled: Callable[..., Any], device: str
+) -> tuple[list[nn.Parameter], Callable[[Any], Tensor]]:
     layers: list[nn.Module] = []
     for inputs, units in zip([width, *hidden], hidden, strict=False):
         layers += [nn.Linear(inputs, units), nn.Sigmoid()]
-    model = nn.Sequential(*layers, nn.Linear(hidden[-1], width)).to(device)
+    model = nn.Sequential(*layers, nn.Linear(hidden[-1], width))
+    _fill(model)
+    loss = compiled(lambda x: loss_of(softmax, model(x), x))
 
-    def objective(x: Tensor) -> Tensor:
-        return loss_of(softmax, model(x), x)
+    def objective(targets: Batch) -> Tensor:
+        indices, _, examples, _ = targets
+        x = torch.zeros(batch, width, device=device)
+        x[examples, indices] = 1.0
+        found: Tensor = loss(x)
+        return found
 
-    place = "cpu" if dense_on_host else device
-    stream = ((dense.to(device),) for dense in _dense(folder, width, batch, place))
-    return steps_of(objective, optimizer_of(optimizer, model.parameters()), stream, compiled)
+    return list(model.parameters()), objective
 
 
-def _dense(folder: str, width: int, batch: int, device: str) -> Iterator[Tensor]:
-    """Yield dense batches float32 [batch, width] without end, made on a device."""
-    indptr, indices = (
-        torch.from_numpy(np.load(Path(folder) / f"{name}.npy")).long() for name in ("indptr", "indices")
-    )
-    order = np.random.default_rng(0)
-    while True:
-        rows = torch.from_numpy(order.permutation(len(indptr) - 1))
-        for chosen in torch.split(rows[: len(rows) // batch * batch], batch):
-            counts = indptr[chosen + 1] - indptr[chosen]
-            examples = torch.repeat_interleave(torch.arange(batch), counts)
-            within = torch.arange(len(examples)) - (counts.cumsum(0) - counts)[examples]
-            units = indices[indptr[chosen][examples] + within]
-            x = torch.zeros(batch, width, device=device)
-            x[examples.to(device), units.to(device)] = 1.0
-            yield x
+def _fill(model: nn.Module) -> None:
+    """Begin as widenet does, so that first losses are alike."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+
+def _batches(indices: np.ndarray, indptr: np.ndarray, batch: int) -> Iterator[Batch]:
+    """Yield arguments of `Autoencoder.forward` in the host's memory, without end."""
+    for rows in orders(len(indptr) - 1, batch):
+        counts = indptr[rows + 1] - indptr[rows]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        places = np.arange(ends[-1]) + np.repeat(indptr[rows] - ends[:-1], counts)
+        yield arguments_of(indices[places], ends)
+
+
+def _sent(batches: Iterator[Batch], device: str, is_dynamic: bool) -> Iterator[Batch]:
+    """Yield batches on a device; a thread prepares the next one in pinned memory and copies it meanwhile."""
+    if device == "cpu":
+        yield from map(_dynamic, batches) if is_dynamic else batches
+        return
+    beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def send() -> Batch:
+        with torch.cuda.stream(beside):
+            sent = [tensor.pin_memory().to(device, non_blocking=True) for tensor in next(batches)]
+        beside.synchronize()
+        return sent[0], sent[1], sent[2], sent[3]
+
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(send)
+        while True:
+            targets = coming.result()
+            coming = pool.submit(send)
+            for tensor in targets:
+                tensor.record_stream(torch.cuda.current_stream())
+            yield _dynamic(targets) if is_dynamic else targets
+
+
+def _dynamic(targets: Batch) -> Batch:
+    """Let `torch.compile` expect other numbers of entries."""
+    for tensor in (targets[0], targets[2], targets[3]):
+        torch._dynamo.maybe_mark_dynamic(tensor, 0)
+    return targets

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 
 from benchmarks.worker import status_bytes
+from widenet.checkpoint import fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.kernels.bits import Bits, choose_bits
 from widenet.model.build import build
 from widenet.model.by_examples import own_examples
 from widenet.model.exchange import Exchange
+from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
@@ -80,18 +82,32 @@ def steps_of(
     exchange: Exchange,
     threading: Callable[[], AbstractContextManager[None]],
     device: str = "cpu",
+    host: HostMemory | None = None,
+    named_after: int = 0,
 ) -> Callable[[int], dict[str, Any]]:
-    """Return steps of a network over the dataset in a folder, run inside the context of `threading`."""
+    """Return steps of a network over the dataset in a folder.
+
+    Args:
+        folder: The folder.
+        spec: The network document.
+        training: The training document.
+        exchange: Has the shards of this process.
+        threading: The steps are inside this context.
+        device: The device.
+        host: Takes wide weights and their state.
+        named_after: The number of the step whose fingerprint is told.
+    """
     dataset = Dataset.open(f"{folder}/dataset")
     base = status_bytes("VmRSS")
     with threading():
         counts = {field: dataset.counts(field) for field in spec.counted_fields}
-        network = build(bind(spec, training, dataset.fields), exchange, device, counts=counts)
+        network = build(bind(spec, training, dataset.fields), exchange, device, counts=counts, elsewhere=host)
         rule = Optimizer(training.optimizer)
         network.prepare_training(rule)
     own = own_examples(network.layout, exchange)
     stream = Stream(dataset, network.spec.fields, training.batch_size, training.seed, own=own)
-    table, kept = rates(training, stream.steps_per_epoch), {"base_bytes": base, **_kept(network)}
+    table = rates(training, stream.steps_per_epoch)
+    kept: dict[str, Any] = {"base_bytes": base, **_kept(network)}
     done = 0
 
     def steps(number: int) -> dict[str, Any]:
@@ -106,6 +122,8 @@ def steps_of(
                 random = StepRandom(training.seed, batch.epoch, batch.step)
                 step = Step(prepared, random, StepNumbers(done, table))
                 loss = train_step(network, rule, step)
+                if done == named_after:
+                    kept["fingerprint"] = fingerprint(network)
         return {"loss": loss, "waiting": waited / (perf_counter() - started), **kept}
 
     return steps

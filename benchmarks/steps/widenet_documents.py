@@ -1,0 +1,88 @@
+"""widenet's training step by two documents, with weights on a device or in its host's memory."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.steps.widenet_steps import steps_of
+from widenet.model.host_memory import Crossing, HostMemory
+from widenet.parallel.group import exchange_for
+from widenet.parallel.threads import one_thread_an_operation
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+
+_EPOCHS = 10_000
+
+
+class _Counted(HostMemory):
+    """The host's memory, which counts the bytes that cross to the device and back."""
+
+    to_device = to_host = 0
+
+    def send(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Crossing:
+        """See `HostMemory.send`."""
+        pairs = list(pairs)
+        for into, _ in pairs:
+            if into.is_cuda:
+                self.to_device += into.nbytes
+            else:
+                self.to_host += into.nbytes
+        return super().send(pairs)
+
+    def brought(self, tensor: Tensor, rows_U: Tensor) -> Tensor:
+        """See `HostMemory.brought`."""
+        found = super().brought(tensor, rows_U)
+        self.to_device += found.nbytes
+        return found
+
+    def put_back(self, tensors: Sequence[tuple[Tensor, Tensor]], rows_U: Tensor) -> None:
+        """See `HostMemory.put_back`."""
+        self.to_host += sum(own.nbytes for _, own in tensors)
+        super().put_back(tensors, rows_U)
+
+
+def train(
+    folder: str,
+    network: dict[str, Any],
+    training: dict[str, Any],
+    weights_in: str = "device",
+    named_after: int = 0,
+    device: str = "cpu",
+) -> Callable[[int], dict[str, Any]]:
+    """Return the steps of two documents, and with weights in the host's memory the bytes that cross in each.
+
+    Args:
+        folder: Folder of the data.
+        network: The network document.
+        training: The training document.
+        weights_in: "device" or "host".
+        named_after: Steps to make at once, after which the fingerprint is told.
+        device: The device. A CPU is its own host.
+    """
+    spec = TrainingSpec.of({**training, "epochs": _EPOCHS})
+    host = _Counted(torch.device(device)) if weights_in == "host" and device != "cpu" else None
+    exchange = exchange_for(spec.shards, torch.device(device))
+    own = steps_of(
+        folder,
+        NetworkSpec.of(network),
+        spec,
+        exchange,
+        one_thread_an_operation,
+        device,
+        host,
+        named_after,
+    )
+    if named_after:
+        own(named_after)
+    if host is None:
+        return own
+
+    def steps(number: int) -> dict[str, Any]:
+        before = host.to_device, host.to_host
+        facts = own(number)
+        sent, back = (now - then for now, then in zip((host.to_device, host.to_host), before, strict=True))
+        return {**facts, "to_device": sent / number, "to_host": back / number}
+
+    return steps
