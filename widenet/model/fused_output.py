@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _EVEN = 64
 """Operands in bfloat16 have a multiple of this many numbers in a row, so that all loads are aligned."""
+_EVEN_TF32 = 4
+"""Operands in float32 have a multiple of this many."""
 
 
 def takes(step: OutputStep) -> bool:
@@ -146,16 +148,16 @@ class FusedOutput:
         losses, gradients = [loss for loss, _ in results], [gradient_EH for _, gradient_EH in results]
         return exchange.start_sum(losses, gradients, where=where)
 
+    def _columns(self, columns: int) -> int:
+        """Return the numbers in a row of operands, K, of vectors with so many."""
+        multiple = _EVEN if self.output.half else _EVEN_TF32
+        return -(-columns // multiple) * multiple
+
     def _even(self, direct_EH: Tensor) -> Tensor:
-        """Return the incoming vectors as operands: in bfloat16 with zeros up to a multiple of `_EVEN`."""
-        if not self.output.half:
+        """Return the incoming vectors as operands, with zeros beyond H."""
+        if not self.output.half and self._columns(direct_EH.shape[1]) == direct_EH.shape[1]:
             return direct_EH.contiguous()
-        num_examples, columns = direct_EH.shape
-        if columns % _EVEN == 0:
-            return direct_EH.bfloat16().contiguous()
-        direct_EK = _zeros(direct_EH, num_examples, columns)
-        direct_EK[:, :columns] = direct_EH
-        return direct_EK
+        return self._filled(direct_EH[None], len(direct_EH))
 
     def _operand(self, lot: _Lot, tile: _Tile) -> tuple[Tensor, tuple[int, int]]:
         """Return a tile's vectors as operands, their rows from one shard to the next, and the first row."""
@@ -164,13 +166,21 @@ class FusedOutput:
         weight_RH, span = lot.weight.weight, tile.span
         if lot.weight.host is not None:
             weight_RH, span = lot.rows(tile)[0], lot.span_of_rows(tile)
-        if not self.output.half:
-            return weight_RH, (span.room, span.start)
         columns, taken = weight_RH.shape[1], min(span.width, span.room - span.start)
-        operand_RK = _zeros(weight_RH, span.columns, columns)
-        rows_of = weight_RH.view(span.num_shards, span.room, columns)[:, span.start : span.start + taken]
-        operand_RK.view(span.num_shards, span.width, -1)[:, :taken, :columns] = rows_of
-        return operand_RK, (span.width, 0)
+        if not self.output.half and self._columns(columns) == columns:
+            return weight_RH, (span.room, span.start)
+        rows_SRH = weight_RH.view(span.num_shards, span.room, columns)
+        return self._filled(rows_SRH[:, span.start : span.start + taken], span.width), (span.width, 0)
+
+    def _filled(self, vectors_SRH: Tensor, rows: int) -> Tensor:
+        """Return the vectors of each shard as operands, [S * rows, K], with zeros beyond R and H."""
+        num_shards, taken, columns = vectors_SRH.shape
+        dtype = torch.bfloat16 if self.output.half else torch.float32
+        operand_SRK = vectors_SRH.new_empty(num_shards, rows, self._columns(columns), dtype=dtype)
+        operand_SRK[:, :taken, :columns] = vectors_SRH
+        operand_SRK[:, taken:] = 0
+        operand_SRK[:, :, columns:] = 0
+        return operand_SRK.flatten(0, 1)
 
     def _take_targets(self, lot: _Lot) -> None:
         """Compute the logits of a lot's targets."""
@@ -204,7 +214,7 @@ class FusedOutput:
             shares_EC = self._shares(lot, tile, operand, sums_SBE, self.step.keeps)
             if self.step.keeps:
                 tile.shares_EC = shares_EC
-            stays = lot.weight.host is None or self.output.half  # a window does not
+            stays = self.output.half or (operand[0] is lot.weight.weight)  # a window does not
             if self.step.keeps and stays and operand[0].shape[1] <= self.step.num_examples:
                 tile.operand = operand  # with the shares no larger than float32 logits, which have room
         peak_SE, sum_SE = softmax_merge(lot.peaks_SBE, sums_SBE)
@@ -371,11 +381,6 @@ def _lots(output: WideOutput) -> Iterator[_Lot]:
     for shard, part in weight.parts.items():
         bias_R = None if bias is None else bias.parts[shard].weight
         yield _Lot([shard], part, bias_R, len(part.weight))
-
-
-def _zeros(like: Tensor, rows: int, columns: int) -> Tensor:
-    """Return zeros in bfloat16, [rows, K], for at least some columns."""
-    return torch.zeros(rows, -(-columns // _EVEN) * _EVEN, dtype=torch.bfloat16, device=like.device)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

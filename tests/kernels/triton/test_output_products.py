@@ -49,7 +49,10 @@ def _small(monkeypatch):
         (target_deltas, ("_ENTRIES",)),
     ):
         for name in names:
-            monkeypatch.setattr(module, name, 32 if name == "_INNER" else 16)
+            # A product needs 16 numbers at once, of which operands in float32 have half.
+            halves = name == "_INNER" or (module is weight_step and name == "_EXAMPLES")
+            monkeypatch.setattr(module, name, 32 if halves else 16)
+    monkeypatch.setattr(hidden_gradient, "_LEAST", 32)
     for device in ("cpu", "cuda"):
         monkeypatch.setitem(tiles.TILE_CELLS, device, 1)
     monkeypatch.setattr(tiles, "LEAST_UNITS", 13)

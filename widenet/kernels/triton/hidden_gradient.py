@@ -4,10 +4,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from widenet.kernels.triton.span import Span, add_product, precision_of
+from widenet.kernels.triton.span import Span, add_product, described, precision_of
 
-_EXAMPLES, _INNER, _UNITS = 128, 128, 64
-"""Examples and numbers of H of a program, and units that it multiplies at once; in float32 half of these."""
+_EXAMPLES, _INNER, _UNITS = 128, 256, 32
+"""Examples and numbers of H of a program, at most; and units that it multiplies at once."""
+_LEAST = 64
+"""Fewest numbers of H of a program."""
 
 
 @triton.jit
@@ -18,9 +20,7 @@ def _hidden_gradient_kernel(
     totals,
     num_examples,
     num_inner,
-    weight_stride,
     width,
-    columns,
     operand_room,
     operand_start,
     IS_FIRST: tl.constexpr,
@@ -30,26 +30,19 @@ def _hidden_gradient_kernel(
     PRECISION: tl.constexpr,
 ):
     shard = tl.program_id(2)
-    examples = tl.program_id(1) * EXAMPLES + tl.arange(0, EXAMPLES)
-    inner = tl.program_id(0) * INNER + tl.arange(0, INNER)
-    is_example, is_inner = (examples < num_examples)[:, None], (inner < num_inner)[None, :]
-    units = tl.arange(0, UNITS)
-    num_units = tl.load(sizes + shard)
-    left = deltas + examples.to(tl.int64)[:, None] * columns + shard * width + units[None, :]
-    row = (shard * operand_room + operand_start).to(tl.int64)
-    right = weights + (row + units)[:, None] * weight_stride + inner[None, :]
+    example, begin = tl.program_id(1) * EXAMPLES, tl.program_id(0) * INNER
+    examples, inner = example + tl.arange(0, EXAMPLES), begin + tl.arange(0, INNER)
+    inside = (examples < num_examples)[:, None] & (inner < num_inner)[None, :]
     place = (shard.to(tl.int64) * num_examples + examples)[:, None] * num_inner + inner[None, :]
     if IS_FIRST:
         total = tl.zeros((EXAMPLES, INNER), tl.float32)
     else:
-        total = tl.load(totals + place, mask=is_example & is_inner, other=0.0)
-    for first in range(0, num_units, UNITS):
-        a = tl.load(left, mask=is_example, other=0.0)
-        b = tl.load(right, mask=(first + units < num_units)[:, None] & is_inner, other=0.0)
+        total = tl.load(totals + place, mask=inside, other=0.0)
+    for unit in range(0, tl.load(sizes + shard), UNITS):
+        a = deltas.load([example, shard * width + unit])
+        b = weights.load([shard * operand_room + operand_start + unit, begin])
         total = add_product(total, a, b, PRECISION)
-        left += UNITS
-        right += UNITS * weight_stride
-    tl.store(totals + place, total, mask=is_example & is_inner)
+    tl.store(totals + place, total, mask=inside)
 
 
 def add_hidden_gradient(
@@ -75,23 +68,22 @@ def add_hidden_gradient(
     num_shards, num_examples, num_inner = total_SEH.shape
     if not total_SEH.numel():
         return
-    _hidden_gradient_kernel[triton.cdiv(num_inner, _INNER), triton.cdiv(num_examples, _EXAMPLES), num_shards](
-        delta_EC,  # [E, C] bfloat16 or float32
-        operand_RK,  # [R, K] of the same type
+    inner = min(_INNER, triton.next_power_of_2(max(num_inner, _LEAST)))
+    _hidden_gradient_kernel[triton.cdiv(num_inner, inner), triton.cdiv(num_examples, _EXAMPLES), num_shards](
+        described(delta_EC, _EXAMPLES, _UNITS),  # [E, C] bfloat16 or float32
+        described(operand_RK, _UNITS, inner),  # [R, K] of the same type
         span.sizes_S,  # [S] int32
         total_SEH,  # [S, E, H] float32, in and out
         num_examples,
         num_inner,
-        operand_RK.stride(0),
         span.width,
-        span.columns,
         *operand_rows,
         IS_FIRST=is_first,
         EXAMPLES=_EXAMPLES,
-        INNER=_INNER,
-        UNITS=_UNITS if operand_RK.element_size() == 2 else _UNITS // 2,
+        INNER=inner,
+        UNITS=_UNITS,
         PRECISION=precision_of(operand_RK),
         num_warps=8,
-        num_stages=3,
+        num_stages=4,
         enable_fp_fusion=False,
     )

@@ -4,9 +4,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from widenet.kernels.triton.formulas import of_others
-from widenet.kernels.triton.span import COLUMNS, Span, add_product, block_of, precision_of, quarter
+from widenet.kernels.triton.span import COLUMNS, Span, add_product, block_of, described, precision_of, quarter
 from widenet.kernels.triton.tile_others import UnitFormula
 
 _EXAMPLES, _INNER = 128, 64
@@ -17,34 +18,19 @@ _EXAMPLES, _INNER = 128, 64
 def product_block(
     direct,
     weights,
-    examples,
-    rows,
-    exist,
-    num_examples,
+    example,
+    row,
     num_inner,
-    direct_stride,
-    weight_stride,
+    EXAMPLES: tl.constexpr,
+    UNITS: tl.constexpr,
     INNER: tl.constexpr,
-    IS_EVEN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Return direct[examples] @ weights[rows].T, float32; zero where no example or no row exists."""
-    inner = tl.arange(0, INNER)
-    is_example = (examples < num_examples)[:, None]
-    left = direct + examples.to(tl.int64)[:, None] * direct_stride + inner[None, :]
-    right = weights + rows[:, None] * weight_stride + inner[None, :]
-    total = tl.zeros((examples.shape[0], rows.shape[0]), tl.float32)
+    """Return direct[example:] @ weights[row:].T of as many rows as a program has, float32."""
+    total = tl.zeros((EXAMPLES, UNITS), tl.float32)
     for first in range(0, num_inner, INNER):
-        if IS_EVEN:
-            a = tl.load(left, mask=is_example, other=0.0)
-            b = tl.load(right, mask=exist[:, None], other=0.0)
-        else:
-            has = (first + inner < num_inner)[None, :]
-            a = tl.load(left, mask=is_example & has, other=0.0)
-            b = tl.load(right, mask=exist[:, None] & has, other=0.0)
+        a, b = direct.load([example, first]), weights.load([row, first])
         total = add_product(total, a, tl.trans(b), PRECISION)
-        left += INNER
-        right += INNER
     return total
 
 
@@ -59,8 +45,6 @@ def _softmax_kernel(
     sums,
     num_examples,
     num_inner,
-    direct_stride,
-    weight_stride,
     width,
     columns,
     operand_room,
@@ -72,17 +56,15 @@ def _softmax_kernel(
     EXAMPLES: tl.constexpr,
     UNITS: tl.constexpr,
     INNER: tl.constexpr,
-    IS_EVEN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block = tl.program_id(1)
     shard, units, exist = block_of(sizes, width, block, UNITS)
     examples = tl.program_id(0) * EXAMPLES + tl.arange(0, EXAMPLES)
-    rows = (shard * operand_room + operand_start).to(tl.int64) + units
+    row = shard * operand_room + operand_start + block * UNITS - shard * width
     z = product_block(
-        direct, weights, examples, rows, exist, num_examples, num_inner, direct_stride, weight_stride,
-        INNER, IS_EVEN, PRECISION,
-    )  # fmt: skip
+        direct, weights, tl.program_id(0) * EXAMPLES, row, num_inner, EXAMPLES, UNITS, INNER, PRECISION
+    )
     if biases is not None:
         z += tl.load(biases + shard * room + start + units, mask=exist, other=0.0)[None, :]
     z = tl.where(exist[None, :], z, -float("inf"))
@@ -110,8 +92,6 @@ def _slopes_kernel(
     losses,
     num_examples,
     num_inner,
-    direct_stride,
-    weight_stride,
     width,
     columns,
     operand_room,
@@ -127,17 +107,15 @@ def _slopes_kernel(
     EXAMPLES: tl.constexpr,
     UNITS: tl.constexpr,
     INNER: tl.constexpr,
-    IS_EVEN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     block = tl.program_id(1)
-    shard, units, exist = block_of(sizes, width, block, UNITS)
+    shard = block * UNITS // width
     examples = tl.program_id(0) * EXAMPLES + tl.arange(0, EXAMPLES)
-    rows = (shard * operand_room + operand_start).to(tl.int64) + units
+    row = shard * operand_room + operand_start + block * UNITS - shard * width
     z = product_block(
-        direct, weights, examples, rows, exist, num_examples, num_inner, direct_stride, weight_stride,
-        INNER, IS_EVEN, PRECISION,
-    )  # fmt: skip
+        direct, weights, tl.program_id(0) * EXAMPLES, row, num_inner, EXAMPLES, UNITS, INNER, PRECISION
+    )
     is_example = examples < num_examples
     weight = tl.load(example_weights + examples, mask=is_example, other=0.0)
     by_example = tl.zeros((EXAMPLES,), tl.float64)
@@ -174,7 +152,8 @@ def softmax_products(
     """Compute a tile's logits, and write for every `COLUMNS` units their peak and their sum of exp(z - peak).
 
     Args:
-        direct_EK: The incoming vectors, bfloat16 or float32; H of K numbers count.
+        direct_EK: The incoming vectors, bfloat16 or float32; H of K numbers count. `described` says what
+            rows need.
         operand_RK: The units' vectors, of the same type.
         operand_rows: The operand's rows from one shard to the next, and its first row of the tile.
         bias_R: Biases by rows of the weight, float32, or None.
@@ -184,12 +163,11 @@ def softmax_products(
         first_block: First B of the tile.
         shares_EC: exp(z - peak), of the vectors' type, out, or None; zero where no unit exists.
     """
-    grid, more = _grid(direct_EK, operand_RK, span)
+    grid, operands, more = _launch(direct_EK, operand_RK, span)
     if not grid[0] * grid[1]:
         return
     _softmax_kernel[grid](
-        direct_EK,  # [E, K] bfloat16 or float32
-        operand_RK,  # [R, K] bfloat16 or float32
+        *operands,  # [E, K] and [R, K], bfloat16 or float32
         bias_R,  # [R] float32, or None
         span.sizes_S,  # [S] int32
         shares_EC,  # [E, C] of the operands' type, out, or None
@@ -231,12 +209,11 @@ def slopes_of_products(
     Returns:
         The slopes' sums over each part of the examples, float32 [P, C].
     """
-    grid, more = _grid(direct_EK, operand_RK, span)
+    grid, operands, more = _launch(direct_EK, operand_RK, span)
     sums_PC = torch.empty(grid[0], span.columns, device=direct_EK.device)
     if grid[0] * grid[1]:
         _slopes_kernel[grid](
-            direct_EK,  # [E, K] bfloat16 or float32
-            operand_RK,  # [R, K] bfloat16 or float32
+            *operands,  # [E, K] and [R, K], bfloat16 or float32
             bias_R,  # [R] float32, or None
             span.sizes_S,  # [S] int32
             weight_E,  # [E] float32
@@ -258,23 +235,31 @@ def parts_of(num_examples: int) -> int:
     return -(-num_examples // _EXAMPLES)
 
 
-def _grid(direct_EK: Tensor, operand_RK: Tensor, span: Span) -> tuple[tuple[int, int], dict[str, object]]:
+def _launch(
+    direct_EK: Tensor, operand_RK: Tensor, span: Span
+) -> tuple[tuple[int, int], tuple[TensorDescriptor, TensorDescriptor], dict[str, object]]:
+    """Return a launch's programs, the operands as they load them, and the sizes of their blocks."""
+    inner = _INNER if operand_RK.element_size() == 2 else _INNER // 2
     grid = parts_of(len(direct_EK)), span.columns // COLUMNS
-    return grid, {
-        "EXAMPLES": _EXAMPLES,
-        "UNITS": COLUMNS,
-        "INNER": _INNER if operand_RK.element_size() == 2 else _INNER // 2,
-        "IS_EVEN": operand_RK.shape[1] % _INNER == 0,
-        "PRECISION": precision_of(operand_RK),
-        "num_warps": 8,
-        "num_stages": 3,
-        "enable_fp_fusion": False,
-    }
+    operands = described(direct_EK, _EXAMPLES, inner), described(operand_RK, COLUMNS, inner)
+    return (
+        grid,
+        operands,
+        {
+            "EXAMPLES": _EXAMPLES,
+            "UNITS": COLUMNS,
+            "INNER": inner,
+            "PRECISION": precision_of(operand_RK),
+            "num_warps": 4,
+            "num_stages": 3,
+            "enable_fp_fusion": False,
+        },
+    )
 
 
 def _sizes(
     direct_EK: Tensor, operand_RK: Tensor, rows: tuple[int, int], span: Span, num_blocks: int, first: int
 ) -> tuple[int, ...]:
     """Return the numbers of both kernels, in their order."""
-    shape = len(direct_EK), operand_RK.shape[1], direct_EK.stride(0), operand_RK.stride(0)
+    shape = len(direct_EK), operand_RK.shape[1]
     return *shape, span.width, span.columns, *rows, span.room, span.start, num_blocks, first

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from widenet.kernels.table import is_interpreted
 
@@ -34,6 +35,21 @@ class Span:
     def columns(self) -> int:
         """Columns of the whole matrix, C."""
         return self.num_shards * self.width
+
+
+def described(matrix: Tensor, rows: int, columns: int) -> TensorDescriptor:
+    """Return an operand as programs load it: by blocks of rows x columns, with zeros outside of the matrix.
+
+    A GPU's copy engine loads such blocks (from Hopper on). It needs rows of a multiple of 16 bytes, and at
+    least one; none count as one of zeros.
+
+    Args:
+        matrix: bfloat16 or float32, contiguous.
+        rows: Rows of a block.
+        columns: Columns of a block.
+    """
+    some = matrix if len(matrix) else matrix.new_zeros(1, matrix.shape[1])
+    return TensorDescriptor.from_tensor(some, [rows, columns])
 
 
 @triton.jit

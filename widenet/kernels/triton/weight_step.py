@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton.advance import advance_at
-from widenet.kernels.triton.span import COLUMNS, Span, add_product, block_of, precision_of, quarter
+from widenet.kernels.triton.span import COLUMNS, Span, add_product, block_of, described, precision_of, quarter
 from widenet.kernels.triton.tile_step import four, six, two
 
 _INNER, _EXAMPLES = 128, 64
@@ -27,10 +27,8 @@ def _weight_step_kernel(
     constants,
     num_examples,
     num_inner,
-    direct_stride,
     weight_stride,
     width,
-    columns,
     room,
     start,
     KIND: tl.constexpr,
@@ -41,24 +39,14 @@ def _weight_step_kernel(
 ):
     block = tl.program_id(1)
     shard, units, exist = block_of(sizes, width, block, UNITS)
-    inner = tl.program_id(0) * INNER + tl.arange(0, INNER)
-    examples = tl.arange(0, EXAMPLES)
-    deltas_of = (
-        deltas + examples.to(tl.int64)[:, None] * columns + (block * UNITS + tl.arange(0, UNITS))[None, :]
-    )
-    direct_of = direct + examples.to(tl.int64)[:, None] * direct_stride + inner[None, :]
-    is_inner = (inner < num_inner)[None, :]
+    begin = tl.program_id(0) * INNER
     gradient = tl.zeros((UNITS, INNER), tl.float32)
-    for begin in range(0, num_examples, EXAMPLES):
-        is_example = (begin + examples < num_examples)[:, None]
-        a = tl.load(deltas_of, mask=is_example, other=0.0)
-        b = tl.load(direct_of, mask=is_example & is_inner, other=0.0)
+    for example in range(0, num_examples, EXAMPLES):
+        a, b = deltas.load([example, block * UNITS]), direct.load([example, begin])
         gradient = add_product(gradient, tl.trans(a), b, PRECISION)
-        deltas_of += EXAMPLES * columns.to(tl.int64)
-        direct_of += EXAMPLES * direct_stride
     rows = (shard * room + start).to(tl.int64) + units
     for number in tl.static_range(4):
-        some = tl.program_id(0) * INNER + number * (INNER // 4) + tl.arange(0, INNER // 4)
+        some = begin + number * (INNER // 4) + tl.arange(0, INNER // 4)
         place = rows[:, None] * weight_stride + some[None, :]
         inside = exist[:, None] & (some < num_inner)[None, :]
         own = quarter(gradient, number)
@@ -93,9 +81,10 @@ def weight_step(
     if not span.columns or not num_inner:
         return
     first, second = two(states)
+    examples = _EXAMPLES if direct_EK.element_size() == 2 else _EXAMPLES // 2
     _weight_step_kernel[triton.cdiv(num_inner, _INNER), span.columns // COLUMNS](
-        delta_EC,  # [E, C] bfloat16 or float32
-        direct_EK,  # [E, K] of the same type
+        described(delta_EC, examples, COLUMNS),  # [E, C] bfloat16 or float32
+        described(direct_EK, examples, _INNER),  # [E, K] of the same type
         span.sizes_S,  # [S] int32
         weight_RH,  # [R, H] float32, in and out
         first,  # [R, H] float32, in and out, or None
@@ -104,18 +93,17 @@ def weight_step(
         six(constants),
         len(direct_EK),
         num_inner,
-        direct_EK.stride(0),
         weight_RH.stride(0),
         span.width,
-        span.columns,
         span.room,
         span.start,
         KIND=kind,
         UNITS=COLUMNS,
         INNER=_INNER,
-        EXAMPLES=_EXAMPLES if direct_EK.element_size() == 2 else _EXAMPLES // 2,
+        EXAMPLES=examples,
         PRECISION=precision_of(direct_EK),
         num_warps=8,
         num_stages=3,
+        maxnreg=128,  # so that one program's step of memory hides behind another's products
         enable_fp_fusion=False,
     )
