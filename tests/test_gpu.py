@@ -10,10 +10,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch see
 ROWS = [sorted({(7 * e + 3 * i * i) % 211 for i in range(1 + e % 40)}) for e in range(300)]
 
 
-def trained(folder, name, device, activation="softmax", **training):
+def trained(folder, name, device, activation="softmax", loss="cross_entropy", **training):
     if not (folder / "data").exists():
         dataset_from_lists(folder / "data", ROWS, width=211)
-    output = {"name": "next", "kind": "output", "field": "items", "activation": activation}
+    output = {"name": "next", "kind": "output", "field": "items", "activation": activation, "loss": loss}
     network = {
         "layers": [{"name": "in", "kind": "input", "field": "items"}, {"name": "h", "units": 37}, output]
     }
@@ -41,10 +41,14 @@ def test_a_training_gives_the_same_bits_twice(optimizer, activation, precision, 
     assert len({trained(tmp_path, name, "cuda", **asked).fingerprint() for name in ("one", "two")}) == 1
 
 
-@pytest.mark.parametrize("activation", ["softmax", "sigmoid", "relu_max"])
-def test_a_training_is_near_that_of_a_cpu(activation, tmp_path):
+@pytest.mark.parametrize(
+    ("activation", "loss"),
+    [("softmax", "cross_entropy"), ("sigmoid", "cross_entropy"), ("relu_max", "l2")],
+)
+def test_a_training_is_near_that_of_a_cpu(activation, loss, tmp_path):
     ours, cpus = (
-        weights(trained(tmp_path, device, device, activation=activation)) for device in ("cuda", "cpu")
+        weights(trained(tmp_path, device, device, activation=activation, loss=loss))
+        for device in ("cuda", "cpu")
     )
     assert torch.allclose(ours, cpus, rtol=1e-3, atol=1e-4)
 

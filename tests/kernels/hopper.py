@@ -56,6 +56,8 @@ class H200:
 RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+)")
 LOAD = re.compile(r"ld\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
 STORE = re.compile(r"st\.global\S*?(?:\.v(\d))?\.[busf](\d+)")
+ROW_OF_BLOCK = 128
+"""Bytes of the rows of a block of operands, which the copy engine loads."""
 COPY = re.compile(r"cp\.async\S+ \[[^]]*\], \[[^]]*\], 0x(\w+)")
 
 
@@ -79,6 +81,8 @@ def facts_of(kernel):
         spills = told_by("nvdisasm", "-c", file.name).count(" STL") if stack else 0
     code = kernel.asm["ptx"]
     copies = max((int(size, 16) for size in COPY.findall(code)), default=0)
+    if "cp.async.bulk.tensor" in code:
+        copies = ROW_OF_BLOCK
     return {
         "registers": registers,
         "spills": spills,

@@ -117,8 +117,13 @@ def output_of(loss, activation):
     return NetworkSpec.of(document(loss, activation)).outputs[0]
 
 
-def rounded(tensor, half):
-    return tensor.bfloat16().double() if half else tensor.double()
+def rounded(tensor, half, device):
+    """The tensor as the products of a device take it, float64."""
+    if half:
+        return tensor.bfloat16().double()
+    if device.type == "cpu":
+        return tensor.double()
+    return ((tensor.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32).double()  # to TF32
 
 
 def assert_near(found, expected, tolerance):
@@ -147,7 +152,7 @@ CASES = [(*pair, "sparse with values", False) for pair in PAIRS] + [
 def test_a_step_is_its_definition(loss, activation, kind, half, device):
     spec, (weight_LH, bias_L, direct_EH, weight_E) = output_of(loss, activation), given()
     _, batch = targets_of(kind, torch.Generator().manual_seed(5), E, L, loss)
-    operands = rounded(direct_EH, half), rounded(weight_LH, half), bias_L.double()
+    operands = rounded(direct_EH, half, device), rounded(weight_LH, half, device), bias_L.double()
     expected = reference.wide_loss(spec, *operands, batch, weight_E.double())
     found = stepped(spec, batch, weight_LH, bias_L, direct_EH, weight_E, device, half=half)
     # The interpreter does not round to TF32, and truncates to bfloat16 where a device rounds.
@@ -173,7 +178,7 @@ def test_a_step_of_any_shape_is_right(rows, hidden, width, half, activation, dev
     spec, batch = output_of("cross_entropy", activation), SparseBatch.from_lists(rows)
     weight_LH, _, direct_EH, weight_E = given(len(rows), hidden, width)
     no_bias = torch.zeros(width, dtype=torch.float64)
-    operands = rounded(direct_EH, half), rounded(weight_LH, half), no_bias
+    operands = rounded(direct_EH, half, device), rounded(weight_LH, half, device), no_bias
     expected = reference.wide_loss(spec, *operands, batch, weight_E.double())
     found = stepped(spec, batch, weight_LH, None, direct_EH, weight_E, device, half=half)
     tolerance = 2.0**-7 if half or device.type == "cuda" else 2e-5

@@ -174,6 +174,7 @@ def softmax_products(
         peaks_SBE,  # [S, B, E] float32, out
         sums_SBE,  # [S, B, E] float32, out
         *_sizes(direct_EK, operand_RK, operand_rows, span, peaks_SBE.shape[1], first_block),
+        num_warps=4,
         **more,
     )
 
@@ -225,6 +226,8 @@ def slopes_of_products(
             ACTIVATION=formula.activation,
             LOSS=formula.loss,
             BY_LOGIT=formula.by_logit,
+            num_warps=8,
+            maxnreg=128,  # so that one program's formulas hide behind another's products
             **more,
         )
     return sums_PC
@@ -250,7 +253,6 @@ def _launch(
             "UNITS": COLUMNS,
             "INNER": inner,
             "PRECISION": precision_of(operand_RK),
-            "num_warps": 4,
             "num_stages": 3,
             "enable_fp_fusion": False,
         },
