@@ -30,11 +30,15 @@ def test_it_is_what_the_list_of_runs_says(runs):
 
 def test_the_table_marks_runs_in_8_bits(runs):
     quantize(runs / "untied", runs / "small")
-    page = Page(str(runs_page(known(runs).now)))
+    seen = known(runs).now
+    assert (seen.runs["small"].values, seen.runs["small"].listed.value) == ({}, None)
+    assert seen.runs["small"].curves == seen.runs["untied"].curves
+    page = Page(str(runs_page(seen)))
     marks = [
         attributes["title"] for tag, attributes in page.elements if tag == "span" and "title" in attributes
     ]
-    assert [mark for mark in marks if mark.startswith("made of")] == [f"made of {runs / 'untied'}"]
+    said = f"made of {runs / 'untied'}, whose training its curve shows"
+    assert [mark for mark in marks if mark.startswith("made of")] == [said]
 
 
 def test_only_what_changes_is_read_and_told(runs):

@@ -42,10 +42,12 @@ def lines_of(subjects: Sequence[Subject]) -> dict[str, dict[str, Points]]:
 
 def final_numbers(subjects: Sequence[Subject]) -> Html:
     """A table with a column for each run: final metrics, time and size; the best metrics are marked."""
-    names = ["epoch", "loss", *metric_names([subject.kept for subject in subjects])]
+    measured = [subject.measured for subject in subjects]
+    names = ["loss", *metric_names(measured)]
     rows: list[list[object]] = [
-        [name, *_marked(name, [subject.kept.get(name) for subject in subjects])] for name in names
+        ["epoch", *_marked("epoch", [subject.kept.get("epoch") for subject in subjects])]
     ]
+    rows += [[name, *_marked(name, [numbers.get(name) for numbers in measured])] for name in names]
     rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
     rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
     remark = note(
@@ -53,7 +55,14 @@ def final_numbers(subjects: Sequence[Subject]) -> Html:
         " Losses compare only where both documents ask for the same one."
     )
     listed = table(["", *(subject.name for subject in subjects)], rows, numbers=True)
-    return section("Final metrics", listed, remark)
+    smaller = [note(_origin(subject)) for subject in subjects if subject.made_smaller]
+    return section("Final metrics", listed, remark, *smaller)
+
+
+def _origin(subject: Subject) -> str:
+    """A sentence about the training of weights that were made smaller."""
+    of_training = f"its epoch, time and curves are those of {subject.final.origin}"
+    return f"{subject.name} is {subject.final.form}: {of_training}. No loss or metric of it is in the log."
 
 
 def differences(subjects: Sequence[Subject]) -> Html:

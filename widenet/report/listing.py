@@ -37,8 +37,8 @@ class ListedRun:
         epochs_asked: Number of epochs that training.json asks for.
         metric: The metric that decides which epoch is best; None without an evaluation.
         part: The part of the dataset that it was measured on; None without an evaluation.
-        value: The metric in the epoch whose weights the run keeps; None if it was not measured, or numbers
-            were left out since.
+        value: The metric in the epoch whose weights the run keeps; None if it was not measured, or the
+            weights were made smaller since.
         kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
         form: How its weights were made smaller, in words; None if they were not.
@@ -178,7 +178,7 @@ def listed(subject: Subject) -> ListedRun:
     """Return the facts of one run by itself, without differences; raises WidenetError, OSError."""
     run, kept, evaluation = subject.run, subject.kept, subject.run.training.evaluation
     final = _final(run.path)
-    value = None if subject.metric is None or subject.is_cut else kept.get(subject.metric)
+    value = None if subject.metric is None else subject.measured.get(subject.metric)
     state: State = "interrupted"
     if final is not None:
         state = "finished"

@@ -47,7 +47,7 @@ def summary(subject: Subject) -> Html:
         epoch = f"epoch {best['epoch']:,}, which it does not keep"
         better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
     if (form := subject.final.form) is not None:
-        origin = f"made of {subject.final.made_of}, whose training this page shows"
+        origin = f"made of {subject.final.origin}, whose training this page shows"
         better.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))
     return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 

@@ -69,10 +69,11 @@ class Subject:
         return WeightsFacts.of(Checkpoint.open(model).facts if model.is_dir() else {})
 
     @property
-    def is_cut(self) -> bool:
-        """Whether numbers were left out after the training, whose metrics are not those of the rest."""
+    def made_smaller(self) -> bool:
+        """Whether the weights were made smaller after the training, whose numbers are not theirs."""
         trained = self.run.training.pruning
-        return self.final.nonzeros not in (None, None if trained is None else trained.nonzeros)
+        nonzeros = self.final.nonzeros
+        return self.final.in_8_bits or nonzeros not in (None, None if trained is None else trained.nonzeros)
 
     @property
     def words(self) -> Words:
@@ -108,6 +109,11 @@ class Subject:
     def kept(self) -> Mapping[str, Any]:
         """The line of the log for the epoch whose weights the run keeps: the best or the last."""
         return kept_line(self.run.training, self.records)
+
+    @property
+    def measured(self) -> Mapping[str, Any]:
+        """The line of the log that tells of the weights that the run has; empty if they were made smaller."""
+        return {} if self.made_smaller else self.kept
 
     @property
     def warnings(self) -> list[str]:

@@ -117,6 +117,11 @@ class WeightsFacts:
         return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
 
     @property
+    def origin(self) -> str:
+        """How a message names the run whose weights were made smaller."""
+        return self.made_of or "the run that it was made of"
+
+    @property
     def form(self) -> str | None:
         """How the weights were made smaller, in words; None if they were not."""
         if self.in_8_bits:
@@ -131,7 +136,7 @@ def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
 
 def made_of(facts: Mapping[str, Any]) -> str:
     """Return how a message names the run whose weights were made smaller."""
-    return WeightsFacts.of(facts).made_of or "the run that it was made of"
+    return WeightsFacts.of(facts).origin
 
 
 def are_in_8_bits(facts: Mapping[str, Any]) -> bool:

@@ -42,7 +42,7 @@ class KnownRun:
 
     Attributes:
         listed: Its facts, without differences.
-        values: Loss and metrics of the epoch whose weights it keeps.
+        values: Loss and metrics of the epoch whose weights it keeps; none if they were made smaller since.
         curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
         documents: What may differ between runs.
         differences: Its values at the telling places where the documents of the runs differ.
@@ -171,8 +171,8 @@ class KnownRuns:
                 key: array("d", chain.from_iterable(_few(points(subject.records, key))))
                 for key in ("loss", *metric_names(subject.records))
             }
-            kept = subject.kept
-            values = {key: kept[key] for key in curves if _is_number(kept.get(key))}
+            measured = subject.measured
+            values = {key: measured[key] for key in curves if _is_number(measured.get(key))}
             runs[name] = KnownRun(
                 run, values, curves, documents_of(subject), self._differences.get(name, {}), signature, now
             )

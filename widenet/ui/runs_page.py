@@ -116,7 +116,9 @@ def _row(run: KnownRun, metric: str) -> Html:
     if facts.warning is not None:
         state.append(tag("span", "loss went up", class_="warn", title=facts.warning))
     if facts.form is not None:
-        state.append(tag("span", facts.form, title=f"made of {facts.made_of}"))
+        state.append(
+            tag("span", facts.form, title=f"made of {facts.made_of}, whose training its curve shows")
+        )
     box = tag("input", type="checkbox", value=name, aria_label=f"Compare {name}")
     differences = ", ".join(_differences(run))
     naming = [
