@@ -8,6 +8,7 @@ from widenet.model.part import Part
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.rule import StepNumbers
 from widenet.model.wide_weight import WideWeight
+from widenet.plan import streaming
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.training import TrainingSpec
@@ -20,13 +21,13 @@ COMPENSATED = {**STOCHASTIC, "weight_rounding": "compensated"}
 IN_8_BITS = {**STOCHASTIC, "state_precision": "float8"}
 
 
-def rounded(settings, optimizer="adam", shard=1, first=None):
+def rounded(settings, optimizer="adam", shard=1, first=None, by_rows=False):
     training = TrainingSpec.of({"seed": 5, "optimizer": optimizer, **settings})
     shards = Shards(ROWS * SHARDS, SHARDS)
     first = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(3)) if first is None else first
     part = RoundedPart(first, Rounding(training, "taste/items", shards, shard))
     rule = Optimizer(training.optimizer)
-    wide = WideWeight(shards, {shard: part})
+    wide = WideWeight(shards, {shard: part}, by_rows=by_rows)
     wide.prepare(rule)
     return wide, rule, rates(training, 2000)
 
@@ -50,6 +51,21 @@ def test_rows_and_sums_are_those_of_the_nearest_bfloat16():
     assert torch.equal(wide.select(1, torch.tensor([4, 2])), weight[[4, 2]])
     batch = SparseBatch(torch.tensor([0, 3, 3, 4]), torch.tensor([7, 2, 7, 59], dtype=torch.int32))
     assert torch.equal(part.gathered(batch), reference.gather_sum(batch, weight))
+
+
+def test_rows_that_catch_up_are_copied_a_block_at_a_time(monkeypatch):
+    (wide, rule, of_steps), (other, *_) = (rounded(IN_8_BITS, "momentum", by_rows=True) for _ in range(2))
+    for each in (wide, other):
+        each.update_rows(
+            1, RowGradient.of_rows(torch.arange(ROWS), gradient(1)), rule, StepNumbers(1, of_steps)
+        )
+    other.catch_up_all(rule, StepNumbers(9, of_steps))
+    together, copied = [], RoundedPart._copied
+    monkeypatch.setattr(RoundedPart, "_copied", lambda *own: together.append(len(own[1])) or copied(*own))
+    monkeypatch.setattr(streaming, "BLOCK_BYTES", 7 * 4 * COLUMNS)
+    wide.catch_up_all(rule, StepNumbers(9, of_steps))
+    assert together == [7] * 8 + [4]
+    assert all(torch.equal(tensor, state_of(other)[name]) for name, tensor in state_of(wide).items())
 
 
 @pytest.mark.parametrize("settings", [STOCHASTIC, COMPENSATED, IN_8_BITS, {**COMPENSATED, **IN_8_BITS}])

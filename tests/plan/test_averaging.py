@@ -2,10 +2,11 @@
 
 import pytest
 
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.plan.averaging import average_bytes
 from widenet.plan.binding import bind
 from widenet.plan.fit import elsewhere, smallest
+from widenet.plan.hours import Rates, hours
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
@@ -44,6 +45,26 @@ def test_a_step_has_its_part_of_the_bytes_of_an_average(processes, times):
     averaged = job(processes, {"replicas": 3, "every": 5})
     assert average_bytes(averaged) == pytest.approx(times * 3 * 4 * NUMBERS)
     assert work(averaged).sent_bytes == pytest.approx(average_bytes(averaged) / 5, abs=1)
+
+
+def test_every_replica_needs_an_example():
+    training = TrainingSpec.of({"averaging": {"replicas": 5, "every": 2}})
+    layout = bind(NETWORK, training, {"items": Width(WIDTH)})
+    assert Job.of(layout, None, 5).num_examples == 5
+    with pytest.raises(
+        FitError, match=r"averaging\.replicas must be at most the number of examples, 4; got 5"
+    ):
+        Job.of(layout, None, 4)
+
+
+@pytest.mark.parametrize(
+    ("examples", "steps"), [(3, 1), (24, 1), (26, 1), (27, 2), (48, 2), (50, 2), (51, 3)]
+)
+def test_hours_count_the_steps_that_training_makes(examples, steps):
+    """Fewer examples than there are replicas join the last step."""
+    training = TrainingSpec.of({"batch_size": 8, "averaging": {"replicas": 3, "every": 5}})
+    planned = Job.of(bind(NETWORK, training, {"items": Width(WIDTH)}), None, examples)
+    assert hours(planned, Rates(2.0, None, None, "a clock"), examples).steps_per_epoch == steps
 
 
 def test_a_process_does_the_work_of_its_replicas():

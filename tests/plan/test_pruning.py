@@ -1,11 +1,16 @@
 """How many numbers stay after each step, which weights are pruned, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from widenet.errors import DocumentError, FitError
+from widenet.plan.all_rows import all_rows_bytes, row_copies
 from widenet.plan.binding import bind
+from widenet.plan.job import Job
 from widenet.plan.layout import Width
-from widenet.plan.pruning import Schedule, schedule_of
+from widenet.plan.memory import memory
+from widenet.plan.pruning import Schedule, pruned_bytes, pruned_row_bytes, schedule_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import Pruning, TrainingSpec
 
@@ -84,3 +89,25 @@ def test_what_cannot_be_pruned_is_refused():
         TrainingSpec.of({"pruning": {"nonzeros": 3}, "averaging": {"every": 2}})
     with pytest.raises(DocumentError, match="brake must be false beside pruning"):
         TrainingSpec.of({"pruning": {"nonzeros": 3}, "brake": True})
+
+
+def test_the_bytes_of_the_run_that_prune_makes_are_counted():
+    """A number has 4 bytes and its column 1; short vectors and biases stay whole."""
+    layout = bound(20)
+    whole = 50 * 16 + 16 + 16 * 40 + 40 + 50
+    assert pruned_bytes(layout) == 4 * whole + 50 * 20 * 5
+    assert pruned_bytes(replace(layout, training=TrainingSpec.of({}))) is None
+    long = replace(layout.weights["out"], columns=300)
+    assert (pruned_row_bytes(long, 3), pruned_row_bytes(long, 300)) == (3 * 6, 300 * 4)
+
+
+def test_a_training_has_room_to_prune_all_rows_and_to_note_their_zeros():
+    fields = {"items": Width(10_000)}
+    dense, pruned = (
+        Job.of(bind(NetworkSpec.of(layers()), TrainingSpec.of(training), fields), num_threads=3)
+        for training in ({}, {"pruning": {"nonzeros": 4}})
+    )
+    weight = pruned.layout.weights["out"]
+    assert (row_copies(dense, weight), row_copies(pruned, weight)) == (0, weight.row_length)
+    assert (all_rows_bytes(dense, 0), all_rows_bytes(pruned, 0)) == (0, 3 * 8 * 1250 * 4 * 40)
+    assert memory(pruned).workspace > memory(dense).workspace

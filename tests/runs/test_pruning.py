@@ -13,6 +13,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.model.part import Part
 from widenet.model.pruned_part import PrunedPart
+from widenet.plan.pruning import pruned_bytes
 from widenet.report.listing import list_runs
 from widenet.runs.smaller import num_bytes
 from widenet.training.run_directory import RunDirectory
@@ -58,6 +59,8 @@ def test_it_is_the_trained_model(both, place):
     for name, wide in small.network.wide.items():
         assert wide.is_pruned != wide.is_bias
         assert torch.equal(rows_of(small, name), rows_of(trained, name))
+    headers = num_bytes(place / f"{trained.run.path.name} small") - pruned_bytes(trained.network.layout)
+    assert 0 < headers < 256 * len(small.network.wide) * TRAINING["shards"]
     before, after = (
         np.concatenate([block.scores for block in model.predict(place / "data", k=9)]) for model in both
     )

@@ -54,6 +54,8 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
+    if report["pruned_bytes"] is not None:
+        lines.append(f"Weights after widenet prune: {amount(report['pruned_bytes'])}, in memory and on disk.")
     if job.training.averaging is not None:
         lines.append(_averaging(job, job.training.averaging))
     if job.training.checkpoints.within_epochs:

@@ -14,7 +14,7 @@ from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError
-from widenet.plan.job import BATCHES_AHEAD
+from widenet.plan.job import BATCHES_AHEAD, steps_per_epoch
 from widenet.sparse import SparseBatch
 
 T = TypeVar("T")
@@ -104,12 +104,8 @@ class Stream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of steps in an epoch, each with a batch for every replica.
-
-        Fewer examples than there are replicas join the last step.
-        """
-        spare = self.replicas - 1
-        return max(1, -(-(self.num_examples - spare) // (self.replicas * self.batch_size)))
+        """See `plan.job.steps_per_epoch`."""
+        return steps_per_epoch(self.num_examples, self.batch_size, self.replicas)
 
     def edges(self, step: int) -> list[int]:
         """Return the first position of each replica's batch in the order of an epoch, then the end."""

@@ -6,15 +6,12 @@ from torch import Tensor
 from widenet.kernels import reference
 from widenet.kernels.largest import largest
 from widenet.kernels.table import runner
-
-MOST_COLUMNS = 2**15
-"""Longest rows: int16 holds the columns."""
-_BYTE = 2**8
+from widenet.plan.pruning import column_bytes
 
 
 def column_type(columns: int) -> torch.dtype:
     """Return the type that holds the columns of rows of this length."""
-    return torch.uint8 if columns <= _BYTE else torch.int16
+    return torch.uint8 if column_bytes(columns) == 1 else torch.int16
 
 
 def pruned(rows_RH: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -22,7 +22,7 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.pieces import Pieces
-from widenet.model.pruned_part import PrunedPart, is_prunable
+from widenet.model.pruned_part import PrunedPart
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
@@ -32,7 +32,7 @@ from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
-from widenet.plan.pruning import schedule_of
+from widenet.plan.pruning import is_prunable, schedule_of
 from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
 from widenet.scratch import Scratch

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import gather_sum, roomy
-from widenet.kernels.pruned import MOST_COLUMNS, column_type, pruned, widened
+from widenet.kernels.pruned import column_type, pruned, widened
 from widenet.model.operands import SHORTEST
 from widenet.model.part import Part
-from widenet.plan.layout import Weight
-from widenet.plan.pruning import can_be_pruned
 from widenet.sparse import SparseBatch
 
 _BLOCK_NUMBERS = 2**21
@@ -100,8 +98,3 @@ class PrunedPart(Part):
     def tensors(self) -> dict[str, Tensor]:
         """Return this shard's tensors for a checkpoint, by name."""
         return {"weight": self.weight, "column": self.column_RK}
-
-
-def is_prunable(weight: Weight, k: int) -> bool:
-    """Return whether a weight can be stored as its k largest numbers."""
-    return can_be_pruned(weight, k) and weight.row_length <= MOST_COLUMNS

@@ -16,6 +16,7 @@ from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
 from widenet.plan.pruning import Schedule
 from widenet.plan.shards import Shards
+from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
 from widenet.scratch import release, scratch_of
 
@@ -26,7 +27,7 @@ WHOLE = -1
 """In the place of a shard: all shards of a process, as rows of `WideWeight.whole`."""
 
 _ROWS_AT_ONCE = 65_536
-"""Rows that catch up together when all rows of a shard do."""
+"""Rows that catch up together when all rows of a shard do, unless they are copied."""
 
 
 @dataclass
@@ -302,8 +303,9 @@ class WideWeight:
         """Let every row of this process catch up, a block at a time."""
         for shard, part in self.parts.items():
             count = 0 if part.moved is None else len(part.by_rows()[0])
-            for start in range(0, count, _ROWS_AT_ONCE):
-                rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
+            at_once = block_rows(4 * part.columns) if self.makes_copies else _ROWS_AT_ONCE
+            for start in range(0, count, at_once):
+                rows = torch.arange(start, min(start + at_once, count), device=part.weight.device)
                 self.catch_up(shard, rows, rule, step)
                 for tensor in [] if part.by_columns else [part.weight, *part.state.values()]:
                     release(tensor[start : start + len(rows)])

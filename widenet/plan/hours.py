@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from widenet.plan.devices import NamedDevice
-from widenet.plan.job import Job
+from widenet.plan.job import Job, steps_per_epoch
 from widenet.plan.layout import Weight
 from widenet.plan.tiles import RANKED_TOGETHER
 from widenet.plan.work import work
@@ -71,7 +71,7 @@ def hours(job: Job, rates: Rates, num_examples: int | None, num_evaluated: int |
     if num_examples is None:
         return Hours(rates.step_seconds, None, None, None, None, None, rates.source, rates.at_least)
     training, ranking = job.training, rates.ranking_seconds
-    steps = -(-num_examples // (job.num_examples * job.replicas))
+    steps = steps_per_epoch(num_examples, job.num_examples, job.replicas)
     epoch, evaluation, evaluations = steps * rates.step_seconds, None, 0
     if training.evaluation is not None and rates.evaluation_seconds is not None:
         evaluation = rates.evaluation_seconds * (num_examples if num_evaluated is None else num_evaluated)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from widenet.errors import OptionError
+from widenet.errors import FitError, OptionError
 from widenet.plan.deferred_rows import defers_rows
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.rounded import check_place
@@ -74,10 +74,14 @@ class Job:
         kept_bytes: int | None = None,
         weights_in: WeightsIn = "device",
     ) -> "Job":
-        """Return the job of a layout; raises OptionError if there are more processes than shards or replicas.
+        """Return the job of a layout.
 
         `num_examples` are those of the dataset; None: enough to fill a step. Fields that `entries` lacks have
         `ASSUMED_ENTRIES`.
+
+        Raises:
+            FitError: There are more replicas than examples.
+            OptionError: There are more processes than shards or replicas.
         """
         all_entries = {
             name: (entries or {}).get(name, ASSUMED_ENTRIES)
@@ -87,6 +91,8 @@ class Job:
         batch_size = layout.training.batch_size
         batch = batch_size if num_examples is None else min(batch_size, num_examples)
         averaging = layout.training.averaging
+        if num_examples is not None:
+            check_replicas(layout.training, num_examples)
         if averaging is None:
             check_processes(layout.num_shards, num_processes)
         elif not 1 <= num_processes <= averaging.replicas:
@@ -201,6 +207,24 @@ class Job:
     def most_held(self) -> int:
         """The largest number of shards that a process holds."""
         return most_held(self.training.shards, self.num_processes)
+
+
+def steps_per_epoch(num_examples: int, batch_size: int, replicas: int) -> int:
+    """Return the number of steps in an epoch, each with a batch for every replica.
+
+    Fewer examples than there are replicas join the last step.
+    """
+    return max(1, -(-(num_examples - replicas + 1) // (replicas * batch_size)))
+
+
+def check_replicas(training: TrainingSpec, num_examples: int) -> None:
+    """Raise FitError unless every replica of the network has an example."""
+    averaging = training.averaging
+    if averaging is not None and averaging.replicas > num_examples:
+        raise FitError(
+            f"{training.where}: averaging.replicas must be at most the number of examples, {num_examples};"
+            f" got {averaging.replicas}. Lower it."
+        )
 
 
 def check_processes(num_shards: int, num_processes: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from widenet.plan.all_rows import all_rows_bytes, row_copies
 from widenet.plan.averaging import averaging_memory
 from widenet.plan.by_examples import (
     ends_of,
@@ -16,7 +17,7 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
-from widenet.plan.rounded import copied_row_bytes, row_bytes, state_row_bytes
+from widenet.plan.rounded import row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, COUNTED_PAIRS, are_kept, tile_units
@@ -168,9 +169,8 @@ def _activations(job: Job, process: int) -> int:
     """
     num = job.num_examples
     batches = num * (1 + BATCHES_AHEAD)
-    ends = [(layer.field, layer.name) for layer in job.network.inputs] + [
-        (layer.field, layer.name) for layer in job.network.outputs
-    ]
+    ends = [(layer.field, layer.name) for layer in job.network.inputs]
+    ends += [(layer.field, layer.name) for layer in job.network.outputs]
     copies = [*job.network.fields, *(field for field, _ in ends)]
     entries = sum(16 * round(batches * job.entries[field]) for field in copies if field in job.entries)
     entries += sum(
@@ -230,6 +230,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         for weight in job.layout.weights.values()
         if weight.describes is not None
     )
+    yield all_rows_bytes(job, process)
     if any(layer.neighbourhood is not None for layer in job.network.outputs):
         yield _PAIR_BYTES * COUNTED_PAIRS * min(job.num_threads, job.num_held(process))
     yield (
@@ -294,7 +295,7 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
     threads = min(job.num_threads, job.num_held(process))
-    copies = threads * entries // job.num_held(process) * copied_row_bytes(job.training, weight)
+    copies = threads * entries // job.num_held(process) * row_copies(job, weight)
     return 32 * entries + copies + threads * block * (3 + len(job.training.optimizer.state))
 
 
@@ -337,7 +338,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         (5 if half else 4) * num * units
         + units * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
-    tile += units * copied_row_bytes(job.training, weight)
+    tile += units * row_copies(job, weight)
     at_work = min(job.num_threads, job.num_held(process)) * tile
     if job.device != "cpu" and job.training.precision != "float32":
         at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))

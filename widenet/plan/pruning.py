@@ -42,6 +42,36 @@ class Schedule:
         return self.kept(step, steps) < self.kept(step - 1, steps)
 
 
+MOST_COLUMNS = 2**15
+"""Longest rows of which only some numbers are stored: int16 holds the columns."""
+_BYTE = 2**8
+
+
+def column_bytes(columns: int) -> int:
+    """Return the bytes of a column of rows of this length."""
+    return 1 if columns <= _BYTE else 2
+
+
+def pruned_row_bytes(weight: Weight, nonzeros: int) -> int:
+    """Return the bytes of a row as a pruned run stores it: numbers with their columns, or all numbers."""
+    if not is_prunable(weight, nonzeros):
+        return weight.row_bytes
+    return nonzeros * (4 + column_bytes(weight.row_length))
+
+
+def pruned_bytes(layout: Layout) -> int | None:
+    """Return the bytes of the weights that `widenet prune` leaves of a training that prunes; None if not."""
+    pruning = layout.training.pruning
+    if pruning is None:
+        return None
+    return sum(weight.rows * pruned_row_bytes(weight, pruning.nonzeros) for weight in layout.weights.values())
+
+
+def is_prunable(weight: Weight, nonzeros: int) -> bool:
+    """Return whether a weight can be stored as its largest numbers."""
+    return can_be_pruned(weight, nonzeros) and weight.row_length <= MOST_COLUMNS
+
+
 def can_be_pruned(weight: Weight, nonzeros: int) -> bool:
     """Return whether a weight has rows of more numbers that are gathered or multiplied by whole."""
     return weight.has_vectors and (weight.columns or 0) > nonzeros

@@ -7,6 +7,7 @@ from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
+from widenet.plan.pruning import pruned_bytes
 from widenet.plan.rounded import row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
@@ -41,6 +42,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
+        "pruned_bytes": pruned_bytes(job.layout),
         "snapshot_bytes": snapshot_bytes(job),
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),

@@ -1,8 +1,6 @@
 """The sections of a report about one run; a section without content is empty."""
 
 from widenet.errors import WidenetError
-from widenet.kernels.pruned import column_type
-from widenet.model.pruned_part import is_prunable
 from widenet.model.quantized_part import fits_in_8_bits
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import Drawing, curves
@@ -10,6 +8,7 @@ from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.pictures.stacks import stacks
 from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
+from widenet.plan.pruning import pruned_row_bytes
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.drawing import drawn
@@ -112,9 +111,7 @@ def _row_bytes(subject: Subject, weight: Weight) -> int:
     nonzeros = subject.final.nonzeros
     if subject.final.in_8_bits and fits_in_8_bits(weight):
         return weight.row_length + 4  # and a scale
-    if nonzeros is not None and is_prunable(weight, nonzeros):
-        return nonzeros * (4 + column_type(weight.row_length).itemsize)
-    return weight.row_bytes
+    return weight.row_bytes if nonzeros is None else pruned_row_bytes(weight, nonzeros)
 
 
 def data_section(subject: Subject) -> Html:

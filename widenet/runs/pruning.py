@@ -8,7 +8,8 @@ from widenet.arguments import typed
 from widenet.errors import OptionError
 from widenet.model.network import Network
 from widenet.model.part import Part
-from widenet.model.pruned_part import PrunedPart, is_prunable
+from widenet.model.pruned_part import PrunedPart
+from widenet.plan.pruning import is_prunable
 from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
 from widenet.runs.smaller import saved_smaller

@@ -4,6 +4,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.evaluation import check_evaluation
+from widenet.plan.job import check_replicas
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -17,12 +18,7 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
         FitError: The documents and the dataset do not go together.
     """
     layout = bind(network, training, dataset.fields)
-    averaging = training.averaging
-    if averaging is not None and averaging.replicas > dataset.num_examples:
-        raise FitError(
-            f"{training.where}: averaging.replicas must be at most the number of examples,"
-            f" {dataset.num_examples}; got {averaging.replicas}. Lower it."
-        )
+    check_replicas(training, dataset.num_examples)
     ranked = check_evaluation(network, training)
     if ranked is None or training.evaluation is None:
         return layout
