@@ -223,28 +223,17 @@ def interpreted(program, *arguments):
     ]
 
 
-@pytest.fixture(scope="module")
-def launched(data, tmp_path_factory):
-    """What came of the trainings through Triton's kernels."""
-    return interpreted("kernels", data.path, tmp_path_factory.mktemp("launched"))
-
-
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_trainings_through_the_kernels_are_near_those_of_a_cpu(launched, data, tmp_path):
+def test_trainings_through_the_kernels_are_near_those_of_a_cpu(data, tmp_path):
+    """The bits do not depend on room for logits or weights, and a step waits for the device once."""
+    launched = interpreted("kernels", data.path, tmp_path / "cuda")
+    assert len(launched) == len(kernels.NEAR) + len(kernels.ROOMS) + len(kernels.WAITS)
     for name, found in zip(kernels.NEAR, launched, strict=False):
         expected = weights_of(trained((CASES | SETTINGS)[name], data, tmp_path / name, "cpu", epochs=1))
         assert found == pytest.approx(expected, rel=0.02 if name == "bfloat16" else 2e-5, abs=1e-4)
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_a_device_with_room_for_logits_or_weights_gives_the_bits_of_one_without(launched):
     fingerprints = launched[len(kernels.NEAR) : -len(kernels.WAITS)]
     assert [len(set(same)) for same in fingerprints] == [1] * len(kernels.ROOMS)
     assert len({fingerprint for fingerprint, *_ in fingerprints}) == len(kernels.ROOMS)
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-def test_a_step_waits_for_the_device_once(launched):
     assert launched[-len(kernels.WAITS) :] == [{"training/step.py:train_step": 1}] * len(kernels.WAITS)
 
 

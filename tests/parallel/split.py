@@ -90,8 +90,8 @@ DIVIDED = (
 
 
 SIZES = [
-    *((1, 1), (2, 1), (3, 1), (8, 3)),
-    *(pytest.param(size, 1, marks=pytest.mark.long) for size in (4, 8)),
+    *((1, 3), (2, 3), (3, 1), (8, 3)),
+    *(pytest.param(size, 1, marks=pytest.mark.long) for size in (1, 2, 4, 8)),
 ]
 """Numbers of processes, each with how far apart the changes are that it trains under."""
 

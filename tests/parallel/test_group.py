@@ -324,7 +324,7 @@ PLACES = [
 
 @pytest.mark.parametrize(
     ("place", "where", "work", "killed", "timeout"),
-    [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 20)],
+    [*((*place, True, 60) for place in PLACES), (*PLACES[0], False, 10)],
 )
 def test_the_others_say_in_which_step_and_layer_a_process_was_missed(
     place, where, work, killed, timeout, data, tmp_path
