@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.order import grouped
 from widenet.kernels.table import runner
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, stacked
 
 
 def gather_sum(batch: SparseBatch, weight_FH: Tensor) -> Tensor:
@@ -44,22 +44,15 @@ class Touched:
         return _by_feature(batch.indices, batch.example_of_entry(), batch.values)
 
     @classmethod
-    def joined(cls, parts: Sequence["Touched"], room: int) -> "Touched":
-        """Return the rows of several weights of which each begins `room` rows after the one before it."""
-        sizes = [len(part.examples_Z) for part in parts]
-        starts = [sum(sizes[:place]) for place in range(len(parts))]
-        has_values = any(part.values_Z is not None for part in parts)
-        indptrs = [part.indptr[1:] + start for part, start in zip(parts, starts, strict=True)]
-        return cls(
-            torch.cat([part.features_U + place * room for place, part in enumerate(parts)]),
-            torch.cat([parts[0].indptr[:1], *indptrs]),
-            torch.cat([part.examples_Z for part in parts]),
-            torch.cat([part.values_or_ones() for part in parts]) if has_values else None,
-        )
+    def of_shards(cls, batches: Sequence[SparseBatch], num_shards: int) -> "Touched":
+        """Return the rows that batches of `sharding.joined` touch, whose sums lie one after another.
 
-    def values_or_ones(self) -> Tensor:
-        """Return the values of all entries, float32 [Z]."""
-        return torch.ones(len(self.examples_Z)) if self.values_Z is None else self.values_Z
+        Each has its examples once for every shard; all entries of an example count as those of one.
+        """
+        own, sizes = stacked(batches), [batch.num_examples // num_shards for batch in batches]
+        numbers = [sum(sizes[:place]) + torch.arange(size) for place, size in enumerate(sizes)]
+        example_of = torch.cat([numbers_E.repeat(num_shards) for numbers_E in numbers])
+        return _by_feature(own.indices, example_of[own.example_of_entry()], own.values)
 
     def by(self, gradient_EH: Tensor) -> "RowGradient":
         """Return the gradient to the rows from the gradient to the sums, float32 [E, H]."""

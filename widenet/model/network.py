@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import Touched
-from widenet.model import preparation
+from widenet.model import preparation, touched_rows
 from widenet.model.by_examples import Stack
 from widenet.model.convolution import convolution
 from widenet.model.description import Description
@@ -24,7 +24,7 @@ from widenet.model.rule import Rule
 from widenet.model.sharding import joined
 from widenet.model.split_product import Split, leaves_of
 from widenet.model.step_random import StepRandom
-from widenet.model.touched_rows import fetch_rows, gathered, joined_touched, let_go_of_rows, rows_of
+from widenet.model.touched_rows import TouchedRows
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.by_examples import ends_of
@@ -120,13 +120,13 @@ class Network:
         prepared.weights_E = weights_E
         if self.device.type == "cpu":
             return prepared
+        shards = self._ends.shards
+        whole = {name: joined(own, shards[name], self._held) for name, own in prepared.sparse.items()}
         if random is not None or any(weight.host is not None for weight in self.wide.values()):
-            prepared.touched = joined_touched(self.touched(prepared), self.layout, self.wide)
-            prepared.rows = rows_of(self.wide, prepared.touched)
-        prepared.sparse = {
-            source: [joined(parts, self._ends.shards[source], self._held)]
-            for source, parts in prepared.sparse.items()
-        }
+            together = touched_rows.touched_together(self.uses(prepared), whole, self.layout, len(self._held))
+            prepared.touched = self.touched(prepared, together)
+            prepared.rows = touched_rows.rows_of(self.wide, prepared.touched)
+        prepared.sparse = {source: [batch] for source, batch in whole.items()}
         return sent_together(prepared, self.device)
 
     @cached_property
@@ -153,19 +153,19 @@ class Network:
                 uses.setdefault(link.weight, []).append(key)
         return uses
 
-    def touched(self, prepared: Prepared) -> dict[str, dict[int, Touched]]:
+    def touched(self, prepared: Prepared, together: TouchedRows | None = None) -> TouchedRows:
         """Return the rows that a batch touches, by weight of sparse inputs and shard of this process.
 
-        For an output on a sparse input these are columns, the same in each shard.
+        For an output on a sparse input these are columns, the same in each shard. `together`: some of them.
         """
-        # One shard after the other: threads that make such short calls wait for each other.
-        touched = {
-            weight: {
-                shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys]))
-                for shard in self.wide[weight].parts
-            }
-            for weight, keys in self.uses(prepared).items()
-        }
+        touched = dict(together or {})
+        for weight, keys in self.uses(prepared).items():
+            if weight not in touched:
+                # One shard after the other: threads that make such short calls wait for each other.
+                touched[weight] = {
+                    shard: Touched.of(stacked([prepared.sparse[source][shard] for _, source in keys]))
+                    for shard in self.wide[weight].parts
+                }
         for name, features in prepared.features.items():
             touched[name] = dict.fromkeys(self.outputs[name].weight.parts, Touched.of(features))
         return touched
@@ -189,12 +189,12 @@ class Network:
         activity = Activity(dict(prepared.dense), predicts=random is None)
         activity.taken, activity.features = prepared.taken, prepared.features
         if random is None:
-            fetch_rows(self.wide, prepared.touched or {}, prepared.rows, updates=False)
+            touched_rows.fetch_rows(self.wide, prepared.touched or {}, prepared.rows, updates=False)
         pending = {
             key: self._start_gather(key, prepared) for key in self.layout.links if key[1] in prepared.sparse
         }
         if random is None:
-            let_go_of_rows(self.wide, prepared.rows)
+            touched_rows.let_go_of_rows(self.wide, prepared.rows)
         divided = set() if random is None else {*self.layout.by_examples}
         if divided:
             self._compute_divided(prepared, activity, random)
@@ -312,7 +312,7 @@ class Network:
         parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]
         where = f'layer "{key[0]}"'
         if weight.whole is not None:
-            sums = gathered(weight, parts[0])
+            sums = touched_rows.gathered(weight, parts[0])
             return self.exchange.start_sum(sums.view(len(self._held), -1, sums.shape[1]), where=where)
         terms = self.exchange.each(lambda shard: weight.parts[shard].gathered(parts[shard]))
         return self.exchange.start_sum(terms, where=where)

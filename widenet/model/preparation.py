@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels import Touched
 from widenet.model.layers.input import hide, scaled, scaled_dense
 from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
@@ -15,6 +14,7 @@ from widenet.model.sharding import split
 from widenet.model.square_loss import SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
+from widenet.model.touched_rows import TouchedRows
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
@@ -50,7 +50,7 @@ class Prepared:
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
-    touched: dict[str, dict[int, Touched]] | None = None
+    touched: TouchedRows | None = None
     rows: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict, metadata=ON_HOST)
     weights_E: Tensor | None = None
 

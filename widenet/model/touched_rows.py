@@ -3,14 +3,14 @@
 Those in files come into memory, and those in the host's memory to the device.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from widenet.kernels import Touched, gather_sum
 from widenet.model.wide_weight import WHOLE, WideWeight
-from widenet.plan.layout import Layout
+from widenet.plan.layout import Key, Layout
 from widenet.sparse import SparseBatch
 
 TouchedRows = Mapping[str, Mapping[int, Touched]]
@@ -70,20 +70,24 @@ def gathered(weight: WideWeight, batch: SparseBatch) -> Tensor:
     return gather_sum(SparseBatch(batch.indptr, places_Z, batch.values), weight.taken.copies.weight)
 
 
-def joined_touched(
-    touched: TouchedRows, layout: Layout, wide: Mapping[str, WideWeight]
+def touched_together(
+    uses: Mapping[str, Sequence[Key]], whole: Mapping[str, SparseBatch], layout: Layout, num_shards: int
 ) -> dict[str, dict[int, Touched]]:
-    """Return `touched` with all shards of a weight under `WHOLE` where they can be updated together.
+    """Return the rows that a batch touches, as `WHOLE`, of the weights whose shards are updated together.
 
     Outputs, and a limit of the gradient's length, take shard by shard.
+
+    Args:
+        uses: Layers and sources that read each weight of sparse inputs.
+        whole: The sources, of `sharding.joined`.
+        layout: The network.
+        num_shards: Number of shards of this process.
     """
-    of_outputs = {layout.links[output.name, ""].weight for output in layout.network.outputs}
-    by_shards = of_outputs | {output.name for output in layout.network.outputs}
     if layout.training.gradient_norm_limit is not None:
-        by_shards |= {*touched}
+        return {}
+    of_outputs = {layout.links[output.name, ""].weight for output in layout.network.outputs}
     return {
-        name: dict(by_shard)
-        if name in by_shards
-        else {WHOLE: Touched.joined([*by_shard.values()], wide[name].shards.room)}
-        for name, by_shard in touched.items()
+        weight: {WHOLE: Touched.of_shards([whole[source] for _, source in keys], num_shards)}
+        for weight, keys in uses.items()
+        if weight not in of_outputs
     }

@@ -47,8 +47,9 @@ def weight_of(held, device):
 def in_one_launch(held, device):
     """Sums and rows of every shard of a process."""
     parts, weight = split(batch(), SHARDS), weight_of(held, device)
-    sums = gather_sum(joined(parts, SHARDS, held).to(device), weight.whole.weight)
-    touched = Touched.joined([Touched.of(parts[shard]) for shard in held], SHARDS.room)
+    together = joined(parts, SHARDS, held)
+    sums = gather_sum(together.to(device), weight.whole.weight)
+    touched = Touched.of_shards([together], len(held))
     on_device = Touched(*(tensor.to(device) for tensor in vars(touched).values()))
     gradient = numbers(len(batch().indptr) - 1, COLUMNS, seed=2).to(device)
     weight.update_rows(WHOLE, on_device.by(gradient), RULE, StepNumbers(5, RATES))
