@@ -102,14 +102,16 @@ def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Run
     """Return what runs an operation on a device.
 
     If all implementations give the same bits, torch handles few numbers until somebody has loaded Numba,
-    which takes most of a second.
+    which takes most of a second. A process that uses a GPU loads it at once: a step there may be shorter than
+    torch's sorts of its batch.
 
     Args:
         operation: The operation.
         device: The device.
         count: How many numbers it handles.
     """
-    is_small = operation in _EXACT and count < _FEW and "numba" not in sys.modules
+    is_alone = "numba" not in sys.modules and not torch.cuda.is_initialized()
+    is_small = operation in _EXACT and count < _FEW and is_alone
     candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
     return next(candidate for candidate in candidates if _runs(candidate, device))
 
