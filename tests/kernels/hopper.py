@@ -23,6 +23,7 @@ from widenet.kernels.triton import fixed_point, running_top_k
 from widenet.kernels.triton.gather_sum import gather_sum
 from widenet.kernels.triton.hidden_gradient import add_hidden_gradient
 from widenet.kernels.triton.output_products import slopes_of_products, softmax_products
+from widenet.kernels.triton.shard_losses import shard_losses
 from widenet.kernels.triton.softmax_delta import softmax_delta
 from widenet.kernels.triton.softmax_merge import softmax_merge
 from widenet.kernels.triton.softmax_pulls import softmax_pulls
@@ -150,6 +151,7 @@ def outputs(formula):
     softmax_merge(statistics, statistics)
     sums = softmax_delta(deltas, statistics, 0, examples, examples, span)
     slopes_of_products(*rounded, biases, span, examples, formula, losses, 0, deltas)
+    shard_losses(losses, losses[..., 0].contiguous())
     logits = target_products(rounded[0], weight, biases, entries, entries)
     results = examples, examples, span, sums, deltas, biases, losses[..., 0].contiguous(), 0
     softmax_target_deltas(Entries(entries, entries, logits), logits, logits, *results)

@@ -80,3 +80,9 @@ def test_few_numbers_wait_for_no_library_if_the_bits_are_the_same(monkeypatch):
     assert table.runner("fixed_sum", CUDA, 9) == "triton"
     monkeypatch.setitem(sys.modules, "numba", object())
     assert table.runner("cut", CPU, 9) == "numba"
+
+
+def test_a_process_that_uses_a_gpu_loads_what_sorts_its_batches(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert [table.runner(operation, CPU, 9) for operation in ("cut", "stable_sort")] == ["numba", "numba"]

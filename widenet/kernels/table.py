@@ -110,8 +110,8 @@ def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Run
         device: The device.
         count: How many numbers it handles.
     """
-    is_alone = "numba" not in sys.modules and not torch.cuda.is_initialized()
-    is_small = operation in _EXACT and count < _FEW and is_alone
+    is_loaded = "numba" in sys.modules or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    is_small = operation in _EXACT and count < _FEW and not is_loaded
     candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
     return next(candidate for candidate in candidates if _runs(candidate, device))
 

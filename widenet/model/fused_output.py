@@ -20,6 +20,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.output_step import OutputStep, RowWise
 from widenet.model.part import Part
 from widenet.model.row_sum import RowSum, over_shards
+from widenet.model.wide_weight import WHOLE
 from widenet.transfer import sent
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class FusedOutput:
         """Start the loss float64 [] and the gradient float32 [E, H]; make the step of the weight.
 
         Args:
-            bias_sink: Called with shard and gradient [R] of each shard.
+            bias_sink: See `GradientSinks.bias`.
             steps: The optimizer's steps.
         """
         exchange, where, rows = self.output.exchange, self.output.where, self.step.rows
@@ -144,9 +145,8 @@ class FusedOutput:
             rows.total_E = over_shards(sums, exchange, where)
             pulls = [pulls_E for lot in self.lots for pulls_E in self._pulls(lot, rows)]
             rows.coupling_E = exact_sum(exchange.gather(pulls, where)).float()
-        results = [result for lot in self.lots for result in self._sweep(lot, bias_sink, steps)]
-        losses, gradients = [loss for loss, _ in results], [gradient_EH for _, gradient_EH in results]
-        return exchange.start_sum(losses, gradients, where=where)
+        losses, gradients = zip(*[self._sweep(lot, bias_sink, steps) for lot in self.lots], strict=True)
+        return exchange.start_sum(_joined(losses), _joined(gradients), where=where)
 
     def _columns(self, columns: int) -> int:
         """Return the numbers in a row of operands, K, of vectors with so many."""
@@ -178,8 +178,10 @@ class FusedOutput:
         dtype = torch.bfloat16 if self.output.half else torch.float32
         operand_SRK = vectors_SRH.new_empty(num_shards, rows, self._columns(columns), dtype=dtype)
         operand_SRK[:, :taken, :columns] = vectors_SRH
-        operand_SRK[:, taken:] = 0
-        operand_SRK[:, :, columns:] = 0
+        if taken < rows:
+            operand_SRK[:, taken:] = 0
+        if columns < operand_SRK.shape[2]:
+            operand_SRK[:, :, columns:] = 0
         return operand_SRK.flatten(0, 1)
 
     def _take_targets(self, lot: _Lot) -> None:
@@ -188,19 +190,15 @@ class FusedOutput:
         from widenet.kernels.triton.target_products import target_products
 
         weight_RH, bias_R = lot.weight.weight, lot.bias_R
-        parts = [self.step.targets.by_unit(shard) for shard in lot.shards]
-        examples_Z = _joined([part.examples_Z for part in parts])
-        rows_Z = _joined([part.units_Z + place * lot.room for place, part in enumerate(parts)])
-        if parts[0].values_Z is not None:
-            lot.values_Z = _joined([part.values_or_ones() for part in parts])
-        places_Z = rows_Z
+        own = self.step.targets.joined(lot.shards, lot.room)
+        lot.values_Z, places_Z = own.values_Z, own.units_Z
         if lot.weight.host is not None:
-            host_U, places_Z = torch.unique(parts[0].host_Z, return_inverse=True)
+            host_U, places_Z = torch.unique(own.host_Z, return_inverse=True)
             weight_RH = lot.weight.host.brought(weight_RH, host_U)
             places_Z = sent(places_Z, weight_RH.device)
             bias_R = None if bias_R is None else bias_R.index_select(0, sent(host_U, weight_RH.device))
-        logits_Z = target_products(self.direct_EK, weight_RH, bias_R, examples_Z, places_Z)
-        lot.entries = Entries(examples_Z, rows_Z, logits_Z)
+        logits_Z = target_products(self.direct_EK, weight_RH, bias_R, own.examples_Z, places_Z)
+        lot.entries = Entries(own.examples_Z, own.units_Z, logits_Z)
 
     def _statistics(self, lot: _Lot) -> list[RowSum]:
         """Return the divisors' parts of a lot's shards; keep the shares if there is room."""
@@ -266,15 +264,18 @@ class FusedOutput:
 
     def _sweep(
         self, lot: _Lot, bias_sink: Callable[[int, Tensor], None], steps: "Steps"
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Make the last pass over a lot; return each shard's loss and its gradient [E, H]."""
+    ) -> tuple[Tensor, Tensor]:
+        """Make the last pass over a lot; return its shards' losses [S] and gradients [S, E, H]."""
         from widenet.kernels.triton.hidden_gradient import add_hidden_gradient
+        from widenet.kernels.triton.shard_losses import shard_losses
 
         weight, device = lot.weight, self.direct_EK.device
         shape = len(lot.shards), self.step.num_examples, weight.weight.shape[1]
-        gradient_SEH = torch.zeros(shape, device=device)
-        bias_gradient_R = torch.empty(len(weight.weight), device=device)
-        losses = _Losses.empty(len(lot.shards), self.num_blocks, self.step.num_examples, device)
+        gradient_SEH = (torch.empty if lot.tiles else torch.zeros)(shape, device=device)
+        bias_gradient_R = torch.zeros(
+            len(weight.weight), device=device
+        )  # also of rows beyond a shard's units
+        losses = self._losses(len(lot.shards))
         for number, tile in enumerate(lot.at_hand(updates=True)):
             operand = self._operand(lot, tile)
             delta_EC = self._delta(lot, tile, operand, bias_gradient_R, losses)
@@ -282,10 +283,29 @@ class FusedOutput:
             weight_RH, states = lot.rows(tile)
             steps.output(weight_RH, states, delta_EC, self.direct_EK, lot.span_of_rows(tile))
             tile.operand = tile.shares_EC = None
-        for place, shard in enumerate(lot.shards):
-            first = place * lot.room
-            bias_sink(shard, bias_gradient_R[first : first + self.output.weight.shards.size(shard)])
-        return list(zip(losses.by_shard(), gradient_SEH, strict=True))
+        bias = self.output.bias
+        if bias is not None and bias.whole is not None and lot.bias_R is bias.whole.weight:
+            bias_sink(WHOLE, bias_gradient_R)
+        else:
+            for place, shard in enumerate(lot.shards):
+                first = place * lot.room
+                bias_sink(shard, bias_gradient_R[first : first + self.output.weight.shards.size(shard)])
+        return shard_losses(*losses), gradient_SEH
+
+    def _losses(self, num_shards: int) -> tuple[Tensor | None, Tensor]:
+        """Return room for losses by shard and block: of all units as if none were a target, and of targets.
+
+        The first are float64 [S, B, P], for every part of the examples; a softmax has none. The others are
+        float64 [S, B], what the targets add.
+        """
+        from widenet.kernels.triton.output_products import parts_of
+
+        shape, device = (num_shards, self.num_blocks), self.direct_EK.device
+        targets_SB = torch.empty(shape, dtype=torch.float64, device=device)
+        if self.step.rows is not None:
+            return None, targets_SB
+        parts = parts_of(self.step.num_examples)
+        return torch.empty(*shape, parts, dtype=torch.float64, device=device), targets_SB
 
     def _delta(
         self,
@@ -293,20 +313,21 @@ class FusedOutput:
         tile: _Tile,
         operand: tuple[Tensor, tuple[int, int]],
         bias_gradient_R: Tensor,
-        losses: "_Losses",
+        losses: tuple[Tensor | None, Tensor],
     ) -> Tensor:
         """Return the gradient to a tile's logits, and store the gradient to its biases and its losses."""
         from widenet.kernels.triton.output_products import slopes_of_products
         from widenet.kernels.triton.softmax_delta import softmax_delta
         from widenet.kernels.triton.target_deltas import softmax_target_deltas, unit_target_deltas
 
-        step, rows, entries = self.step, self.step.rows, lot.entries
+        step, rows, entries, (others_SBP, targets_SB) = self.step, self.step.rows, lot.entries, losses
         assert entries is not None
-        place = bias_gradient_R, losses.targets_SB, tile.first_block
+        place = bias_gradient_R, targets_SB, tile.first_block
         if rows is None:
+            assert others_SBP is not None
             delta_EC, formula = self._matrix(tile), formula_of(step.output.spec, step.loss.slope_of_logit)
             products = self.direct_EK, *operand, lot.bias_R, tile.span
-            others = step.other_weight_E, formula, losses.others_SBP, tile.first_block
+            others = step.other_weight_E, formula, others_SBP, tile.first_block
             sums_PC = slopes_of_products(*products, *others, delta_EC)
             weights = step.target_weight_E, step.other_weight_E
             unit = entries, lot.values_Z, *weights, formula, tile.span, sums_PC, delta_EC
@@ -322,34 +343,6 @@ class FusedOutput:
         targets = rows.losses[first], rows.pulls[first], *divisors
         softmax_target_deltas(entries, *targets, tile.span, sums_PC, shares_EC, *place)
         return shares_EC
-
-
-@dataclass(frozen=True)
-class _Losses:
-    """Losses by shard and block: of all units as if none were a target, and what the targets add.
-
-    Attributes:
-        others_SBP: float64, for every part of the examples.
-        targets_SB: float64.
-    """
-
-    others_SBP: Tensor
-    targets_SB: Tensor
-
-    @classmethod
-    def empty(cls, num_shards: int, num_blocks: int, num_examples: int, device: torch.device) -> "_Losses":
-        """Return zeros."""
-        from widenet.kernels.triton.output_products import parts_of
-
-        # A multiple of blocks for each shard, so that all begin aligned: torch's sums depend on it.
-        shape = num_shards, -(-num_blocks // _EVEN) * _EVEN
-        others_SBP = torch.zeros(*shape, parts_of(num_examples), dtype=torch.float64, device=device)
-        return cls(others_SBP, torch.zeros(shape, dtype=torch.float64, device=device))
-
-    def by_shard(self) -> list[Tensor]:
-        """Return the loss of each shard, float64 []."""
-        both = zip(self.others_SBP, self.targets_SB, strict=True)
-        return [others_BP.sum() + targets_B.sum() for others_BP, targets_B in both]
 
 
 def _cut(tiles: Sequence[Sequence[tuple[int, int]]]) -> tuple[int, list[tuple[list[int], int, int, int]]]:

@@ -144,4 +144,7 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> SquareTa
         return output.sampler.choice(values, random)
     if output.deferred_rows is not None:
         return SquareTargets.of(values, output.weight.shards)
-    return Targets.of_sparse(values, output.weight.shards)
+    targets, weight = Targets.of_sparse(values, output.weight.shards), output.weight
+    if weight.whole is not None and weight.host is None and (output.half or output.tf32):
+        targets.joined([*weight.parts], weight.shards.room)  # here, not where the device would launch it
+    return targets

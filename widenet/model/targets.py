@@ -1,6 +1,7 @@
 """The targets of an output in one step, cut by shard and tile."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -37,12 +38,14 @@ class Targets:
         total_E: Sum of each example's stored values, float32.
         sparse: Sparse targets, by shard.
         dense_EL: Dense targets.
+        together: The results of `joined`.
     """
 
     num_E: Tensor
     total_E: Tensor
     sparse: list[ByUnit] | None = None
     dense_EL: Tensor | None = None
+    together: dict[tuple[int, ...], ByUnit] = field(default_factory=dict)
 
     @classmethod
     def of_sparse(cls, batch: SparseBatch, shards: Shards) -> "Targets":
@@ -80,6 +83,13 @@ class Targets:
         """Return the sparse targets of a shard, in order of units."""
         assert self.sparse is not None
         return self.sparse[shard]
+
+    def joined(self, shards: Sequence[int], room: int) -> ByUnit:
+        """Return the sparse targets of some shards as `ByUnit.joined`, computed once."""
+        key = tuple(shards)
+        if key not in self.together:
+            self.together[key] = ByUnit.joined([self.by_unit(shard) for shard in shards], room)
+        return self.together[key]
 
     def edges(self, shard: int, tiles: list[tuple[int, int]]) -> list[int]:
         """Return the first entry of each tile among the shard's sparse targets, then the end of the last."""

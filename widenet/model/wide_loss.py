@@ -42,7 +42,7 @@ class GradientSinks:
 
     Attributes:
         weight: Called with shard, start, stop and gradient [T, H] of each tile.
-        bias: Called with shard and gradient [R] of each shard.
+        bias: Called with shard and gradient [R] of each shard, or with `WHOLE` and that of its rows.
         shard_steps: Returns the steps of a shard for passes that make them themselves, instead of calling
             `weight` and `bias`; None if there are none.
         launched_steps: Returns the same in Triton's kernels, for all shards; None if there are none.

@@ -20,6 +20,7 @@ elif not torch.cuda.is_available():
         "hidden_gradient",
         "output_products",
         "running_top_k",
+        "shard_losses",
         "softmax_delta",
         "softmax_merge",
         "softmax_pulls",

@@ -12,6 +12,7 @@ from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton import (
     hidden_gradient,
     output_products,
+    shard_losses,
     softmax_delta,
     span,
     target_deltas,
@@ -24,7 +25,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.part import Part
 from widenet.model.targets import Targets
 from widenet.model.wide_loss import GradientSinks, output_step, run
-from widenet.model.wide_weight import WideWeight
+from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.parallel.local import LocalExchange
 from widenet.plan import tiles
 from widenet.plan.shards import Shards, as_slice
@@ -47,6 +48,7 @@ def _small(monkeypatch):
         (weight_step, ("_EXAMPLES", "_INNER")),
         (target_products, ("_INNER",)),
         (target_deltas, ("_ENTRIES",)),
+        (shard_losses, ("_NUMBERS",)),
     ):
         for name in names:
             # A product needs 16 numbers at once, of which operands in float32 have half.
@@ -85,7 +87,9 @@ def stepped(
     )
 
     def take_biases(shard, gradient_R):
-        gradient_L[as_slice(shards.units(shard))] = gradient_R.cpu()
+        for own in range(num_shards) if shard == WHOLE else [shard]:
+            first = own * shards.room if shard == WHOLE else 0
+            gradient_L[as_slice(shards.units(own))] = gradient_R[first : first + shards.size(own)].cpu()
 
     def refuse(*_):
         raise AssertionError("a tile by itself")
