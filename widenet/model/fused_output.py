@@ -272,9 +272,8 @@ class FusedOutput:
         weight, device = lot.weight, self.direct_EK.device
         shape = len(lot.shards), self.step.num_examples, weight.weight.shape[1]
         gradient_SEH = (torch.empty if lot.tiles else torch.zeros)(shape, device=device)
-        bias_gradient_R = torch.zeros(
-            len(weight.weight), device=device
-        )  # also of rows beyond a shard's units
+        # The step of all biases takes rows beyond a shard's units, too.
+        bias_gradient_R = torch.zeros(len(weight.weight), device=device)
         losses = self._losses(len(lot.shards))
         for number, tile in enumerate(lot.at_hand(updates=True)):
             operand = self._operand(lot, tile)
