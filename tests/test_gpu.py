@@ -31,7 +31,7 @@ def weights(model: Model):
     )
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 @pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
 @pytest.mark.parametrize(
     "optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw"]

@@ -75,7 +75,7 @@ def test_the_room_can_be_imported_without_it(optional, tmp_path):
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 @pytest.mark.parametrize("words", [[], pytest.param(["all"], marks=pytest.mark.long)], ids=str)
-def test_every_kernel_compiles_for_an_h200_to_wide_loads_and_without_spills(words, tmp_path):
+def test_every_kernel_compiles_for_an_h200_to_wide_loads_and_spills_no_more_than_listed(words, tmp_path):
     compiled = [json.loads(line) for line in program(["-m", "tests.kernels.hopper", *words], tmp_path)]
     assert sorted({facts["kernel"] for facts in compiled}) == LAUNCHERS
     assert [facts for facts in compiled if facts["spills"] > SPILLS.get(facts["kernel"], 0)] == []

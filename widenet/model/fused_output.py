@@ -155,8 +155,10 @@ class FusedOutput:
 
     def _even(self, direct_EH: Tensor) -> Tensor:
         """Return the incoming vectors as operands, with zeros beyond H."""
-        if not self.output.half and self._columns(direct_EH.shape[1]) == direct_EH.shape[1]:
-            return direct_EH.contiguous()
+        columns = direct_EH.shape[1]
+        is_whole = direct_EH.stride() == (columns, 1)  # torch calls one row of a wider matrix contiguous, too
+        if is_whole and not self.output.half and self._columns(columns) == columns:
+            return direct_EH
         return self._filled(direct_EH[None], len(direct_EH))
 
     def _operand(self, lot: _Lot, tile: _Tile) -> tuple[Tensor, tuple[int, int]]:

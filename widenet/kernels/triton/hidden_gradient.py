@@ -7,7 +7,7 @@ from torch import Tensor
 from widenet.kernels.triton.span import Span, add_product, described, precision_of
 
 _EXAMPLES, _INNER, _UNITS = 128, 256, 32
-"""Examples and numbers of H of a program, at most; and units that it multiplies at once."""
+"""Examples of a program, its most numbers of H (half as many in float32), and units of one product."""
 _LEAST = 64
 """Fewest numbers of H of a program."""
 
@@ -68,7 +68,8 @@ def add_hidden_gradient(
     num_shards, num_examples, num_inner = total_SEH.shape
     if not total_SEH.numel():
         return
-    inner = min(_INNER, triton.next_power_of_2(max(num_inner, _LEAST)))
+    half = operand_RK.element_size() == 2
+    inner = min(_INNER if half else _INNER // 2, triton.next_power_of_2(max(num_inner, _LEAST)))
     _hidden_gradient_kernel[triton.cdiv(num_inner, inner), triton.cdiv(num_examples, _EXAMPLES), num_shards](
         described(delta_EC, _EXAMPLES, _UNITS),  # [E, C] bfloat16 or float32
         described(operand_RK, _UNITS, inner),  # [R, K] of the same type
@@ -84,6 +85,6 @@ def add_hidden_gradient(
         UNITS=_UNITS,
         PRECISION=precision_of(operand_RK),
         num_warps=8,
-        num_stages=4,
+        num_stages=4 if half else 3,  # as many blocks as older GPUs have shared memory for
         enable_fp_fusion=False,
     )
