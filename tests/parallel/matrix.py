@@ -191,7 +191,9 @@ def _parts(case, strength):
 
 
 EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *({**DRIFTING, **case} for case in rounded.CASES)]
+ROUNDED = [{**DRIFTING, **case} for case in rounded.CASES]
+EVERY_CASE = [*EVERY_VALUE, *ROUNDED]
+SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
 FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6]]
 
 

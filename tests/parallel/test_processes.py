@@ -14,6 +14,7 @@ from tests import sequences
 from tests.parallel import matrix
 from tests.parallel.matrix import (
     DEEP,
+    EVERY_CASE,
     EVERY_PAIR,
     EVERY_VALUE,
     FEW_VALUES,
@@ -59,7 +60,7 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "SOME_VALUES", 2: "EVERY_VALUE", 3: "EVERY_VALUE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
+SIZES = {1: "SOME_VALUES", 2: "EVERY_CASE", 3: "EVERY_CASE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
 EVERY = pytest.param(2, "EVERY_PAIR", marks=pytest.mark.long)
 
 
@@ -187,7 +188,7 @@ def test_threads_of_one_process_share_a_narrow_layer_with_the_same_bits(data, al
 
 
 def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
-    assert len({result[1] for result in in_one("EVERY_VALUE", data)}) == len(EVERY_VALUE)
+    assert len({result[1] for result in in_one("EVERY_CASE", data)}) == len(EVERY_CASE)
     names = list(matrix.SETTINGS)
     met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
     assert len(met) == sum(
