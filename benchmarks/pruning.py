@@ -66,13 +66,14 @@ def _runs(folder: Path, units: int, smaller: list[float]) -> Iterator[tuple[str,
     yield "dense", num_bytes(out), model.evaluate(folder / "data", ks=(20,))["ndcg@20"]
     for times in smaller:
         kept = nonzeros_for(units, times)
+        numbers = "1 number" if kept == 1 else f"{kept} numbers"
         pruned = prune(out, folder / f"{units} {kept} after", kept)
         gain = pruned.evaluate(folder / "data", ks=(20,))["ndcg@20"]
-        yield f"{kept} numbers, pruned afterwards", num_bytes(folder / f"{units} {kept} after"), gain
+        yield f"{numbers}, pruned afterwards", num_bytes(folder / f"{units} {kept} after"), gain
         trained, small = folder / f"{units} {kept}", folder / f"{units} {kept} small"
         train(network, {**training, "pruning": {"nonzeros": kept}}, folder / "data", trained)
         gain = prune(trained, small).evaluate(folder / "data", ks=(20,))["ndcg@20"]
-        yield f"{kept} numbers, pruned in training", num_bytes(small), gain
+        yield f"{numbers}, pruned in training", num_bytes(small), gain
 
 
 def _times(num: int, asked: argparse.Namespace) -> Table:
