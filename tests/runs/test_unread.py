@@ -1,6 +1,8 @@
 """What is left unread is said in a line: by a training, and by what is asked of a run."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
 from widenet.runs.unread import strangers, unread
 from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
 
 ROWS = [[0, 1], [1, 2], [0, 2, 3]]
 RATED = [[4.0, 5.0], [1.0, 3.0], [2.0, 2.0, 5.0]]
@@ -31,6 +34,11 @@ LACKS = (
 HAS = '{} was trained without values of "items"; those of {}, from 1 to 5, multiply what it reads.'
 
 
+def run_of(network, start=None, **training):
+    """As much of a run as `unread` reads."""
+    return SimpleNamespace(network=NetworkSpec.of(network), training=TrainingSpec.of(training), start=start)
+
+
 @pytest.fixture
 def plain(tmp_path):
     return dataset_from_lists(tmp_path / "plain", ROWS, heldout=[[2], [0], []], width=4)
@@ -43,10 +51,36 @@ def rated(tmp_path):
 
 @pytest.mark.parametrize("cold", [0, COLD])
 def test_descriptions_are_advised_only_where_an_item_has_no_interactions(cold, tmp_path):
-    data, network = described(tmp_path / "data", cold=cold), NetworkSpec.of(NETWORK, "network")
+    data = described(tmp_path / "data", cold=cold)
     assert bool((data.counts("items") == 0).any()) == bool(cold)
-    said = [line for line in unread(network, data) if "descriptions" in line]
+    said = [line for line in unread(run_of(NETWORK), data) if "descriptions" in line]
     assert len(said) == bool(cold)
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        {},
+        {"pruning": {"nonzeros": 1}},
+        {"weight_precision": "bfloat16"},
+        {"l2": 0.1},
+        {"optimizer": {"kind": "adamw"}},
+        {"start": Path("other")},
+    ],
+    ids=lambda training: next(iter(training), "usual"),
+)
+def test_descriptions_are_advised_only_where_a_training_takes_them(training, tmp_path):
+    data = described(tmp_path / "data")
+    (said,) = unread(run_of(NETWORK, **training), data)
+    assert said.startswith("The network does not read the descriptions of items")
+    assert ('add "described_by": ["genre", "price"] to the layer "taste".' in said) == (not training)
+
+
+def test_descriptions_are_advised_for_the_first_layer_that_takes_them(tmp_path):
+    history, taste, output = NETWORK["layers"]
+    frozen = {"layers": [history, {**taste, "frozen": True}, output]}
+    (said,) = unread(run_of(frozen), described(tmp_path / "data"))
+    assert said.endswith('to the layer "next".')
 
 
 def test_frozen_layers_with_initial_weights_are_named(plain, tmp_path):
@@ -90,11 +124,11 @@ def test_descriptions_of_items_that_no_layer_reads_are_said(tmp_path):
         items_sparse={"genre": "genre"},
         items_dense={"price": ["price"]},
     )
-    (said,) = unread(NetworkSpec.of(NETWORK), data)
-    assert said.endswith('add "described_by": ["genre", "price"] to a layer.')
+    (said,) = unread(run_of(NETWORK), data)
+    assert said.endswith('add "described_by": ["genre", "price"] to the layer "taste".')
     layers = [dict(layer) for layer in NETWORK["layers"]]
     layers[1]["described_by"] = "genre"
-    assert unread(NetworkSpec.of({"layers": layers}), data) == []
+    assert unread(run_of({"layers": layers}), data) == []
 
 
 @pytest.mark.parametrize("values", ["use", "ignore"])

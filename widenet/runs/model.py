@@ -150,7 +150,7 @@ class Model:
         not. By default, it is the dataset of the training.
         """
         dataset = self._dataset(data)
-        return unread(self.run.network, dataset) + other_values(self.run, dataset)
+        return unread(self.run, dataset) + other_values(self.run, dataset)
 
     def strangers(
         self,

@@ -3,12 +3,15 @@
 import json
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.errors import WidenetError
+from widenet.plan.binding import bind
 from widenet.plan.descriptions import described_weights
 from widenet.predict.filters import PerUser
 from widenet.predict.rows import known_parts
@@ -20,22 +23,38 @@ from widenet.training.run_directory import RunDirectory
 _ONES = (1.0, 1.0)
 
 
-def unread(network: NetworkSpec, data: Dataset) -> list[str]:
-    """Return sentences about fields and descriptions of a dataset that a network does not read, if any."""
+def unread(run: RunDirectory, data: Dataset) -> list[str]:
+    """Return sentences about fields and descriptions of a dataset that a run does not read, if any."""
+    network = run.network
     names = [f'"{name}"' for name in data.fields if name not in network.fields]
     sentences = []
     if names:
         plural = "s" * (len(names) > 1)
         sentences.append(f"The network does not read the field{plural} {', '.join(names)} of {data.path}.")
-    read = {name for layer in network.layers for name in getattr(layer, "described_by", None) or ()}
-    fields = {name: field for name, field in data.fields.items() if field.described}
-    described = {name for field in fields.values() for name in field.described or ()}
-    if described and not read and any(not data.vocabulary(name).counts.all() for name in fields):
-        sentences.append(
-            "The network does not read the descriptions of items, so it knows nothing of items without"
-            f' interactions. To change that, add "described_by": {json.dumps(sorted(described))} to a layer.'
-        )
+    if any(getattr(layer, "described_by", None) for layer in network.layers):
+        return sentences
+    for name, field in data.fields.items():
+        if field.described and not data.vocabulary(name).counts.all():
+            described = sorted(field.described)
+            layer = _describable(run, data, described)
+            advice = f' To change that, add "described_by": {json.dumps(described)} to the layer "{layer}".'
+            sentences.append(
+                "The network does not read the descriptions of items, so it knows nothing of items without"
+                f" interactions.{'' if layer is None else advice}"
+            )
     return sentences
+
+
+def _describable(run: RunDirectory, data: Dataset, names: list[str]) -> str | None:
+    """Return the first layer that these descriptions may describe; None: a run like this has none."""
+    values = run.network.model_dump(mode="json")
+    layers = values["layers"]
+    for layer in layers if run.start is None else ():
+        changed = [{**each, "described_by": names} if each is layer else each for each in layers]
+        with suppress(WidenetError):
+            bind(NetworkSpec.of({**values, "layers": changed}), run.training, data.fields)
+            return str(layer["name"])
+    return None
 
 
 def values_read(run: RunDirectory) -> dict[str, tuple[float, float]]:
