@@ -55,10 +55,9 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
         return _unknown_kind(place, _at(values, location), str(error.get("ctx", {}).get("expected_tags", "")))
     if kind == "literal_error":
         known = [name.strip(" '") for name in error["ctx"]["expected"].replace(" or ", ", ").split(",")]
-        return (
-            f"{place} must be one of {', '.join(known)}; got"
-            f" {shown(error['input'])}.{nearest(str(error['input']), known)}"
-        )
+        value = error["input"]
+        remedy = _taken_by(_owners(model, values, location), value) or nearest(str(value), known)
+        return f"{place} must be one of {', '.join(known)}; got {shown(value)}.{remedy}"
     return f"{place} must be {_rule(error)}{_choices(errors)}; got {shown(error['input'])}."
 
 
@@ -153,8 +152,27 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def _taken_by(owners: Sequence[type[BaseModel]], value: Any) -> str:
+    """Name the only field of an object that takes a value, if another does not: a sentence to append."""
+    names = {
+        field.alias or name
+        for owner in owners
+        for name, field in owner.model_fields.items()
+        if isinstance(value, str) and value in getattr(field.annotation, "__args__", ())
+    }
+    return f' "{names.pop()}" takes it.' if len(names) == 1 else ""
+
+
 def _known_fields(model: type[BaseModel], values: Any, location: tuple[int | str, ...]) -> list[str]:
-    """The fields of the object with an unknown key, by the models along the path."""
+    """The fields of the object with an unknown key."""
+    fields = [entry for owner in _owners(model, values, location) for entry in owner.model_fields.items()]
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
+
+
+def _owners(
+    model: type[BaseModel], values: Any, location: tuple[int | str, ...]
+) -> Sequence[type[BaseModel]]:
+    """The models that the object around a place may have, by the models along the path."""
     candidates: list[type[BaseModel]] = [model]
     here = values
     for part in location[:-1]:
@@ -169,9 +187,7 @@ def _known_fields(model: type[BaseModel], values: Any, location: tuple[int | str
         here = _at(here, (part,))
     kind = here.get("kind") if isinstance(here, dict) else None
     exact = [owner for owner in candidates if _kind_of(owner) == (kind or "hidden")]
-    owners = exact or [owner for owner in candidates if kind in _kinds(owner)] or candidates
-    fields = [entry for owner in owners for entry in owner.model_fields.items()]
-    return list(dict.fromkeys(field.alias or name for name, field in fields))
+    return exact or [owner for owner in candidates if kind in _kinds(owner)] or candidates
 
 
 def _kinds(model: type[BaseModel]) -> tuple[Any, ...]:

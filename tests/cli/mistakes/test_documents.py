@@ -66,7 +66,7 @@ TRAININGS = {
     'no shards': ('{"shards": 0}', ': shards must be at least 1; got 0.'),
     'a seed below 0': ('{"seed": -1}', ': seed must be at least 0; got -1.'),
     'a seed beyond 2^63': ('{"seed": 1180591620717411303424}', ': seed must be less than 9223372036854775808; got 1180591620717411303424.'),
-    'an unknown precision': ('{"precision": "float8"}', ': precision must be one of float32, tf32, bfloat16; got "float8". Did you mean "float32"?'),
+    'an unknown precision': ('{"precision": "float8"}', ': precision must be one of float32, tf32, bfloat16; got "float8". "state_precision" takes it.'),
     'a rate below 0': ('{"optimizer": {"kind": "sgd", "learning_rate": -1}}', ': optimizer.learning_rate must be more than 0.0; got -1.'),
     'a word for a rate': ('{"optimizer": {"kind": "sgd", "learning_rate": "fast"}}', ': optimizer.learning_rate must be a number, without quotes; got "fast".'),
     'a rate beyond float32': ('{"optimizer": {"kind": "sgd", "learning_rate": 1e+39}}', ': optimizer.learning_rate must be 0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38; got 1e+39.'),
