@@ -1,6 +1,7 @@
 """Trainings begin with all that they need or not at all, and resume with what they began with."""
 
 import shutil
+import sys
 
 import pytest
 
@@ -33,6 +34,21 @@ def test_a_network_that_reads_no_descriptions_resumes_with_others(data, tmp_path
     interrupt(plain, data, tmp_path / "run")
     with_others = described(tmp_path / "others", normalize=False)
     train(plain, INTERRUPTED, with_others, tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("tracks", [True, False])
+def test_a_training_resumes_with_another_tracker_which_reaches_no_number(tracks, data, tmp_path, monkeypatch):
+    """A tracker that is not installed says so, and shows that it was asked for."""
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    plain, tracked = INTERRUPTED, INTERRUPTED | {"track": "mlflow"}
+    before, after = (plain, tracked) if tracks else (tracked, plain)
+    steps, heard = iter(range(1, 8)), Heard()
+    with pytest.raises(KeyboardInterrupt):
+        train(network(), before, data, tmp_path / "run", interrupted=lambda: next(steps) == 7)
+    model = train(network(), after, data, tmp_path / "run", resume=True, report=heard)
+    assert any("mlflow is not installed" in text for text in heard.said) == tracks
+    undisturbed = train(network(), plain, data, tmp_path / "undisturbed")
+    assert model.fingerprint() == undisturbed.fingerprint()
 
 
 REFUSED = {

@@ -129,9 +129,10 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         store = elsewhere(job, folder_of(arguments, out), device, exchange)
         replicas = _replicas(job, rule, dataset, exchange, device, store)
         network = replicas.networks[0]
-        report = _report(arguments, run, dataset, exchange, stack)
+        track = arguments.track or training_spec.track
+        report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*unread(network_spec, dataset), *_drawn(run), *slow]:
+        for sentence in [*unread(run, dataset), *_drawn(run), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -162,16 +163,21 @@ def _start(arguments: TrainArguments) -> Path | None:
 
 
 def _report(
-    arguments: TrainArguments, run: RunDirectory, dataset: Dataset, exchange: Exchange, stack: ExitStack
+    arguments: TrainArguments,
+    track: str | None,
+    run: RunDirectory,
+    dataset: Dataset,
+    exchange: Exchange,
+    stack: ExitStack,
 ) -> Report:
     """What follows the training in this process: the caller's report and the tracker, in the leader.
 
     A tracker that only the document names was not checked: if it fails, it says so, and the training goes on.
+    A resumed training has that of the document with which it resumes, not of the one in the run.
     """
     if not exchange.leads:
         return Silence()
     report = arguments.report or Silence()
-    track = arguments.track or run.training.track
     return report if track is None else stack.enter_context(followed(report, track, run, dataset))
 
 

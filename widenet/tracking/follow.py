@@ -11,7 +11,7 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.tracking.background import Background
-from widenet.tracking.mlflow_run import MlflowRun, check_store, load, parameters_of
+from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
 from widenet.training.histogram_log import Groups, newest, norms, read
 from widenet.training.reports import Report
@@ -45,7 +45,16 @@ def check_tracker(track: str, run: Path | None) -> None:
 
 @contextmanager
 def followed(report: Report, track: str, run: RunDirectory, dataset: Dataset) -> Iterator[Report]:
-    """Give a report that tells a tracker of the training, too; the tracker's run ends with the block."""
+    """Give a report that tells a tracker of the training, too; the tracker's run ends with the block.
+
+    Without the tracker's library, it is the report itself, which has said so.
+    """
+    try:
+        check_installed()
+    except OptionError as error:
+        report.say(f"This training is not recorded: {error}")
+        yield report
+        return
     tracked = _Tracked(report, TrackingUri.of(track), run, dataset)
     status = "FAILED"
     try:

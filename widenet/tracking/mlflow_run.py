@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ _SETTINGS = {
 """MLflow's settings, where the environment has none: no usage reports, and no waiting for minutes."""
 _MOST_PARAMETERS = 100
 """MLflow takes at most this many in one call."""
+
+
+def check_installed() -> None:
+    """Raise OptionError if MLflow is not installed; does not load it."""
+    with optional("mlflow", "mlflow"):
+        if find_spec("mlflow") is None:
+            raise ModuleNotFoundError(name="mlflow")
 
 
 def load() -> None:
