@@ -136,6 +136,7 @@ def test_a_mistake_is_named_and_spoils_no_other_answer(request_, code, engine):
     assert isinstance(refused, RefusedError)
     assert (refused.status, refused.mistake.code) == (422, code)
     assert refused.mistake.message.isprintable()
+    assert ("/v1/items?search=" in refused.mistake.message) == (code == "unknown_item")
 
 
 def test_unknown_items_are_skipped_where_the_request_says_so(engine):

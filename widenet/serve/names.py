@@ -44,6 +44,8 @@ class Names:
             shown = ", ".join(repr(name) for name in missing[:_SHOWN])
             more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
             remedy = "Check the id." if self.what == "user" else 'Remove it, or send "unknown": "skip".'
+            if self.what == "item":
+                remedy += " GET /v1/items?search= finds ids."
             raise RefusedError(
                 422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}. {remedy}"
             )
