@@ -8,6 +8,7 @@ A message of the library names an option as Python does, in backticks: `skip_bad
 import ast
 import re
 import shlex
+from collections.abc import Callable
 
 import typer
 
@@ -19,7 +20,7 @@ _COMMANDS = {"ingest": "data ingest", "split": "data split"}
 """Commands whose name differs from that of the function."""
 _FLAGS = {"start_from": "from", "fields": "field", "file_format": "format", "attributes_of": "attributes"}
 """Flags whose name differs from that of the argument."""
-_PLAIN = re.compile(r"[\w.,:/=|-]+")
+_PLAIN = re.compile(r"[\w.,:/=-]+")
 
 
 def on_command_line(sentence: str) -> str:
@@ -30,9 +31,9 @@ def on_command_line(sentence: str) -> str:
     return "".join(pieces)
 
 
-def say(sentence: str) -> None:
-    """Print a sentence of the library to standard error."""
-    typer.echo(in_one_line(on_command_line(sentence)), err=True)
+def say(sentence: str, words: Callable[[str], str] = on_command_line) -> None:
+    """Print a sentence of the library to standard error, its options rendered by `words`."""
+    typer.echo(in_one_line(words(sentence)), err=True)
 
 
 def in_one_line(text: str) -> str:

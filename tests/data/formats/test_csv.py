@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from widenet.data.dataset import Dataset
-from widenet.data.formats.csv import guessed_delimiter
+from widenet.data.formats.csv import guessed_delimiter, opened
+from widenet.data.formats.source import Reading
 from widenet.data.ingest import ingest
 from widenet.errors import DataError, OptionError
 
@@ -40,6 +41,35 @@ def test_numbers_times_and_users_with_decimal_commas_are_those_with_points(heade
 def test_the_delimiter_is_rather_another_sign_than_that_of_decimals():
     assert guessed_delimiter(["u1;0,5;1,5\n"], ",") == ";"
     assert guessed_delimiter(['u1,"0,5"\n'], ",") == ","
+
+
+@pytest.mark.parametrize("delimiter", ["||", "~|", "|~|", ";;", ",,"])
+def test_a_delimiter_of_several_signs_is_named_and_read_where_it_is_given(delimiter, tmp_path):
+    rows = [["user", "item", "note"], ["u1", "a", ""], ["u2", "b", "12:30"]]
+    (tmp_path / "likes.csv").write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    likes = tmp_path / "likes.csv"
+    with pytest.raises(DataError) as refused:
+        ingest(likes, tmp_path / "data", user="user", item="item")
+    [one] = set(delimiter) - {"~"}
+    said = f'line 1: "{delimiter}" seems to separate the columns. Use `delimiter={delimiter!r}`, or'
+    assert str(refused.value) == f"{likes}: {said} `delimiter={one!r}` if that does."
+    data = ingest(likes, tmp_path / "data", user="user", item="item", delimiter=delimiter)
+    assert data.vocabulary("items").all_ids().to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["user,item,note\n", "u1,a,\n", "u1,,\n"],
+        ["user|item|\n", "u1|a~|b\n"],
+        ["user;item;at\n", "u1;a;12:30\n", "u2;;12:30\n"],
+        ['"user","item"\n', '"u1","a"\n'],
+        ["u1::a::5::\n"],
+    ],
+)
+def test_a_delimiter_of_one_sign_is_guessed_beside_other_signs(lines, tmp_path):
+    (tmp_path / "likes.csv").write_text("".join(lines))
+    assert len(opened(tmp_path / "likes.csv", "likes", Reading()).columns) in (2, 3, 4)
 
 
 def test_a_users_number_with_the_other_sign_is_refused_with_the_remedy(tmp_path):

@@ -18,6 +18,8 @@ from widenet.errors import DataError
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
 """The delimiters that can be guessed, with their names in messages."""
 
+_SIGNS = re.compile(r"[|~^;:,]+")
+"""Runs of signs that separate columns in some programs' files."""
 _LONGEST_LINE_BYTES = 2**21
 _BUFFER_BYTES = 2**23
 """A quarter of DuckDB's default, because each of its threads holds several buffers."""
@@ -32,6 +34,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     lines = file.sample()
     decimal = reading.decimal or "."
     delimiter = reading.delimiter or guessed_delimiter(lines, decimal)
+    if reading.delimiter is None:
+        _check_longer(name, lines, delimiter, reading)
     first = next(_cells(lines, delimiter), [])
     if len(first) < 2 and reading.named.isdisjoint(first):
         _check_delimiter(name, lines, reading)
@@ -187,6 +191,15 @@ def _check_delimiter(name: str, lines: Sequence[str], reading: Reading) -> None:
             f"{name}: line 1: must have columns separated by {_separator(reading.delimiter)}; it looks"
             f" separated by {_separator(likely)}. Use {reading.option('delimiter', word)}."
         )
+
+
+def _check_longer(name: str, lines: Sequence[str], delimiter: str, reading: Reading) -> None:
+    """Raise DataError if a guessed delimiter always stands in a longer one, such as in "||" or "~|"."""
+    runs = [run for line in lines for run in _SIGNS.findall(line) if delimiter in run]
+    shortest = min(runs, key=len, default=delimiter)
+    if len(shortest) > len(delimiter) and not any(run.replace(shortest, "") for run in runs):
+        remedy = f"Use {reading.option('delimiter', shortest)}, or {reading.option('delimiter', delimiter)}"
+        raise DataError(f'{name}: line 1: "{shortest}" seems to separate the columns. {remedy} if that does.')
 
 
 def _separator(delimiter: str) -> str:
