@@ -94,6 +94,32 @@ def test_titles_and_columns_are_those_of_ingest(tmp_path):
         model.recommend([5])
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"titles": {"nr": ["0", "1"], "called": ["Emma", "Ulysses"]}, "title_id": "nr", "title": "called"},
+        {
+            "items": {"nr": ["0", "1"], "called": ["Emma", "Ulysses"]},
+            "items_id": "nr",
+            "items_title": "called",
+        },
+    ],
+    ids=["titles", "items"],
+)
+def test_the_columns_of_titles_can_be_named(named, tmp_path):
+    table = pa.table({"user": ["a", "b", "b"], "item": ["0", "1", "0"]})
+    model = widenet.fit(table, tmp_path / "run", **named, device="cpu", quiet=True)
+    assert model.recommend(["Ulysses"], k=1)[0].title == "Emma"
+
+
+def test_messages_name_arguments_as_python_does(tmp_path, capsys):
+    rated = [("a", "x", 5), ("b", "y", 4), ("b", "x", 1)]
+    widenet.fit(rated, tmp_path / "run", min_value=2, device="cpu")
+    said = capsys.readouterr().err
+    assert "note: values are compared with `min_value`, and not stored" in said
+    assert "--" not in said
+
+
 def test_with_times_the_newest_item_of_each_user_is_for_validation(tmp_path):
     times = np.random.default_rng(0).permutation(len(PAIRS))
     data = widenet.fit(

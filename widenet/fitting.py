@@ -2,6 +2,7 @@
 
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def fit(
     min_value: float | None = None,
     time: str | None = None,
     items: Any = None,
+    items_id: str | None = None,
+    items_title: str | None = None,
     titles: Any = None,
+    title_id: str | None = None,
+    title: str | None = None,
     device: str | None = None,
     overwrite: bool = False,
     quiet: bool = False,
@@ -62,7 +67,11 @@ def fit(
         time: Column with the time. Each user's newest item is then the validation part, instead of a random
             tenth of each user's items.
         items: A file or a table of items with their attributes, and perhaps titles; see `ingest`.
+        items_id: Column of `items` with the id. Default: guessed.
+        items_title: Column of `items` with the title. Default: guessed.
         titles: A file or a table with ids and titles of items.
+        title_id: Column of `titles` with the id. Default: guessed.
+        title: Column of `titles` with the title. Default: guessed.
         device: "cpu" or "cuda". Default: cuda if there is a device.
         overwrite: Whether to replace an earlier run at `out`, once the new one has a checkpoint.
         quiet: Whether to show no progress.
@@ -80,19 +89,16 @@ def fit(
         raise OptionError(
             "`fit` runs in one process. In several, train on a dataset that `ingest` and `split` have made."
         )
-    is_taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
-    if is_taken and not overwrite:
-        raise CheckpointError(
-            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it."
-        )
-    check_replaceable(path)
-    named = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
-    report, new, earlier, made = TrainingReport(quiet), _missing(path), identity(path), None
+    is_taken = _is_taken(path, overwrite)
+    columns = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
+    columns |= {"items": items, "items_id": items_id, "items_title": items_title}
+    columns |= {"titles": titles, "title_id": title_id, "title": title}
+    report, new, earlier, made = TrainingReport(quiet, words=str), _missing(path), identity(path), None
     place = path.with_name(f".{path.name}.{secrets.token_hex(4)}") if is_taken else path
     with writing(path):
         place.mkdir(parents=True, exist_ok=True)
     try:
-        data = _dataset(interactions, place / DATA, report, items=items, titles=titles, **named)
+        data = _dataset(interactions, place / DATA, report, columns)
         made = identity(data.path)
         if is_taken:
             data = _replaced(path, place)
@@ -118,6 +124,17 @@ def fit(
         raise
     finally:
         report.stop()
+
+
+def _is_taken(path: Path, overwrite: bool) -> bool:
+    """Whether there is something at a path; raises CheckpointError if it must not or cannot be replaced."""
+    is_taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    if is_taken and not overwrite:
+        raise CheckpointError(
+            f"{path} exists already. Replace it with `overwrite=True`, choose another `out`, or remove it."
+        )
+    check_replaceable(path)
+    return is_taken
 
 
 def _replaced(path: Path, place: Path) -> Dataset:
@@ -146,18 +163,18 @@ def _remove(path: Path, new: list[Path]) -> None:
             folder.rmdir()
 
 
-def _dataset(interactions: Any, out: Path, report: TrainingReport, **options: Any) -> Dataset:
+def _dataset(interactions: Any, out: Path, report: TrainingReport, columns: Mapping[str, Any]) -> Dataset:
     """Make a dataset with a validation part, if anybody has enough items for one."""
-    whole, has_time = out.with_name("whole"), options["time"] is not None
+    whole, has_time = out.with_name("whole"), columns["time"] is not None
     compile_usual()
-    with IngestReport(report.quiet) as progress:
+    with IngestReport(report.quiet, str) as progress:
         data = ingest(
             interactions,
             whole,
             keep_times=has_time,
             on_progress=progress.phase,
             on_rows=progress.rows,
-            **options,
+            **columns,
         )
     counts = data.entry_counts("items", slice(None))
     share = next((share for share in (SHARE, SMALL_SHARE) if num_moving(counts, counts, share).any()), None)

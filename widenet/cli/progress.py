@@ -1,6 +1,7 @@
 """Progress of long commands: a bar on a terminal, plain lines elsewhere."""
 
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -29,9 +30,17 @@ class TrainingReport:
         quiet: Whether to show nothing.
         metric: The metric by which the training chooses, shown beside recall and NDCG at 20.
         examples: What people call several examples of the dataset.
+        words: Renders the options in a sentence of the library: as flags, or for Python as they are.
     """
 
-    def __init__(self, quiet: bool = False, metric: str | None = None, examples: str = "users") -> None:
+    def __init__(
+        self,
+        quiet: bool = False,
+        metric: str | None = None,
+        examples: str = "users",
+        words: Callable[[str], str] = on_command_line,
+    ) -> None:
+        self.words = words
         self.quiet, self.metric, self.metrics = quiet, metric or "ndcg@20", ("recall@20", "ndcg@20", metric)
         self.named = examples
         self.bar: Progress | None = None
@@ -116,7 +125,7 @@ class TrainingReport:
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.quiet:
-            say(text)
+            say(text, self.words)
 
     def stop(self) -> None:
         """Remove the bar."""
@@ -154,10 +163,11 @@ class IngestReport:
 
     Args:
         quiet: Whether to show nothing.
+        words: As of a `TrainingReport`.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+    def __init__(self, quiet: bool = False, words: Callable[[str], str] = on_command_line) -> None:
+        self.quiet, self.words = quiet, words
         columns = (
             TextColumn("{task.completed:,.0f} {task.fields[unit]}"),
             TextColumn("{task.fields[rate]}/s"),
@@ -184,9 +194,9 @@ class IngestReport:
             self.bar.remove_task(self.task)
             self.task = None
         if self.bar.disable:
-            typer.echo(f"{on_command_line(text)} ...", err=True)
+            typer.echo(f"{self.words(text)} ...", err=True)
         else:
-            self.bar.console.print(f"{on_command_line(text)} ...", highlight=False, markup=False)
+            self.bar.console.print(f"{self.words(text)} ...", highlight=False, markup=False)
 
     def bytes(self, done: int, total: int | None) -> None:
         """Show how many bytes of a file have arrived."""

@@ -32,8 +32,8 @@ def paired_differences(subjects: Sequence[Subject]) -> Html:
         return section(
             "Paired differences",
             note(
-                "The runs keep no evaluation of the same part of the same dataset. Evaluate each of them with"
-                " `keep`."
+                "The runs keep no evaluation of the same part of the same dataset. Evaluate each of them"
+                ' with the option "keep".'
             ),
         )
     remark = note(

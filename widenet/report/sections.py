@@ -62,7 +62,7 @@ def curves_section(subject: Subject, draw: Drawing = curves) -> Html:
 
 
 def evaluations_section(subject: Subject) -> Html:
-    """Metrics of each part that was evaluated with `keep`, beside the baselines of that evaluation."""
+    """Metrics of each part that was evaluated and kept, beside the baselines of that evaluation."""
     try:
         kept = subject.evaluations.values()
     except (WidenetError, OSError) as error:
@@ -76,7 +76,7 @@ def evaluations_section(subject: Subject) -> Html:
             if name != "num_examples"
         ]
         pieces += [tag("h3", each.title(subject.words.examples)), table(["", *columns], rows, numbers=True)]
-    remark = note("As the last evaluation with `keep` measured these weights.")
+    remark = note("As the last evaluation that was kept measured these weights.")
     return section("Evaluations", *pieces, remark) if pieces else _NONE
 
 
