@@ -7,7 +7,10 @@ import torch
 from tests.frameworks.test_onnx_export import session
 from tests.interop.networks import feed, scores
 from widenet.data.lists import dataset_from_lists
+from widenet.errors import DataError
 from widenet.frameworks.onnx_export import export_onnx
+from widenet.frameworks.onnx_graph import weight_name
+from widenet.frameworks.onnx_pruned import columns_name, numbers_name, widened_of
 from widenet.interop.import_network import import_network
 from widenet.predict.top_k import top_k
 from widenet.runs import train
@@ -47,3 +50,27 @@ def test_onnxruntime_gives_the_scores_of_a_pruned_run(cosine, tied, tmp_path):
             torch.cat([block for _, block in each.network.rows(name)]) for each in (model, again)
         )
         assert torch.equal(rows_before, rows_after)
+
+
+@pytest.mark.parametrize(
+    ("columns", "numbers"),
+    [
+        ([[0, 4], [1, 5]], np.ones((2, 2))),
+        ([[0, 4], [-1, 3]], np.ones((2, 2))),
+        ([[0, 4], [3, 3]], np.ones((2, 2))),
+        ([[0, 4]], np.ones((2, 2))),
+        (None, np.ones((2, 2))),
+        ([0, 4], np.ones(2)),
+    ],
+    ids=["too large", "negative", "twice", "too few", "missing", "no matrix"],
+)
+def test_columns_that_no_row_has_or_has_twice_are_refused(columns, numbers):
+    places = {} if columns is None else {weight_name(columns_name("mid")): np.array(columns, np.int16)}
+    constants = {weight_name(numbers_name("mid")): numbers.astype(np.float32), **places}
+    rule = r'^a\.onnx: pruned weight "mid" must have a column below 5 for each number, different in a row\.'
+    with pytest.raises(DataError, match=rule):
+        widened_of("a.onnx", "mid", 5, constants)
+    good = {**constants, weight_name(columns_name("mid")): np.array([[4, 0], [1, 3]], np.int16)}
+    if numbers.ndim == 2:
+        found = widened_of("a.onnx", "mid", 5, good)
+        assert found.tolist() == [[1, 0, 0, 0, 1], [0, 1, 0, 1, 0]]

@@ -60,7 +60,7 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
     for name, weight in bind(spec, training, fields).weights.items():
         numbers = constants.get(weight_name(name))
         if numbers is None:
-            numbers = widened_of(name, weight.row_length, constants)
+            numbers = widened_of(str(path), name, weight.row_length, constants)
         if numbers is not None and numbers.dtype == np.uint8:
             scales = constants.get(weight_name(scale_name(name)), np.empty(0))
             if numbers.ndim != 2 or scales.shape != numbers.shape[:1]:
