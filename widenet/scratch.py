@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -37,8 +38,10 @@ Then = Callable[[Exception | None], None]
 
 _BEGINNING = 2**21
 """A large page: a tensor begins with one in its file, and in memory if it has as many bytes."""
-_FIXED, _UNRESERVED, _DO_NOT_NEED, _WRITE_AND_WAIT = 0x10, 0x4000, 4, 7
-"""Linux's numbers for `mmap` (two), `madvise` and `sync_file_range`."""
+_FIXED, _FIXED_AND_FREE, _UNRESERVED = 0x10, 0x100000, 0x4000
+"""Linux's numbers for `mmap`."""
+_DO_NOT_NEED, _WRITE_AND_WAIT = 4, 7
+"""Linux's numbers for `madvise` and `sync_file_range`."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -112,8 +115,10 @@ class Scratch:
         memory = _Memory(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _UNRESERVED)
         first = -torch.frombuffer(memory, dtype=torch.uint8).data_ptr() % _BEGINNING if room > size else 0
         tensor = torch.frombuffer(memory, dtype=dtype, count=math.prod(shape), offset=first)
-        memory.start = map_memory(tensor.data_ptr(), size, mmap.MAP_SHARED | _FIXED, self.descriptor, offset)
-        _regions[memory.start] = _Region(memory.start, size, offset, self)
+        region = _Region(tensor.data_ptr(), size, offset, self)
+        region.map(0, size)
+        memory.start = region.start
+        _regions[memory.start] = region
         return tensor.view(*shape)
 
     def write_out(self, offset: int, size: int) -> None:
@@ -192,6 +197,20 @@ class _Region:
         stop = self.size if last > self.size - PAGE_BYTES else last // PAGE_BYTES * PAGE_BYTES
         return start, stop - start
 
+    def map(self, start: int, size: int, flag: int = _FIXED) -> None:
+        """Map a part of the file, from a first byte of the region on.
+
+        Args:
+            start: The byte.
+            size: Bytes of the part.
+            flag: Whether it takes the place of what is mapped there, or only a free one.
+
+        Raises:
+            CapacityError: The system maps no more memory, or the place is not free.
+        """
+        place = self.file.descriptor, self.offset + start
+        map_memory(self.start + start, size, mmap.MAP_SHARED | flag, *place)
+
 
 _regions: dict[int, _Region] = {}
 """The memory of tensors in files, by address."""
@@ -226,11 +245,13 @@ def load(tensor: Tensor, then: Then) -> None:
     rooms = region.file.rooms
 
     def lend(error: Exception | None, _memory: Tensor = tensor) -> None:  # which stays until then
-        try:
-            if error is None:
+        if error is None:
+            try:
                 rooms.lend(room, region.start + start, size)
-        except CapacityError as full:
-            error = full
+            except CapacityError as full:
+                error = full
+                with suppress(CapacityError):  # a move may fail after it has unmapped its target
+                    region.map(start, size, _FIXED_AND_FREE)
         if error is not None:
             rooms.give(room)
         then(error)
@@ -259,7 +280,7 @@ def store(tensor: Tensor, writes: bool, then: Then) -> None:
     def bring_back(error: Exception | None, _memory: Tensor = tensor) -> None:  # which stays until then
         region.file.rooms.bring_back(address, size)
         try:
-            map_memory(address, size, mmap.MAP_SHARED | _FIXED, region.file.descriptor, offset)
+            region.map(start, size)
         except CapacityError as full:
             error = error or full
         then(error)
