@@ -79,6 +79,18 @@ def test_whole_words_come_before_parts_of_words(tmp_path):
     assert vocabulary.find("CAFÉ 79") == [3]
 
 
+def test_a_number_is_no_part_of_a_title_where_ids_are_numbers(tmp_path):
+    path = tmp_path / "items.vocabulary.arrow"
+    titles = ["12 Monkeys", "1984", "Emma"]
+    table = pa.table([pa.array(["7", "8", "9"]), pa.array(titles), pa.array([1, 2, 3])], VOCABULARY_SCHEMA)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(table)
+    vocabulary = Vocabulary.open(path)
+    assert [vocabulary.find(text) for text in ("7", "1984", "12 m", "em")] == [[0], [1], [0], [2]]
+    with pytest.raises(DataError, match=r"has the id or the title '12'\. Nearest: 12 Monkeys\."):
+        vocabulary.find("12")
+
+
 def test_a_search_gives_ids_whole_titles_whole_words_and_beginnings_in_this_order(vocabulary):
     assert vocabulary.search("emma", 9) == [2, 0]
     assert vocabulary.search("Emma", 9) == [5, 2, 0]

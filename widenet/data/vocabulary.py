@@ -129,6 +129,8 @@ class Vocabulary:
         contains the text as whole words; otherwise those whose title contains it; otherwise those whose id
         has this text in other case or another Unicode form of accents. Neither counts in titles.
 
+        Where ids are numbers, a number is an id or a whole title: part of a title would hide a wrong id.
+
         Raises:
             DataError: There is no such feature; the message suggests the nearest titles.
         """
@@ -148,7 +150,8 @@ class Vocabulary:
         """As `find`; returns an empty list if there is no such feature."""
         if matches := self._with_id(text) or self._with_title(text):
             return matches
-        if text and (matches := self._containing(text)):
+        is_id = text.isdecimal() and self.ids([0])[0].isdecimal()
+        if text and not is_id and (matches := self._containing(text)):
             return self._with_whole_words(matches, text) or matches
         return self._equal("id", text)
 
