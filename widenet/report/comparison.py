@@ -48,7 +48,8 @@ def final_numbers(subjects: Sequence[Subject]) -> Html:
         ["epoch", *_marked("epoch", [subject.kept.get("epoch") for subject in subjects])]
     ]
     rows += [[name, *_marked(name, [numbers.get(name) for numbers in measured])] for name in names]
-    rows.append(["training", *(duration(subject.total("seconds")) for subject in subjects)])
+    spent = [subject.seconds for subject in subjects]
+    rows.append(["training", *(_ABSENT if seconds is None else duration(seconds) for seconds in spent)])
     rows.append(["parameters", *(f"{sum(subject.parameters.values()):,}" for subject in subjects)])
     remark = note(
         "The epoch whose weights each run has. Marked: the best of a metric."

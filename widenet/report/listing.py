@@ -43,7 +43,7 @@ class ListedRun:
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
         form: How its weights were made smaller, in words; None if they were not.
         made_of: The run that it was made of then; None in runs of early versions.
-        seconds: Seconds of all steps.
+        seconds: Seconds of all steps; None if its weights were made smaller of another run's.
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
             `training.optimizer.learning_rate`.
@@ -63,7 +63,7 @@ class ListedRun:
     fingerprint: str | None
     form: str | None
     made_of: str | None
-    seconds: float
+    seconds: float | None
     changed: datetime
     differences: dict[str, Any]
     warning: str | None
@@ -199,7 +199,7 @@ def listed(subject: Subject) -> ListedRun:
         fingerprint=None if final is None else final.fingerprint,
         form=None if final is None else final.form,
         made_of=None if final is None else final.made_of,
-        seconds=subject.total("seconds"),
+        seconds=subject.seconds,
         changed=_changed(run.path),
         differences={},
         warning=" ".join(filter(None, [diverged(run.training, subject.records), _damage(subject, state)]))
@@ -229,6 +229,6 @@ _KEYS: dict[Order, Callable[[ListedRun], tuple[Any, ...]]] = {
     "name": lambda run: (run.name,),
     "state": lambda run: (run.state, run.name),
     "epochs": lambda run: (-run.epochs, run.name),
-    "time": lambda run: (-run.seconds, run.name),
+    "time": lambda run: (-(run.seconds or 0.0), run.name),
     "newest": lambda run: (-run.changed.timestamp(), run.name),
 }

@@ -122,6 +122,11 @@ class Subject:
         warnings = [] if problem is None else [f"Warning: {problem}"]
         return [*warnings, mixed_arithmetic("This run")] if "arithmetic" in self.last else warnings
 
+    @property
+    def seconds(self) -> float | None:
+        """Seconds of all steps of its training; None if its weights were made of another run's."""
+        return self.total("seconds") if self.final.form is None else None
+
     def total(self, name: str) -> float:
         """The sum of a number over all lines of the log."""
         return float(
