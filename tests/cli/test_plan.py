@@ -76,7 +76,11 @@ def test_it_tells_how_checkpoints_within_epochs_are_written(memory, says, plan):
     [
         ("66GB", "No fewer would do."),
         ("35GB", 'The fewest that hold it: 4 with "shards": 4, 30.7 GB each.'),
-        ("1GB", "No number of devices of that size holds it."),
+        ("1.1GB", "No number of devices of that size holds it."),
+        (
+            "100MB",
+            "No number of devices of that size holds it: Python and torch alone take 1.00 GB of a device.",
+        ),
     ],
 )
 def test_it_tells_how_many_devices_would_do(memory, end, plan):

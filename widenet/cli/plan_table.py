@@ -136,7 +136,10 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     if job.weights_in != "device":
         return f"{need} {_resident(fewest)}"
     if fewest is None:
-        return f"{need} No number of devices of that size holds it.{other}"
+        program = needed.program
+        alone = f": {WORDS['program']} alone take {amount(program)} of a device"
+        too_small = alone if program >= report["device_memory_bytes"] else ""
+        return f"{need} No number of devices of that size holds it{too_small}.{other}"
     if fewest["processes"] == job.all_processes and fewest["shards"] == job.training.shards:
         return f"{need} No fewer would do." if job.all_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
