@@ -31,7 +31,7 @@ def dataset(trained):
         ("network", "{", "network.json: line 1, column 2"),
         ("network", '{"layers": [{"nam": 1}]}', "network.json: layers[0].nam is not a known field. Did you"),
         ("training", '{"epochs": "ten"}', "training.json: epochs must be a whole number"),
-        ("training", "[" * 100_000, "training.json: the file must be JSON of reasonable depth"),
+        ("training", "[" * 100_000, "training.json: lists and objects are nested too deeply"),
     ],
 )
 def test_each_document_has_its_own_mistake(name, text, sentence, dataset):

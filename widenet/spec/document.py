@@ -11,6 +11,7 @@ from widenet.arguments import typed
 from widenet.errors import ArgumentError, DocumentError
 from widenet.regular_files import check_regular
 from widenet.spec.mistakes import first_mistake, shown
+from widenet.spec.syntax import SyntaxMistake
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
@@ -179,10 +180,8 @@ def _plain_values(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise DocumentError(
-            f"{where}: line {error.lineno}, column {error.colno}: {error.msg}. The file must be JSON."
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise DocumentError(
-            f"{where}: the file must be JSON of reasonable depth and numbers: {type(error).__name__}."
-        ) from None
+        raise DocumentError(f"{where}: {SyntaxMistake.of(error).after(text)}") from None
+    except RecursionError:
+        raise DocumentError(f"{where}: lists and objects are nested too deeply. Check the file.") from None
+    except ValueError:
+        raise DocumentError(f"{where}: a number has too many digits to be read. Shorten it.") from None

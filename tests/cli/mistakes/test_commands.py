@@ -98,7 +98,7 @@ SAID = {
     'dsstne export-model bad OUT': 'widenet: bad is not a run: it has no network.json. Make one with `widenet train NETWORK TRAINING --data DATA --out RUN`.',
     'dsstne export-model run bad': 'widenet: bad: must be a file to write; it is a directory. Choose another name.',
     'dsstne encoder bad/none': 'widenet: bad/none: no such file. Check the path.',
-    'dsstne encoder bad/brace.json': 'widenet: bad/brace.json: line 1, column 2: Expecting property name enclosed in double quotes. The file must be JSON.',
+    'dsstne encoder bad/brace.json': 'widenet: bad/brace.json: line 1, column 2: the text ends before its brackets are closed. Complete it.',
     'dsstne encoder bad/object.json': 'widenet: bad/object.json: Network is missing. Add "Network".',
     'dsstne encoder bad/list.json': 'widenet: bad/list.json must be an object with named fields; got [].',
     'dsstne encoder bad/fly.json': 'widenet: bad/fly.json: Command must be a known name; got "Fly". Known: Train, Predict, Validate.',

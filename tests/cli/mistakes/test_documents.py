@@ -8,12 +8,12 @@ import pytest
 # fmt: off
 NETWORKS = {
     'UTF-16': (b'\xff\xfe{\x00"\x00l\x00a\x00y\x00e\x00r\x00s\x00"\x00:\x00 \x00[\x00{\x00"\x00n\x00a\x00m\x00e\x00"\x00:\x00 \x00"\x00h\x00i\x00s\x00t\x00o\x00r\x00y\x00"\x00,\x00 \x00"\x00k\x00i\x00n\x00d\x00"\x00:\x00 \x00"\x00i\x00n\x00p\x00u\x00t\x00"\x00,\x00 \x00"\x00f\x00i\x00e\x00l\x00d\x00"\x00:\x00 \x00"\x00i\x00t\x00e\x00m\x00s\x00"\x00}\x00,\x00 \x00{\x00"\x00n\x00a\x00m\x00e\x00"\x00:\x00 \x00"\x00t\x00a\x00s\x00t\x00e\x00"\x00,\x00 \x00"\x00u\x00n\x00i\x00t\x00s\x00"\x00:\x00 \x004\x00,\x00 \x00"\x00a\x00c\x00t\x00i\x00v\x00a\x00t\x00i\x00o\x00n\x00"\x00:\x00 \x00"\x00t\x00a\x00n\x00h\x00"\x00}\x00,\x00 \x00{\x00"\x00n\x00a\x00m\x00e\x00"\x00:\x00 \x00"\x00n\x00e\x00x\x00t\x00"\x00,\x00 \x00"\x00k\x00i\x00n\x00d\x00"\x00:\x00 \x00"\x00o\x00u\x00t\x00p\x00u\x00t\x00"\x00,\x00 \x00"\x00f\x00i\x00e\x00l\x00d\x00"\x00:\x00 \x00"\x00i\x00t\x00e\x00m\x00s\x00"\x00}\x00]\x00}\x00', ': byte 0 is not UTF-8 text. Save the file as UTF-8.'),
-    'a NUL': (b'{"layers": \x00}', ': line 1, column 12: Expecting value. The file must be JSON.'),
-    'an empty file': ('', ': line 1, column 1: Expecting value. The file must be JSON.'),
-    'an open brace': ('{"layers": [', ': line 1, column 13: Expecting value. The file must be JSON.'),
-    'a comment': ('// layers\n{}', ': line 1, column 1: Expecting value. The file must be JSON.'),
-    'a comma too many': ('{"layers": [],}', ': line 1, column 15: Expecting property name enclosed in double quotes. The file must be JSON.'),
-    'two documents': ('{} {}', ': line 1, column 4: Extra data. The file must be JSON.'),
+    'a NUL': (b'{"layers": \x00}', ': line 1, column 12: a value must stand here. Write a number, "text", true, false, null, a list or an object.'),
+    'an empty file': ('', ': line 1, column 1: the text is empty. Write a JSON object.'),
+    'an open brace': ('{"layers": [', ': line 1, column 13: the text ends before its brackets are closed. Complete it.'),
+    'a comment': ('// layers\n{}', ': line 1, column 1: JSON has no comments. Remove this one.'),
+    'a comma too many': ('{"layers": [],}', ': line 1, column 14: no comma may stand before "}". Remove it.'),
+    'two documents': ('{} {}', ': line 1, column 4: nothing may follow the first value. Remove it.'),
     'a number': ('5', ' must be a JSON object with named fields; got 5.'),
     'a list': ('[1, 2]', ' must be a JSON object with named fields; got [1, 2].'),
     'nothing': ('null', ' must be a JSON object with named fields; got null.'),
@@ -50,8 +50,8 @@ NETWORKS = {
     'a width beyond 2^31': ('{"layers": [{"name": "history", "kind": "input", "field": "items", "units": 2147483648}, {"name": "taste", "units": 4, "activation": "tanh"}, {"name": "next", "kind": "output", "field": "items"}]}', ': layers[0].units must be at most 2147483647, or "auto"; got 2147483648.'),
     'a number below float32': ('{"layers": [{"name": "history", "kind": "input", "field": "items", "denoise": 1e-300}, {"name": "taste", "units": 4, "activation": "tanh"}, {"name": "next", "kind": "output", "field": "items"}]}', ': layers[0].denoise must be 0, or a number that a float32 can hold: of magnitude 1.2e-38 to 3.4e38; got 1e-300.'),
     'a number beyond a double': ('{"layers": [{"name": "a", "kind": "input", "field": "items", "denoise": 1e400}]}', ': layers[0].denoise must be a finite number; got Infinity.'),
-    'deep nesting': ("[" * 100_000, ': the file must be JSON of reasonable depth and numbers: RecursionError.'),
-    'a number of 5,000 digits': ('{"layers": [{"name": "a", "units": ' + "9" * 5000 + "}]}", ': the file must be JSON of reasonable depth and numbers: ValueError.'),
+    'deep nesting': ("[" * 100_000, ': lists and objects are nested too deeply. Check the file.'),
+    'a number of 5,000 digits': ('{"layers": [{"name": "a", "units": ' + "9" * 5000 + "}]}", ': a number has too many digits to be read. Shorten it.'),
     'a name of 10 kB': ('{"layers": [{"name": "' + "x" * 10_000 + '", "units": 3}]}', ': layers[0].name must be at most 100 characters long; got "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx....'),
 }
 """What is wrong: a network document, and what is said after its path."""

@@ -29,7 +29,11 @@ def refused(tmp_path, given, **options):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.jsonl", JSON + "{broken\n", "a.jsonl: line 7: must be a JSON object; Expecting property name"),
+        (
+            "a.jsonl",
+            JSON + "{broken\n",
+            "a.jsonl: line 7: must be a JSON object; at character 2, names and texts must stand",
+        ),
         (
             "a.jsonl",
             "[1, 2]\n",

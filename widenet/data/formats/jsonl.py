@@ -19,6 +19,7 @@ from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_UTF8, TextFile, copy_in
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
+from widenet.spec.syntax import SyntaxMistake
 
 _FIRST_OBJECTS = 100
 
@@ -167,11 +168,10 @@ class JsonLines(TextSource):
         try:
             record = json.loads(line, parse_int=str, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as error:
-            reason = (
-                f"{error.msg} at character {error.pos + 1}"
-                if isinstance(error, json.JSONDecodeError)
-                else str(error)
-            )
+            reason = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                mistake = SyntaxMistake.of(error)
+                reason = f"at character {mistake.position + 1}, {mistake.rule}"
             return f"must be a JSON object; {reason}. Fix or remove the line."
         if "\ufffd" in line or not _is_text(json.dumps(record, ensure_ascii=False)):
             return NO_UTF8
