@@ -181,10 +181,10 @@ def _memory(folder: Path, units: int, run: Path, requests: int, table: Table) ->
 
 
 def _resident(process: "subprocess.Popen[str]") -> int:
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    assert found is not None
-    return 1024 * int(found[1])
+    """Resident bytes of a service and of its model's process."""
+    models = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
+    texts = [Path(f"/proc/{each}/status").read_text(encoding="utf-8") for each in (process.pid, *models)]
+    return sum(1024 * int(size) for size in re.findall(r"VmRSS:\s+(\d+) kB", "".join(texts)))
 
 
 def _point(link: Path, run: Path) -> None:

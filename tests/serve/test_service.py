@@ -18,7 +18,8 @@ from widenet.serve.arguments import ServeArguments
 from widenet.serve.guard import read_token
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
-FAULTY = (str(Path(__file__).with_name("faulty.py")),)
+WITH_MODEL = str(Path(__file__).with_name("with_model.py"))
+STOPPING = WITH_MODEL, "stopping_model.py"
 
 
 @pytest.fixture
@@ -112,7 +113,10 @@ def assert_turned_away_unread(port):
 
 def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_was_accepted(world):
     words = "--max-batch", 1, "--max-delay-ms", 0, "--queue", 2, "--deadline-ms", 60_000
-    with service(world.run("first"), *words, program=FAULTY) as running, ThreadPoolExecutor(3) as pool:
+    with (
+        service(world.run("first"), *words, program=STOPPING) as running,
+        ThreadPoolExecutor(3) as pool,
+    ):
         accepted = [pool.submit(running.recommend, items=["i1"])]
         assert running.process.stdout.readline() == "stopped\n"
         accepted += [pool.submit(running.recommend, items=["i2"]) for _ in range(2)]
@@ -135,7 +139,7 @@ def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(
     (tmp_path / "token").write_text(TOKEN)
     given = {"Authorization": f"Bearer {TOKEN}"}
     words = "--token-file", tmp_path / "token", "--runs", world.folder / "runs", "--deadline-ms", 60_000
-    program = (str(Path(__file__).with_name("stuck.py")),)
+    program = WITH_MODEL, "stuck_model.py"
     with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(40) as pool:
 
         def ask(path, body):
@@ -156,7 +160,7 @@ def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(
 
 
 def test_a_request_whose_deadline_passes_gets_504(world):
-    with service(world.run("first"), "--deadline-ms", 50, program=FAULTY) as running:
+    with service(world.run("first"), "--deadline-ms", 50, program=STOPPING) as running:
         assert running.recommend(items=["i1"]).status == 504
         running.process.stdin.write("go\n" * 2)
         running.process.stdin.flush()

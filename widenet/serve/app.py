@@ -16,13 +16,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from widenet.serve.asking import ROUTES, Asking, Reply, decoded, encode
 from widenet.serve.batches import ModelThread
-from widenet.serve.engine import Engine
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
 from widenet.serve.malformed import unknown_parameter
-from widenet.serve.messages import LONGEST_SEARCH, Bounds, Finding, Load, RefusedError
+from widenet.serve.messages import LONGEST_SEARCH, Bounds, Load, RefusedError
 from widenet.serve.openapi import document
 from widenet.serve.page.files import PLACES, Page
+from widenet.serve.remote import RemoteModel
 from widenet.serve.work import WorkThread
 
 _Handler = Callable[[Request], Awaitable[Response]]
@@ -145,20 +145,20 @@ class Service:
                 "out_of_bounds",
                 f"search must have 1 to {LONGEST_SEARCH} characters; got {len(text):,}.",
             )
-        engine = self._engine()
+        remote = self._remote()
         seconds = self.model.rhythm.deadline_seconds
         names = [name for name in request.query_params.get("attributes", "").split(",") if name]
-        found = await self.searches.do(lambda: engine.search(text, _MOST_FOUND, names), seconds)
-        return _json(Finding(engine.fingerprint, found))
+        finding = await self.searches.do(lambda: remote.search(text, _MOST_FOUND, names), seconds)
+        return _response(Reply(200, finding))
 
     async def about(self, _: Request) -> Response:
         """Which model answers."""
-        return _json(self._engine().about)
+        return _json(self._remote().about)
 
-    def _engine(self) -> Engine:
-        engine = self.model.engine
-        assert isinstance(engine, Engine)
-        return engine
+    def _remote(self) -> RemoteModel:
+        remote = self.model.engine
+        assert isinstance(remote, RemoteModel)
+        return remote
 
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""

@@ -10,7 +10,6 @@ from widenet.serve.batches import ModelThread, Result, busy, failed, tell
 from widenet.serve.malformed import sentence_of
 from widenet.serve.messages import (
     Answer,
-    Answers,
     Ask,
     Bounds,
     Explain,
@@ -115,7 +114,7 @@ def _encoded(results: Sequence[Result], are_many: bool) -> Reply:
 
 def _reply(results: Sequence[Result], are_many: bool) -> Reply:
     """Return the answers of the model, or the refusal of the first that has none."""
-    answers: list[Answer] = []
+    answers: list[Answer | msgspec.Raw] = []
     for place, result in enumerate(results):
         if isinstance(result, RefusedError):
             where = f"requests[{place}]: " if len(results) > 1 else ""
@@ -124,4 +123,4 @@ def _reply(results: Sequence[Result], are_many: bool) -> Reply:
                 RefusedError(result.status, mistake.code, where + mistake.message, result.headers)
             )
         answers.append(result)
-    return Reply(200, encode(Answers(answers) if are_many else answers[0]))
+    return Reply(200, encode({"results": answers} if are_many else answers[0]))

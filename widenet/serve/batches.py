@@ -16,12 +16,14 @@ from threading import Condition, Thread
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from widenet.parallel.threads import fixed_arithmetic
+import msgspec
+
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Answer, Ask, RefusedError
 
-Result = Answer | RefusedError
+Result = Answer | msgspec.Raw | RefusedError
+"""An answer, perhaps in JSON already, or why there is none."""
 
 _ROWS = PREDICTED_ROWS["cpu"]
 """Rows that take as long as one of them."""
@@ -37,7 +39,7 @@ class Answering(Protocol):
     def fingerprint(self) -> str:
         """SHA-256 of its weights."""
 
-    def answers(self, asks: Sequence[Ask]) -> list[Result]:
+    def answers(self, asks: Sequence[Ask]) -> Sequence[Result]:
         """Return the answer to each request, or its refusal."""
 
 
@@ -212,9 +214,8 @@ class ModelThread:
 
     def _run(self) -> None:
         try:
-            with fixed_arithmetic():
-                while taken := self._take():
-                    self._answer(*taken)
+            while taken := self._take():
+                self._answer(*taken)
         except BaseException as error:
             tell("the thread of the model died", error)
             with self._changed:

@@ -5,10 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock, Thread
 
-from widenet.checkpoint import MANIFEST
 from widenet.errors import WidenetError
-from widenet.serve.batches import ModelThread
-from widenet.serve.engine import Engine
+from widenet.serve.batches import Answering, ModelThread
+from widenet.serve.calls import FailedError, is_of_system
 from widenet.serve.messages import RefusedError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -21,7 +20,7 @@ def state_of(run: Path) -> State:
     """Return what changes when a run's path leads to another model: its place, its pointer, its weights."""
     place, pointer, weights = run.resolve(), "", None
     try:
-        status = (place / "model" / MANIFEST).stat()
+        status = (place / "model").stat()  # published whole, by a rename
         weights = status.st_ino, status.st_mtime_ns
     except OSError:
         try:
@@ -41,7 +40,9 @@ class Follower:
         load: Loads the model of a run.
     """
 
-    def __init__(self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Engine]) -> None:
+    def __init__(
+        self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Answering]
+    ) -> None:
         self.run, self._model, self._load = run, model, load
         self._looked, self._state, self._told = Lock(), state, ""
         self._is_ending = Event()
@@ -68,7 +69,7 @@ class Follower:
                 self._model.measured.failed_loads.inc()
                 if isinstance(error, WidenetError):
                     raise RefusedError(422, "not_loaded", str(error)) from None
-                _say(_failure(run, error))
+                self._tell(_failure(run, error))
                 raise RefusedError(422, "not_loaded", "it cannot be loaded; the log says why.") from None
             self.run, self._state = run, state
             self._model.swap(engine)
@@ -85,10 +86,10 @@ class Follower:
                 engine = self._load(self.run)
             except Exception as error:
                 self._model.measured.failed_loads.inc()
-                if state is not None and not _may_pass(error):
+                if state is not None and not is_of_system(error):  # the same files may be readable later
                     self._state = state
                 if self._told != (said := _failure(self.run, error)):
-                    _say(said)
+                    self._tell(said)
                     self._told = said
                 return
             self._state, self._told = state, ""
@@ -96,18 +97,19 @@ class Follower:
                 self._model.swap(engine)
                 _say(f"{self.run}: a newer model answers: {engine.fingerprint}")
 
+    def _tell(self, failure: str) -> None:
+        """Print a failure, unless the end of the service has caused it."""
+        if not self._is_ending.is_set():
+            _say(failure)
+
     def _follow(self) -> None:
         while not self._is_ending.wait(_SECONDS_BETWEEN_LOOKS):
             self.look()
 
 
-def _may_pass(error: Exception) -> bool:
-    """Return whether the same files may be readable later: a disk was away, or too many files were open."""
-    return isinstance(error, OSError) or isinstance(error.__context__, OSError)
-
-
 def _failure(run: Path, error: Exception) -> str:
-    sentence = str(error) if isinstance(error, WidenetError) else f"{type(error).__name__}: {error}"
+    is_sentence = isinstance(error, WidenetError | FailedError)
+    sentence = str(error) if is_sentence else f"{type(error).__name__}: {error}"
     return f"{run}: the model that answers stays: {sentence}"
 
 

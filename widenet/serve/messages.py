@@ -13,7 +13,7 @@ FieldValue = str | float | list[str | float]
 Condition = bool | int | float | str | list[bool | int | float | str]
 
 
-class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Somebody to recommend to: a basket, or a user of the dataset.
 
     Attributes:

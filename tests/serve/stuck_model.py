@@ -1,10 +1,10 @@
-"""`widenet` whose searches wait for a line each, and whose loads of further models never end."""
+"""The process of a model whose searches wait for a line each, and whose later loads never end."""
 
 import sys
 from threading import Event
 
-from widenet.cli import main
 from widenet.serve.engine import Engine
+from widenet.serve.model_process import main
 
 load, search, loaded = Engine.load, Engine.search, []
 
@@ -23,4 +23,4 @@ def stopped(*arguments):
 
 
 Engine.load, Engine.search = stuck, stopped
-main(sys.argv[1:])
+main(sys.argv[1])

@@ -1,9 +1,9 @@
-"""`widenet` with a model that stops before every batch until it gets a line, and says so."""
+"""The process of a model that stops before every batch until it gets a line, and says so."""
 
 import sys
 
-from widenet.cli import main
 from widenet.serve.engine import Engine
+from widenet.serve.model_process import main
 
 answers = Engine.answers
 
@@ -15,4 +15,4 @@ def stopped(self, asks):
 
 
 Engine.answers = stopped
-main(sys.argv[1:])
+main(sys.argv[1])
