@@ -49,7 +49,7 @@ def run(asked: argparse.Namespace) -> None:
 
 def _measured(both: Documents, data: Dataset, out: Path, most_units: int | None) -> str:
     """Train, and return the cells of a row."""
-    network, training = documents(*both, data, None)
+    network, training = documents(*both, data)
     started = time.perf_counter()
     model = train(network if most_units is None else _narrowed(network, most_units), training, data, out)
     seconds = time.perf_counter() - started

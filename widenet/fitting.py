@@ -12,20 +12,14 @@ from widenet.checkpoint import writing
 from widenet.cli.progress import IngestReport, TrainingReport
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.data.split import num_moving, split
-from widenet.durable import put_in_place
 from widenet.errors import CheckpointError, OptionError
 from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
 from widenet.runs.model import Model
 from widenet.runs.training import train
-from widenet.training.replacing import bring_back, check_replaceable, identity, set_aside
-from widenet.training.run_path import DATA, locked
-
-SHARE = 0.1
-"""Share of each user's items that is set aside for validation."""
-SMALL_SHARE = 0.25
-"""Share where nobody has enough items for `SHARE`."""
+from widenet.training.cut import Cut, beside
+from widenet.training.existing_run import DATA
+from widenet.training.replacing import check_replaceable, identity
 
 
 @typed
@@ -93,28 +87,16 @@ def fit(
     columns = {"user": user, "item": item, "value": value, "min_value": min_value, "time": time}
     columns |= {"items": items, "items_id": items_id, "items_title": items_title}
     columns |= {"titles": titles, "title_id": title_id, "title": title}
-    report, new, earlier, made = TrainingReport(quiet, words=str), _missing(path), identity(path), None
-    place = path.with_name(f".{path.name}.{secrets.token_hex(4)}") if is_taken else path
-    with writing(path):
-        place.mkdir(parents=True, exist_ok=True)
+    report, new, earlier = TrainingReport(quiet, words=str), _missing(path), identity(path)
     try:
-        data = _dataset(interactions, place / DATA, report, columns)
-        made = identity(data.path)
-        if is_taken:
-            data = _replaced(path, place)
+        data = _dataset(interactions, path, report, columns)
         return train(None, None, data, path, device=device, report=report, overwrite=is_taken)
     except BaseException as error:
         has_begun = (path / "checkpoints" / "latest").is_file() and identity(path) != earlier
-        if is_taken and not has_begun:
-            shutil.rmtree(place, ignore_errors=True)
-            if made is not None and identity(path / DATA) == made:
-                with suppress(OSError):
-                    (path / DATA).rename(place)
-                shutil.rmtree(place, ignore_errors=True)
-            bring_back(path)
-        elif not has_begun:
+        if not has_begun and not is_taken:
+            shutil.rmtree(beside(path), ignore_errors=True)
             _remove(path, new)
-        elif isinstance(error, KeyboardInterrupt):
+        elif has_begun and isinstance(error, KeyboardInterrupt):
             report.stop()
             chosen = "" if device is None else f", device={device!r}"
             report.say(
@@ -123,6 +105,7 @@ def fit(
             )
         raise
     finally:
+        shutil.rmtree(beside(path), ignore_errors=True)
         report.stop()
 
 
@@ -137,18 +120,6 @@ def _is_taken(path: Path, overwrite: bool) -> bool:
     return is_taken
 
 
-def _replaced(path: Path, place: Path) -> Dataset:
-    """Set the run at a path aside, and put the folder with the new dataset there."""
-    with writing(path):
-        set_aside(path)
-        if path.exists():  # without weights
-            with locked(path):
-                put_in_place(place, path)
-        else:
-            place.rename(path)
-    return Dataset.open(path / DATA)
-
-
 def _missing(path: Path) -> list[Path]:
     """A path and the folders around it that do not exist yet, innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -158,33 +129,38 @@ def _remove(path: Path, new: list[Path]) -> None:
     """Empty a directory, then remove those of the new folders that are empty; whatever resists stays."""
     for entry in path.iterdir() if path.is_dir() else ():
         shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
-    with suppress(OSError):
-        for folder in new:
+    for folder in new:
+        with suppress(OSError):
             folder.rmdir()
 
 
-def _dataset(interactions: Any, out: Path, report: TrainingReport, columns: Mapping[str, Any]) -> Dataset:
-    """Make a dataset with a validation part, if anybody has enough items for one."""
-    whole, has_time = out.with_name("whole"), columns["time"] is not None
+def _dataset(interactions: Any, path: Path, report: TrainingReport, columns: Mapping[str, Any]) -> Dataset:
+    """Make the dataset of a run in the folder from where the run takes it, with a validation part if it can.
+
+    Args:
+        interactions: The interactions.
+        path: The run.
+        report: Shows the progress.
+        columns: Arguments of `ingest`.
+    """
+    folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     compile_usual()
-    with IngestReport(report.quiet, str) as progress:
-        data = ingest(
-            interactions,
-            whole,
-            keep_times=has_time,
-            on_progress=progress.phase,
-            on_rows=progress.rows,
-            **columns,
-        )
-    counts = data.entry_counts("items", slice(None))
-    share = next((share for share in (SHARE, SMALL_SHARE) if num_moving(counts, counts, share).any()), None)
-    if has_time and counts.max(initial=0) > 1:
-        parted = split(data, out, validation_last=1)
-    elif share is not None:
-        parted = split(data, out, validation=share)
-    else:
-        report.say("Nobody has enough items for a validation part: training keeps the last epoch's weights.")
-        whole.rename(out)
-        return Dataset.open(out)
-    shutil.rmtree(whole)
-    return parted
+    with writing(path):
+        folder.mkdir(parents=True)
+    try:
+        with IngestReport(report.quiet, str) as progress:
+            whole = ingest(
+                interactions,
+                folder / DATA,
+                keep_times=columns["time"] is not None,
+                on_progress=progress.phase,
+                on_rows=progress.rows,
+                **columns,
+            )
+        cut = Cut.of(whole, "items")
+        cut.make(whole, beside(path))
+        if cut.share == 0:
+            whole.path.rename(beside(path) / DATA)
+        return Dataset.open(beside(path) / DATA)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -131,6 +131,14 @@ class TrainArguments(_Checked):
             "Start with the weights of another run that have the same names and sizes, matched by feature."
         ),
     ] = None
+    no_validation: Annotated[
+        bool,
+        Argument(
+            "Train on all items, for all epochs of the default training document. Without it, that document"
+            " ends the training early by a validation part, and widenet sets one aside if the dataset has"
+            " none."
+        ),
+    ] = False
     device: Device = None
     weights_in: Annotated[
         Literal["device", "host", "disk"] | None,
@@ -177,6 +185,11 @@ class TrainArguments(_Checked):
         super().__post_init__()
         if isinstance(self.track, str):
             TrackingUri.of(self.track)  # refuses another one before any work
+        if self.no_validation and (self.resume or self.training is not None):
+            raise OptionError(
+                "`no_validation` is for a new training without a training document; a document says itself"
+                " whether it evaluates. Leave it out."
+            )
         if self.overwrite and self.resume:
             raise OptionError(
                 "`resume` continues the run at `out`, and `overwrite` replaces it by a new one. Give one of"

@@ -19,13 +19,13 @@ def test_an_empty_document_is_not_that_of_the_run(given, tmp_path):
 
 def test_only_the_default_network_has_epochs_and_a_rate_by_the_size(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
-    network, training = documents(None, None, data, None)
+    network, training = documents(None, None, data)
     assert (training.epochs, training.batch_size, training.optimizer.learning_rate) == (20, 8, 0.02)
-    other = documents(network, None, data, None)[1]
+    other = documents(network, None, data)[1]
     assert (other.epochs, other.optimizer.learning_rate) == (10, 0.01)
 
 
 def test_a_dataset_without_items_has_no_default_network(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], width=3, sparse={"next": [[1]]}, field="books")
     with pytest.raises(FitError, match=r'has no field "items" for the usual network\. Write a network\.json'):
-        documents(None, None, data, None)
+        documents(None, None, data)

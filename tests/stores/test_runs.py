@@ -158,6 +158,24 @@ def test_a_run_continues_on_another_machine_and_on_the_first_one_again(store, da
     assert "model/manifest.json" in store.published("run")
 
 
+def test_a_validation_part_is_not_published_but_cut_again(store, tmp_path, monkeypatch):
+    data = widenet.ingest(
+        {"user": [user for user in range(20) for _ in range(6)], "item": [*range(12)] * 10},
+        "s3://shelf/books",
+    )
+    words = {"device": "cpu", "data": data, "network": None, "training": None}
+    expected = widenet.train(**words, out=tmp_path / "undisturbed").fingerprint()
+    with pytest.raises(KeyboardInterrupt):
+        widenet.train(**words, out=URI, **stop_after(1))
+    assert "validation.json" in store.published("run")
+    assert [name for name in store.published("run") if name.startswith("data")] == []
+    other_machine(monkeypatch, tmp_path, "second")
+    assert (
+        widenet.train(**{**words, "data": "s3://shelf/books"}, out=URI, resume=True).fingerprint() == expected
+    )
+    assert not any(path.name.endswith(".cut") for path in cache.folder("runs").iterdir())
+
+
 def test_work_that_the_store_lacks_is_not_overwritten(store, data, tmp_path, monkeypatch):
     interrupt(data, URI, 1)
     store.refuse_put(2)

@@ -64,7 +64,7 @@ def test_default_documents_are_the_usual_ones_in_few_lines(dataset):
     from widenet.runs.arguments import documents
 
     texts = default_texts(dataset)
-    usual = documents(None, None, dataset, None)
+    usual = documents(None, None, dataset)
     assert (NetworkSpec.parse(texts["network"]), TrainingSpec.parse(texts["training"])) == usual
     assert len(texts["training"]) < len(usual[1].to_json()) / 2
 

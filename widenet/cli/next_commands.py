@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def after_training(
-    run: str, data: str, dataset: "Dataset", network: "NetworkSpec", training: "TrainingSpec"
+    run: str, data: str, dataset: "Dataset", network: "NetworkSpec", training: "TrainingSpec", cut: str = ""
 ) -> str:
     """Return the line with the commands for a trained run: `predict`, and `evaluate` if a part is set aside.
 
@@ -19,11 +19,14 @@ def after_training(
         dataset: The opened dataset.
         network: The network of the run.
         training: The training of the run.
+        cut: The dataset with a validation part that the training has made of `data`, if it has.
     """
     parts = dataset.fields[network.outputs[0].field].parts
     evaluation = training.evaluation
     seen = " --include-seen" if evaluation is not None and evaluation.seen == "include" else ""
-    words = f"{run} --data {data}{seen}"
-    part = " --part validation" if "heldout" not in parts else ""
-    evaluate = f"widenet evaluate {words}{part}, or " if {"heldout", "validation"} & {*parts} else ""
+    words, evaluated, part = f"{run} --data {data}{seen}", data, ""
+    if "heldout" not in parts:
+        evaluated, part = cut or data, " --part validation"
+    has_part = {"heldout", "validation"} & {*parts}
+    evaluate = f"widenet evaluate {run} --data {evaluated}{seen}{part}, or " if has_part else ""
     return f"Next: {evaluate}widenet predict {words} --out recommendations.parquet"

@@ -37,21 +37,19 @@ def train(
     --resume, it uses the run's own.
     """
     from widenet.cli.progress import TrainingReport
-    from widenet.data.dataset import Dataset
-    from widenet.runs.arguments import documents, kept_of
-    from widenet.training.check import check_training
+    from widenet.cli.wording import say
+    from widenet.runs.prepared import prepared
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
-    dataset = Dataset.open(words["data"])
-    is_fresh = arguments.start_from is None
-    both = documents(network, training, dataset, kept_of(arguments), is_fresh)
-    layout = check_training(*both, dataset)
+    is_silent = quiet or (processes not in (None, 1) and not is_one_of_several())
+    layout, dataset = context.with_resource(prepared(arguments, None if is_silent else say))
     _check_path(arguments)
     _compile_meanwhile(arguments, layout, processes)
     from widenet.parallel.group import is_leader
     from widenet.runs.training import run_training
     from widenet.tracking.follow import add_report
+    from widenet.training.cut import taken
     from widenet.training.outcome import diverged
     from widenet.training.replacing import identity
 
@@ -72,6 +70,8 @@ def train(
         sys.exit(130)
     finally:
         report.stop()
+    dataset = taken(dataset, model.run.path)
+    cut = shown(dataset.path) if dataset.path.parent == model.run.path else ""
     written = leave_report(model, dataset, quiet or not is_leader())
     if is_leader():
         track = arguments.track or layout.training.track
@@ -86,7 +86,7 @@ def train(
         _print_lines(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
-            after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training),
+            after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
         )
 
 
@@ -154,6 +154,7 @@ def _print_resume_command(
     """
     from widenet.runs.arguments import run_of
     from widenet.tracking.uri import TrackingUri
+    from widenet.training.cut import taken
     from widenet.training.replacing import identity
 
     out, mirror = run_of(arguments.out, resume=False)
@@ -167,8 +168,7 @@ def _print_resume_command(
         )
         return
     documents = [str(path) for path in (arguments.network, arguments.training) if path is not None]
-    data = arguments.data if is_uri(arguments.data) else dataset.path
-    again = ["widenet", "train", *documents, "--data", shown(data), "--out", shown(arguments.out)]
+    again = ["widenet", "train", *documents, "--data", shown(arguments.data), "--out", shown(arguments.out)]
     again += [] if processes is None else ["--processes", str(processes)]
     again += [] if arguments.device is None else ["--device", arguments.device]
     again += [] if arguments.weights_in is None else ["--weights-in", arguments.weights_in]
@@ -179,6 +179,6 @@ def _print_resume_command(
         f"  {shlex.join([*again, '--resume'])}",
         err=True,
     )
-    leave_interim_report(out, dataset)
+    leave_interim_report(out, taken(dataset, out))
     if mirror is not None:
         mirror.publish()

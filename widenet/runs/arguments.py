@@ -3,9 +3,10 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Field
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
@@ -32,35 +33,70 @@ def document(kind: type[_Document], value: object) -> _Document:
     )
 
 
-def documents(
-    network: object, training: object, dataset: Dataset, kept: Path | None, is_fresh: bool = True
-) -> tuple[NetworkSpec, TrainingSpec]:
-    """Return the two documents of a training.
-
-    Args:
-        network: The network document; None for that of the run, or else the default of the dataset.
-        training: The training document; None likewise.
-        dataset: The dataset.
-        kept: Directory of the run that the training resumes, if any.
-        is_fresh: Whether the weights do not come from another run.
+def documents(network: object, training: object, dataset: Dataset) -> tuple[NetworkSpec, TrainingSpec]:
+    """Return the two documents of a new training; None stands for a default.
 
     Raises:
         DocumentError: A document is invalid.
         FitError: There is no default for the dataset.
     """
-    if kept is not None and (kept / "network.json").is_file() and (kept / "training.json").is_file():
-        network = kept / "network.json" if network is None else network
-        training = kept / "training.json" if training is None else training
-    is_default = network is None
-    network_spec = _default_network(dataset, is_fresh) if is_default else document(NetworkSpec, network)
+    spec = network_of(network, dataset)
+    return spec, training_of(training, spec, dataset, is_default_network=network is None)
+
+
+def network_of(
+    network: object, dataset: Dataset, kept: Path | None = None, is_fresh: bool = True
+) -> NetworkSpec:
+    """Return the network document of a training; raises as `documents`.
+
+    Args:
+        network: The document; None for that of the run, or else the default of the dataset.
+        dataset: The dataset.
+        kept: Directory of the run that the training resumes, if any.
+        is_fresh: Whether the weights do not come from another run.
+    """
+    if network is None and _holds_documents(kept):
+        network = kept / "network.json"
+    return _default_network(dataset, is_fresh) if network is None else document(NetworkSpec, network)
+
+
+def training_of(
+    training: object,
+    network: NetworkSpec,
+    dataset: Dataset,
+    kept: Path | None = None,
+    is_default_network: bool = False,
+    evaluates: bool = True,
+) -> TrainingSpec:
+    """Return the training document of a training; raises as `documents`.
+
+    Args:
+        training: The document; None for that of the run, or else the default of the dataset.
+        network: The network document.
+        dataset: The dataset.
+        kept: Directory of the run that the training resumes, if any.
+        is_default_network: Whether the network is the default of the dataset.
+        evaluates: Whether the default training evaluates on a validation part, if there is one.
+    """
+    if training is None and _holds_documents(kept):
+        training = kept / "training.json"
     if training is not None:
-        return network_spec, document(TrainingSpec, training)
-    targets = [dataset.field(layer.field) for layer in network_spec.outputs if layer.field in dataset.fields]
-    has_validation = len(targets) == 1 and bool(targets[0].num_entries.get("validation"))
-    mean_entries = None
-    if is_default and targets[0].kind == "sparse":
-        mean_entries = targets[0].num_entries["train"] / targets[0].width
-    return network_spec, usual_training(has_validation, dataset.num_examples, mean_entries)
+        return document(TrainingSpec, training)
+    target, mean_entries = target_of(network, dataset), None
+    has_validation = target is not None and bool(target.num_entries.get("validation"))
+    if is_default_network and target is not None and target.kind == "sparse":
+        mean_entries = target.num_entries["train"] / target.width
+    return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries)
+
+
+def target_of(network: NetworkSpec, dataset: Dataset) -> Field | None:
+    """Return the field that the only output of a network predicts; None if there are several outputs."""
+    targets = [dataset.field(layer.field) for layer in network.outputs if layer.field in dataset.fields]
+    return targets[0] if len(targets) == 1 else None
+
+
+def _holds_documents(run: Path | None) -> TypeGuard[Path]:
+    return run is not None and (run / "network.json").is_file() and (run / "training.json").is_file()
 
 
 def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:

@@ -12,6 +12,7 @@ from widenet.data.overlap import trained_on
 from widenet.errors import WidenetError
 from widenet.evaluate import output_name
 from widenet.model.network import Network
+from widenet.training.cut import Cut
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts, facts_of
 
@@ -100,7 +101,8 @@ def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, objec
 
 
 def _sentences(name: str, run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
-    if examples == data.digest:
+    cut = Cut.read(run.path)
+    if examples == data.digest or (cut is not None and cut.examples == data.digest):
         return []
     other = f"{data.path} does not hold the examples that {name} was trained on"
     training = run.dataset()

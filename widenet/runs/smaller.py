@@ -18,8 +18,9 @@ from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
 from widenet.stores.uri import check_local, is_uri
 from widenet.training import replacing
+from widenet.training.existing_run import DATA
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import DATA, START, VECTORS, is_taken, locked, put, without_weights
+from widenet.training.run_path import START, VECTORS, is_taken, locked, put, without_weights
 
 _COPIED = (
     "network.json",

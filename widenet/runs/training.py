@@ -40,9 +40,10 @@ from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import dataset_of, documents, kept_of, path_of, run_of
+from widenet.runs.arguments import path_of, run_of
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
+from widenet.runs.prepared import prepared
 from widenet.runs.resume import agreed, restored_state
 from widenet.runs.unread import unread
 from widenet.scratch import Scratch
@@ -52,7 +53,6 @@ from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
 from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import begun, started_again
-from widenet.training.check import check_training
 from widenet.training.environment import machine
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
@@ -85,10 +85,9 @@ def train(arguments: TrainArguments) -> Model:
             machine or an option does not allow the training.
         CheckpointError, NumericsError, DisagreementError, GroupError: The training could not continue.
     """
-    dataset, kept = dataset_of(arguments.data), kept_of(arguments)
-    is_fresh = arguments.start_from is None
-    network, training = documents(arguments.network, arguments.training, dataset, kept, is_fresh)
-    return run_training(check_training(network, training, dataset), dataset, arguments)
+    report = arguments.report
+    with prepared(arguments, None if report is None else report.say) as (layout, dataset):
+        return run_training(layout, dataset, arguments)
 
 
 def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) -> Model:
@@ -123,7 +122,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             by_leader(exchange, partial(check_tracker, arguments.track, out if resume else None), "tracker")
         if mirror is not None and not resume:
             by_leader(exchange, mirror.begin, "run directory")
-        run = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
+        run, dataset = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
         run = replace(run, mirror=None if mirror is None else mirror.publish)
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, folder_of(arguments, out), device, exchange)

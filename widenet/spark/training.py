@@ -8,15 +8,14 @@ from typing import Any
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
-from widenet.data.dataset import Dataset
 from widenet.errors import OptionError, WidenetError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
-from widenet.runs.arguments import documents
+from widenet.run_arguments import TrainArguments
+from widenet.runs.prepared import prepared
 from widenet.runs.training import train as train_here
 from widenet.spark.session import check_executors, shared_path
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.check import check_training
 
 
 def train(
@@ -61,17 +60,19 @@ def train(
         raise OptionError("`train` needs a Spark session. Start one by `SparkSession.builder.getOrCreate()`.")
     data, out = shared_path("data", data), shared_path("out", out)
     start_from = None if start_from is None else shared_path("start_from", start_from)
-    dataset = Dataset.open(data)
-    layout = check_training(*documents(network, training, dataset, out if resume else None), dataset)
-    if not 1 <= processes <= layout.num_shards:
-        raise OptionError(
-            f"`processes` must be 1 to the number of shards, {layout.num_shards}; got {processes}."
+    arguments = TrainArguments(network, training, data, out, resume=resume, start_from=start_from)
+    with prepared(arguments) as (layout, dataset):
+        if not 1 <= processes <= layout.num_shards:
+            raise OptionError(
+                f"`processes` must be 1 to the number of shards, {layout.num_shards}; got {processes}."
+            )
+        check_executors(spark, data)
+        words = {"resume": resume, "start_from": start_from, "device": device, "timeout": timeout}
+        distributor = TorchDistributor(num_processes=processes, local_mode=False, use_gpu=device == "cuda")
+        threads = spark.conf.get("spark.task.cpus", "1")
+        outcome = distributor.run(
+            _trained, threads, layout.network, layout.training, dataset.path, out, words
         )
-    check_executors(spark, data)
-    words = {"resume": resume, "start_from": start_from, "device": device, "timeout": timeout}
-    distributor = TorchDistributor(num_processes=processes, local_mode=False, use_gpu=device == "cuda")
-    threads = spark.conf.get("spark.task.cpus", "1")
-    outcome = distributor.run(_trained, threads, layout.network, layout.training, data, out, words)
     if isinstance(outcome, WidenetError):
         raise outcome
     return str(outcome)

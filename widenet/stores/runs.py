@@ -20,6 +20,8 @@ from widenet.stores.uri import Uri
 _WEIGHTS = ("checkpoints", "best", "model")
 _LASTING = (*_WEIGHTS, "vocabulary", "attributes")
 """Folders whose files are never written again once they are there."""
+_LOCAL = "data"
+"""The folder of a dataset that the training has made, and makes again where it is missing."""
 
 
 class RunMirror:
@@ -123,9 +125,10 @@ class RunMirror:
             self.path.rename(aside)
 
     def _files(self) -> Iterator[Path]:
-        """Yield the files of the run, without hidden ones."""
+        """Yield the files of the run, without hidden ones and those of a dataset."""
         for folder, names, files in os.walk(self.path):
-            names[:] = sorted(name for name in names if not name.startswith("."))
+            left_out = _LOCAL if Path(folder) == self.path else None
+            names[:] = sorted(name for name in names if not name.startswith(".") and name != left_out)
             yield from (Path(folder) / name for name in sorted(files) if not name.startswith("."))
 
     def _content(self, path: Path) -> tuple[Content, Path | bytes]:

@@ -15,6 +15,7 @@ from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import replacing
+from widenet.training.cut import taken
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
@@ -32,7 +33,7 @@ def begun(
     overwrite: bool,
     exchange: Exchange,
     stack: ExitStack,
-) -> RunDirectory:
+) -> tuple[RunDirectory, Dataset]:
     """Make a run directory, or open one that was begun before; every process of the exchange must call this.
 
     Args:
@@ -45,12 +46,15 @@ def begun(
         exchange: Exchange between the processes.
         stack: Keeps the directory locked until it is closed.
 
+    Returns:
+        The run, and the dataset where it lies now.
+
     Raises:
         CheckpointError: The directory is taken, missing, or of another training.
         DataError: A file of vectors cannot be read.
         FitError: The run was begun on another dataset, or vectors or the weights to begin with do not fit.
     """
-    opened: list[RunDirectory] = []
+    opened: list[tuple[RunDirectory, Dataset]] = []
 
     def begin() -> None:
         if resume:
@@ -63,22 +67,22 @@ def begun(
         stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite, vectors))
 
     def check() -> None:
-        run = RunDirectory.open(path)
+        run, data = RunDirectory.open(path), taken(dataset, path)
         _check_documents(run, layout.network, layout.training)
-        run.check_dataset(dataset)
-        _check_descriptions(run, dataset, layout)
+        run.check_dataset(data)
+        _check_descriptions(run, data, layout)
         _check_start(run, start)
-        opened.append(run.bound(layout))
+        opened.append((run.bound(layout), data))
 
     by_leader(exchange, begin, "run directory")
     # A process that does not see the leader's files must not leave the others waiting.
     by_all(exchange, check, "run directory")
-    (run,) = opened
+    ((run, data),) = opened
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
         lines = "\n".join([launch_id(), *agents, *processes])
         by_leader(exchange, lambda: write_whole(run.path / LAUNCH, lines.encode()), "restart")
-    return run
+    return run, data
 
 
 def started_again(path: Path, exchange: Exchange) -> bool:

@@ -9,6 +9,12 @@ from widenet.stores.fetch import readable
 LOCK = ".lock"
 """The file that a training locks."""
 
+DATA = "data"
+"""The folder of a run that may hold its dataset, if that was made together with the run."""
+
+CUT = "validation.json"
+"""The file that says how the dataset in `DATA` was made, if a training has cut a validation part."""
+
 
 def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""

@@ -16,14 +16,8 @@ from widenet.checkpoint import UNFINISHED, writing
 from widenet.data.replacing import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
-from widenet.training.existing_run import LOCK, busy, is_locked, waiting
-from widenet.training.run_path import (
-    DATA,
-    WITHOUT_WEIGHTS,
-    check_free,
-    is_taken,
-    locked,
-)
+from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, waiting
+from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
 _OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA}
@@ -102,7 +96,7 @@ def bring_back(path: Path) -> None:
     """
     if not waiting(path).exists() or not _is_only_begun(path):
         return
-    if (path / DATA).exists():
+    if _holds_dataset_of_others(path):
         raise CheckpointError(
             f"{path} holds a dataset, and the run that was there before is {waiting(path)}. Move"
             f" {path / DATA} elsewhere and rename that run to {path.name}, or remove one of them."
@@ -130,7 +124,7 @@ def settle(path: Path) -> bool:
         if _has_weights(path):
             drop(path)
             return False
-        if not _is_only_begun(path) or (path / DATA).exists():
+        if not _is_only_begun(path) or _holds_dataset_of_others(path):
             return False
         _remove(path)
         waiting(path).rename(path)
@@ -172,6 +166,11 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 def _has_weights(path: Path) -> bool:
     return (path / "model").exists() or any((path / "checkpoints").glob("epoch-*"))
+
+
+def _holds_dataset_of_others(path: Path) -> bool:
+    """Whether a path holds a dataset that no training has made for its run."""
+    return (path / DATA).exists() and not (path / CUT).exists()
 
 
 def _is_only_begun(path: Path) -> bool:

@@ -31,8 +31,8 @@ from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
-from widenet.training import histogram_log, replacing
-from widenet.training.existing_run import busy, check_run
+from widenet.training import cut, histogram_log, replacing
+from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
@@ -43,7 +43,6 @@ from widenet.training.field_records import (
 )
 from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
-    DATA,
     START,
     VECTORS,
     check_free,
@@ -101,8 +100,8 @@ class RunDirectory:
         """Make a directory with the documents and vocabularies, locked within the block.
 
         This replaces a run that ended before its first checkpoint, or with `overwrite` any run, which comes
-        back if the block ends without a checkpoint. `start_from` is the run whose finished weights the new
-        one begins with, and `vectors` has the digests of the files of vectors that it begins with.
+        back if the block ends without a checkpoint. A dataset that was cut for the run moves into it; the run
+        `start_from` has its first weights, `vectors` the digests of the files of vectors.
 
         Raises:
             CheckpointError: The path is taken, or cannot be written.
@@ -127,6 +126,7 @@ class RunDirectory:
                 if vectors:
                     (beside / VECTORS).write_text(json.dumps(vectors), encoding="utf-8")
                 copy_names(dataset, beside, fields)
+                cut.take(dataset, path, beside)
                 force_all_to_disk(beside)
                 if overwrite:
                     replacing.set_aside(path, needed)

@@ -12,7 +12,7 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
-from widenet.training.existing_run import LOCK, busy, is_locked, taken, waiting
+from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, taken, waiting
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
@@ -22,9 +22,6 @@ TRACKING = "tracking.json"
 
 VECTORS = "vectors.json"
 """The file with the SHA-256 of each file of vectors that a run begins with, by the name of the weight."""
-
-DATA = "data"
-"""The folder of a run that may hold its dataset, if that was made together with the run."""
 
 WITHOUT_WEIGHTS = {
     "network.json",
@@ -42,8 +39,9 @@ WITHOUT_WEIGHTS = {
     START,
     TRACKING,
     VECTORS,
+    CUT,
 }
-"""The entries of a run directory before its first checkpoint."""
+"""The entries of a run directory before its first checkpoint, beside a dataset that its training has cut."""
 
 
 def start_of(run: Path) -> Path | None:
@@ -84,7 +82,7 @@ def holds_work_of(path: Path, launch: str) -> bool:
 def put(beside: Path, path: Path) -> None:
     """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
-    A dataset that waits there in the folder `DATA` becomes part of the run.
+    A dataset that waits there in the folder `DATA` becomes part of the run, unless the run has another.
 
     Raises:
         CheckpointError: The path is taken.
@@ -93,6 +91,8 @@ def put(beside: Path, path: Path) -> None:
     if _holds_no_work(path):
         with locked(path):
             check_free(path)  # another training of it may have begun and ended meanwhile
+            if not (beside / DATA).exists():
+                _move_data(path, beside)
             put_in_place(beside, path)
         return
     waits = holds_data_alone(path)
@@ -107,6 +107,13 @@ def put(beside: Path, path: Path) -> None:
     force_to_disk(path.parent)
 
 
+def _move_data(path: Path, beside: Path) -> None:
+    """Move the dataset that a training has cut, if there is one, so that another run may use it."""
+    for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
+        if (path / name).exists():
+            (path / name).rename(beside / name)
+
+
 def drop_unfinished(path: Path) -> None:
     """Remove directories that killed trainings left beside a run, unless another process is making them.
 
@@ -116,7 +123,7 @@ def drop_unfinished(path: Path) -> None:
     name = re.compile(rf"\.{re.escape(path.name)}\.(old|[0-9a-f]+)")
     for folder in path.parent.iterdir():
         with suppress(FileNotFoundError, CheckpointError):  # renamed meanwhile, or locked
-            if name.fullmatch(folder.name) and folder.is_dir() and _names(folder) <= WITHOUT_WEIGHTS:
+            if name.fullmatch(folder.name) and folder.is_dir() and _lacks_weights(folder):
                 with locked(folder):
                     shutil.rmtree(folder)
 
@@ -177,7 +184,13 @@ def _holds_no_work(path: Path) -> bool:
     """Return whether a directory is a run whose training ended before its first checkpoint."""
     if not (path / "network.json").is_file() or any((path / "checkpoints").glob("epoch-*")):
         return False
-    return _names(path) <= WITHOUT_WEIGHTS
+    return _lacks_weights(path)
+
+
+def _lacks_weights(folder: Path) -> bool:
+    """Return whether a directory has nothing but what a run has before its first checkpoint."""
+    names = _names(folder)
+    return names <= (WITHOUT_WEIGHTS | {DATA} if CUT in names else WITHOUT_WEIGHTS)
 
 
 def _names(folder: Path) -> set[str]:

@@ -104,7 +104,7 @@ def check(draft: Draft, dataset: Dataset) -> Checked:
 def default_texts(dataset: Dataset) -> dict[str, str]:
     """Return the default documents of a dataset, without the values that every document has by default."""
     try:
-        network, training = documents(None, None, dataset, None)
+        network, training = documents(None, None, dataset)
     except FitError:
         return {"network": '{\n  "layers": []\n}\n', "training": "{}\n"}
     return {"network": _text(network), "training": _text(training)}

@@ -1,0 +1,301 @@
+"""A training without a training document sets a validation part aside, as `widenet.fit` does."""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stderr
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import widenet
+from tests.test_fitting import COLUMNS, USERS
+from tests.test_runs import After
+from widenet.cli import main
+from widenet.data.split import split as split_dataset
+from widenet.errors import CheckpointError, DataError, DisagreementError, OptionError
+from widenet.training.reports import Silence
+
+TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
+
+
+class Said(Silence):
+    """What a report is told."""
+
+    def __init__(self):
+        self.sentences = []
+
+    def say(self, text):
+        self.sentences.append(text)
+
+
+def trained(data, out, **options):
+    return widenet.train(None, None, data, out, device="cpu", **options)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def inside(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a dataset without a validation part, and an undisturbed run."""
+    folder = tmp_path_factory.mktemp("cutting")
+    data = widenet.ingest(COLUMNS, folder / "books")
+    trained(data, folder / "run")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def books(place):
+    return widenet.Dataset.open(place / "books")
+
+
+@pytest.fixture(scope="module")
+def fingerprint(place):
+    return widenet.Model.load(place / "run", "cpu").fingerprint()
+
+
+def test_the_part_is_that_of_a_split_to_the_byte(place, books, tmp_path):
+    split = widenet.split(books, tmp_path / "split", validation=0.1)
+    assert inside(place / "run" / "data") == inside(split.path)
+    assert names(place) == ["books", "run"]
+    assert json.loads((place / "run" / "validation.json").read_text()) == {
+        "examples": books.digest, "field": "items", "share": 0.1,
+    }  # fmt: skip
+    training = json.loads((place / "run" / "training.json").read_text())
+    assert (training["keep"], training["evaluation"]["stop_after"]) == ("best", 3)
+    assert Path(json.loads((place / "run" / "machine.json").read_text())["data"]) == place / "run" / "data"
+
+
+def test_fit_and_a_training_on_a_split_have_the_same_weights(place, books, fingerprint, tmp_path):
+    assert widenet.fit(COLUMNS, tmp_path / "fit", device="cpu", quiet=True).fingerprint() == fingerprint
+    assert inside(tmp_path / "fit" / "data").keys() == inside(place / "run" / "data").keys()
+    split = widenet.split(books, tmp_path / "split", validation=0.1)
+    assert trained(split, tmp_path / "run").fingerprint() == fingerprint
+    assert "data" not in names(tmp_path / "run")
+    assert "validation.json" not in names(tmp_path / "run")
+
+
+def of_group(data, out):
+    """What a process of a group says and gives."""
+    said = Said()
+    return trained(data, out, report=said).fingerprint(), said.sentences
+
+
+def test_every_number_of_processes_has_the_same_bits_and_one_of_them_cuts(
+    groups, place, fingerprint, tmp_path
+):
+    (first, said), (second, nothing) = groups(2)(of_group, place / "books", tmp_path / "run")
+    assert (first, second) == (fingerprint, fingerprint)
+    assert said[0] == (
+        f"A random tenth of each user's items is set aside for validation, in {tmp_path / 'run' / 'data'}."
+    )
+    assert nothing == []
+    assert inside(tmp_path / "run" / "data") == inside(place / "run" / "data")
+    assert names(tmp_path) == ["run"]
+
+
+def of_one(path, out):
+    """Train a dataset that differs by process; what is raised."""
+    from torch import distributed
+
+    try:
+        trained(path / ("books" if distributed.get_rank() else "run/data"), out)
+    except DisagreementError as error:
+        return str(error)
+
+
+def test_processes_with_different_datasets_end_with_a_sentence(groups, place, tmp_path):
+    first, second = groups(2)(of_one, place, tmp_path / "run")
+    assert first == second
+    assert "The processes of this group disagree: dataset digest: rank 0 has" in first
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_of_the_command_line_share_one_part(place, fingerprint, tmp_path):
+    words = f"train --data {place / 'books'} --out run --device cpu --processes 2 --json".split()
+    ended = subprocess.run(
+        [sys.executable, "-m", "widenet", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(ended.stdout)["fingerprint"] == fingerprint
+    assert ended.stderr.count("is set aside for validation, in run/data.") == 1
+    assert names(tmp_path) == ["run"]
+
+
+def test_an_interrupted_training_resumes_on_either_dataset_and_without_its_own(
+    place, books, fingerprint, tmp_path
+):
+    with pytest.raises(KeyboardInterrupt):
+        trained(books, tmp_path / "run", interrupted=After(20))
+    shutil.copytree(tmp_path / "run", tmp_path / "second")
+    before = inside(tmp_path / "run" / "data")
+    assert trained(books, tmp_path / "run", resume=True).fingerprint() == fingerprint
+    assert inside(tmp_path / "run" / "data") == before
+    shutil.rmtree(tmp_path / "second" / "data")
+    assert trained(books, tmp_path / "second", resume=True).fingerprint() == fingerprint
+    assert inside(tmp_path / "second" / "data") == before
+    assert names(tmp_path) == ["run", "second"]
+    again = trained(place / "run" / "data", place / "run", resume=True)
+    assert again.fingerprint() == fingerprint
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", ["in the cut", "before the run", "before a checkpoint"])
+def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path, monkeypatch):
+    def kill(*_, **__):
+        raise Killed
+
+    def half(dataset, out, **options):
+        split_dataset(dataset, out.with_name(f".{out.name}.00000000.partial"), **options)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("widenet.runs.cutting.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # SIGKILL
+        if moment == "in the cut":
+            patch.setattr("widenet.training.cut.split", half)
+        elif moment == "before the run":
+            patch.setattr("widenet.runs.training.begun", kill)
+        else:
+            patch.setattr("widenet.runs.training.build", kill)
+        with pytest.raises(Killed):
+            trained(books, tmp_path / "run")
+    assert names(tmp_path) == (["run"] if moment == "before a checkpoint" else [".run.cut"])
+    assert trained(books, tmp_path / "run").fingerprint() == fingerprint
+    assert names(tmp_path) == ["run"]
+    assert names(tmp_path / "run" / "data") == names(books.path)
+
+
+def test_a_failed_training_leaves_no_dataset(books, tmp_path, monkeypatch):
+    monkeypatch.setattr("widenet.runs.prepared.check_training", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        trained(books, tmp_path / "run")
+    assert names(tmp_path) == []
+
+
+def test_an_earlier_run_and_its_dataset_are_replaced_together_or_come_back(
+    place, books, fingerprint, tmp_path
+):
+    shutil.copytree(place / "run", tmp_path / "run")
+    before = inside(tmp_path / "run")
+    other = widenet.ingest({name: values[:60] for name, values in COLUMNS.items()}, tmp_path / "other")
+    with pytest.raises(CheckpointError, match="run exists already"):
+        trained(other, tmp_path / "run")
+    with pytest.raises(ZeroDivisionError):
+        trained(other, tmp_path / "run", overwrite=True, after_epoch=lambda *_: 1 // 0)
+    assert (inside(tmp_path / "run"), names(tmp_path)) == (before, ["other", "run"])
+    model = trained(other, tmp_path / "run", overwrite=True)
+    assert model.fingerprint() != fingerprint
+    assert model.run.dataset().num_examples == other.num_examples
+    assert trained(books, tmp_path / "run", overwrite=True).fingerprint() == fingerprint
+    assert names(tmp_path) == ["other", "run"]
+
+
+def test_a_dataset_that_lies_in_the_run_is_left_alone(place, tmp_path):
+    shutil.copytree(place / "books", tmp_path / "run" / "data")
+    before = inside(tmp_path)
+    with pytest.raises(DataError, match=r"run holds a dataset already, .* or add `no_validation=True`"):
+        trained(tmp_path / "run" / "data", tmp_path / "run")
+    assert inside(tmp_path) == before
+    trained(tmp_path / "run" / "data", tmp_path / "run", no_validation=True)
+    assert inside(tmp_path / "run" / "data").items() >= inside(place / "books").items()
+
+
+def test_all_items_are_trained_on_if_asked(place, books, tmp_path):
+    run = trained(books, tmp_path / "whole", no_validation=True).run
+    assert (run.training.evaluation, run.training.keep) == (None, "last")
+    assert "validation.json" not in names(run.path)
+    parted = trained(place / "run" / "data", tmp_path / "parted", no_validation=True)
+    assert parted.run.training.evaluation is None
+    for words in ({"training": {"epochs": 1}}, {"training": None, "resume": True}):
+        with pytest.raises(OptionError, match="`no_validation` is for a new training without a training doc"):
+            widenet.train(None, data=books, out=tmp_path / "run", no_validation=True, **words)
+
+
+def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books, tmp_path):
+    held = widenet.split(books, tmp_path / "held", heldout=0.2)
+    model = trained(held, tmp_path / "run")
+    assert model.run.dataset().field("items").parts == ("train", "validation", "heldout")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.evaluate(tmp_path / "run" / "data")
+        found = model.evaluate(held)
+        shutil.rmtree(tmp_path / "run" / "data")
+        assert model.evaluate(held) == found
+
+
+def test_by_times_and_along_a_sequence_the_last_item_is_set_aside(tmp_path):
+    timed = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "timed", time="time", keep_times=True)
+    said = Said()
+    run = trained(timed, tmp_path / "of timed", report=said).run
+    split = widenet.split(timed, tmp_path / "split", validation_last=1)
+    assert inside(run.path / "data") == inside(split.path)
+    assert said.sentences[0].startswith("The last item of each user is set aside for validation, in ")
+    listened = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "listened", time="time", sequence=True)
+    run = trained(listened, tmp_path / "of listened", after_epoch=lambda *_: None, report=said).run
+    assert run.dataset().entry_counts("items", slice(None), "validation").tolist() == [1] * USERS
+
+
+def test_few_items_give_a_quarter_or_nothing(tmp_path):
+    few = [(user, item) for user in range(8) for item in range(user % 2, 6, 2)]
+    run = trained(widenet.ingest(few, tmp_path / "few"), tmp_path / "of few").run
+    quarter = widenet.split(tmp_path / "few", tmp_path / "quarter", validation=0.25)
+    assert inside(run.path / "data") == inside(quarter.path)
+    said = Said()
+    one = widenet.ingest([("a", "x"), ("b", "y"), ("b", "x")], tmp_path / "one")
+    run = trained(one, tmp_path / "of one", report=said).run
+    assert run.training.evaluation is None
+    assert "data" not in names(run.path)
+    assert said.sentences[0] == (
+        "Nobody has enough items for a validation part: training keeps the last epoch's weights."
+    )
+
+
+def test_who_starts_from_a_run_or_names_a_training_sets_nothing_aside(place, books, tmp_path):
+    trained(books, tmp_path / "later", start_from=place / "run")
+    network = {
+        "layers": [
+            {"name": "history", "kind": "input", "field": "items"},
+            {"name": "next", "kind": "output", "field": "items"},
+        ]
+    }
+    widenet.train(network, {"epochs": 1}, books, tmp_path / "own")
+    assert [name for run in ("later", "own") for name in names(tmp_path / run) if name == "data"] == []
+    run = widenet.train(network, None, books, tmp_path / "half").run
+    assert run.dataset().field("items").parts == ("train", "validation")
+
+
+def test_the_command_line_says_where_the_part_is_and_what_comes_next(place, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = io.StringIO()
+    with redirect_stderr(said), pytest.raises(SystemExit) as ended:
+        main(["train", "--data", str(place / "books"), "--out", "run", "--device", "cpu"])
+    first, second, *_, last = said.getvalue().splitlines()
+    assert ended.value.code in (None, 0)
+    assert first == "A random tenth of each user's items is set aside for validation, in run/data."
+    assert second.startswith("No network.json and no training.json was named")
+    assert last == (
+        "Next: widenet evaluate run --data run/data --part validation, or"
+        f" widenet predict run --data {place / 'books'} --out recommendations.parquet"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"examples": 1}', '{"examples": "a", "field": "items", "share": 0.3}']
+)
+def test_a_damaged_note_is_refused(text, place, books, tmp_path):
+    shutil.copytree(place / "run", tmp_path / "run")
+    (tmp_path / "run" / "validation.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"validation\.json is damaged\. Restore it"):
+        trained(books, tmp_path / "run", resume=True)

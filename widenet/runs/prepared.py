@@ -1,0 +1,61 @@
+"""What a training begins with: its documents, its dataset, and the layout that binds them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from widenet.data.dataset import Dataset
+from widenet.parallel.launcher import launch_id
+from widenet.plan.layout import Layout
+from widenet.run_arguments import TrainArguments
+from widenet.runs.arguments import dataset_of, kept_of, network_of, run_of, target_of, training_of
+from widenet.spec.network import NetworkSpec
+from widenet.training.check import check_training
+from widenet.training.existing_run import CUT
+
+
+@contextmanager
+def prepared(
+    arguments: TrainArguments, say: Callable[[str], None] | None = None
+) -> Iterator[tuple[Layout, Dataset]]:
+    """Open and check the dataset and the documents of a training.
+
+    The default training document needs a validation part. If the dataset has none, the training gets a
+    dataset with one, which is made of it. Every process of a group must call this.
+
+    Args:
+        arguments: The arguments of the training.
+        say: Called in one process with what is set aside.
+
+    Raises:
+        DocumentError, DataError, FitError, OptionError: They do not go together.
+        CheckpointError, DisagreementError, GroupError: The part cannot be set aside.
+    """
+    dataset, kept = dataset_of(arguments.data), kept_of(arguments)
+    network = network_of(arguments.network, dataset, kept, arguments.start_from is None)
+    with ExitStack() as stack:
+        run = kept or (run_of(arguments.out, resume=False)[0] if launch_id() else None)
+        if run is not None and (run / CUT).is_file() and not arguments.overwrite:
+            from widenet.runs.cutting import cut_again
+
+            dataset = cut_again(arguments, dataset, run)
+        field = _without_validation(arguments, network, dataset)
+        if field is not None:
+            from widenet.runs.cutting import cut_anew
+
+            dataset = stack.enter_context(cut_anew(arguments, field, dataset, say))
+        training = training_of(
+            arguments.training, network, dataset, kept, arguments.network is None, not arguments.no_validation
+        )
+        yield check_training(network, training, dataset), dataset
+
+
+def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:
+    """The field of which a new training with the default document must set a part aside; None without one.
+
+    One that starts with the weights of another run sets nothing aside: these may have been trained on it.
+    """
+    target = target_of(network, dataset)
+    has_own = arguments.training is not None or arguments.no_validation
+    if has_own or arguments.resume or arguments.start_from is not None or target is None:
+        return None
+    return None if target.kind == "dense" or "validation" in target.parts else target.name

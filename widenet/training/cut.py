@@ -1,0 +1,117 @@
+"""The validation part that a training cuts off a dataset without one, and where it lies."""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from widenet.checkpoint import writing
+from widenet.data.dataset import Dataset
+from widenet.data.split import num_moving, split
+from widenet.data.words import Words
+from widenet.durable import appearing
+from widenet.errors import CheckpointError
+from widenet.training.existing_run import CUT, DATA
+
+_SHARES = (0.1, 0.25)
+"""Shares of each user's items that are set aside: the second where nobody has enough for the first."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a dataset with a validation part was made of one without; a run keeps it in `CUT`.
+
+    Attributes:
+        examples: Digest of the dataset without the part.
+        field: The field that was divided.
+        share: Share of each example's entries in the part, chosen at random; None: the last entry of each.
+            0: nobody has enough entries, and the dataset is as it was.
+    """
+
+    examples: str
+    field: str
+    share: float | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, field: str) -> "Cut":
+        """Choose how to cut a field without a validation part: by its order or times, else at random."""
+        known, counts = dataset.field(field), dataset.entry_counts(field, slice(None))
+        share: float | None = next((each for each in _SHARES if num_moving(counts, counts, each).any()), 0.0)
+        if (known.kind == "sequence" or known.has_times) and counts.max(initial=0) > 1:
+            share = None
+        return cls(dataset.digest, field, share)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Cut | None":
+        """Read how the dataset of a folder was made; None if no training has cut it.
+
+        Raises:
+            CheckpointError: The file is damaged.
+        """
+        path = folder / CUT
+        if not path.is_file():
+            return None
+        try:
+            cut = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError):
+            raise _damaged(path) from None
+        are_texts = isinstance(cut.examples, str) and isinstance(cut.field, str)
+        if not are_texts or cut.share not in (None, 0, *_SHARES):
+            raise _damaged(path)
+        return cut
+
+    def said(self, words: Words) -> str:
+        """Say which entries are set aside, in the words of the dataset."""
+        feature = words.feature(self.field)
+        if self.share is None:
+            return f"The last {feature} of each {words.example} is"
+        name = "tenth" if self.share == _SHARES[0] else "quarter"
+        return f"A random {name} of each {words.example}'s {feature}s is"
+
+    def make(self, dataset: Dataset, folder: Path) -> None:
+        """Make the dataset with the validation part in a folder that says how, unless it is there already.
+
+        Raises:
+            CheckpointError: The folder cannot be written.
+            DataError: The dataset is damaged.
+        """
+        if Cut.read(folder) != self:
+            self.begin(folder)
+        if self.share is None and not (folder / DATA).is_dir():
+            split(dataset, folder / DATA, field=self.field, validation_last=1)
+        elif self.share and not (folder / DATA).is_dir():
+            split(dataset, folder / DATA, field=self.field, validation=self.share)
+
+    def begin(self, folder: Path) -> None:
+        """Make a folder anew that says how its dataset will be made; raises CheckpointError."""
+        with writing(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            with appearing(folder / CUT) as file:
+                file.write((json.dumps(asdict(self), indent=2) + "\n").encode())
+
+
+def beside(path: Path) -> Path:
+    """The hidden folder in which the dataset of a run is made before the run begins."""
+    return path.with_name(f".{path.name}.cut")
+
+
+def take(dataset: Dataset, path: Path, new: Path) -> None:
+    """Move the dataset that was made for the run at a path into the folder that becomes the run.
+
+    Raises:
+        OSError: The system refuses.
+    """
+    if dataset.path.parent == beside(path):
+        for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
+            (beside(path) / name).rename(new / name)
+    shutil.rmtree(beside(path), ignore_errors=True)
+
+
+def taken(dataset: Dataset, path: Path) -> Dataset:
+    """Return a dataset where it lies now that the run at a path has begun."""
+    return Dataset.open(path / DATA) if dataset.path.parent == beside(path) else dataset
+
+
+def _damaged(path: Path) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged. Restore it, or train again with another `out`.")
