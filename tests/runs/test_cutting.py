@@ -19,6 +19,7 @@ from widenet.cli import main
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, DataError, DisagreementError, OptionError
 from widenet.training.reports import Silence
+from widenet.training.run_directory import RunDirectory
 
 TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
 
@@ -35,6 +36,19 @@ class Said(Silence):
 
 def trained(data, out, **options):
     return widenet.train(None, None, data, out, device="cpu", **options)
+
+
+def begun(data, out, **options):
+    """The run of a training that was interrupted in its first step."""
+    with pytest.raises(KeyboardInterrupt):
+        widenet.train(
+            **{"network": None, "training": None, **options},
+            data=data,
+            out=out,
+            device="cpu",
+            interrupted=After(1),
+        )
+    return RunDirectory.open(out)
 
 
 def names(folder):
@@ -208,16 +222,16 @@ def test_a_dataset_that_lies_in_the_run_is_left_alone(place, tmp_path):
     with pytest.raises(DataError, match=r"run holds a dataset already, .* or add `no_validation=True`"):
         trained(tmp_path / "run" / "data", tmp_path / "run")
     assert inside(tmp_path) == before
-    trained(tmp_path / "run" / "data", tmp_path / "run", no_validation=True)
+    begun(tmp_path / "run" / "data", tmp_path / "run", no_validation=True)
     assert inside(tmp_path / "run" / "data").items() >= inside(place / "books").items()
 
 
 def test_all_items_are_trained_on_if_asked(place, books, tmp_path):
-    run = trained(books, tmp_path / "whole", no_validation=True).run
+    run = begun(books, tmp_path / "whole", no_validation=True)
     assert (run.training.evaluation, run.training.keep) == (None, "last")
     assert "validation.json" not in names(run.path)
-    parted = trained(place / "run" / "data", tmp_path / "parted", no_validation=True)
-    assert parted.run.training.evaluation is None
+    parted = begun(place / "run" / "data", tmp_path / "parted", no_validation=True)
+    assert parted.training.evaluation is None
     for words in ({"training": {"epochs": 1}}, {"training": None, "resume": True}):
         with pytest.raises(OptionError, match="`no_validation` is for a new training without a training doc"):
             widenet.train(None, data=books, out=tmp_path / "run", no_validation=True, **words)
@@ -238,23 +252,23 @@ def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books,
 def test_by_times_and_along_a_sequence_the_last_item_is_set_aside(tmp_path):
     timed = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "timed", time="time", keep_times=True)
     said = Said()
-    run = trained(timed, tmp_path / "of timed", report=said).run
+    run = begun(timed, tmp_path / "of timed", report=said)
     split = widenet.split(timed, tmp_path / "split", validation_last=1)
     assert inside(run.path / "data") == inside(split.path)
     assert said.sentences[0].startswith("The last item of each user is set aside for validation, in ")
     listened = widenet.ingest({**COLUMNS, "time": TIMES}, tmp_path / "listened", time="time", sequence=True)
-    run = trained(listened, tmp_path / "of listened", after_epoch=lambda *_: None, report=said).run
+    run = begun(listened, tmp_path / "of listened")
     assert run.dataset().entry_counts("items", slice(None), "validation").tolist() == [1] * USERS
 
 
 def test_few_items_give_a_quarter_or_nothing(tmp_path):
     few = [(user, item) for user in range(8) for item in range(user % 2, 6, 2)]
-    run = trained(widenet.ingest(few, tmp_path / "few"), tmp_path / "of few").run
+    run = begun(widenet.ingest(few, tmp_path / "few"), tmp_path / "of few")
     quarter = widenet.split(tmp_path / "few", tmp_path / "quarter", validation=0.25)
     assert inside(run.path / "data") == inside(quarter.path)
     said = Said()
     one = widenet.ingest([("a", "x"), ("b", "y"), ("b", "x")], tmp_path / "one")
-    run = trained(one, tmp_path / "of one", report=said).run
+    run = begun(one, tmp_path / "of one", report=said)
     assert run.training.evaluation is None
     assert "data" not in names(run.path)
     assert said.sentences[0] == (
@@ -263,16 +277,16 @@ def test_few_items_give_a_quarter_or_nothing(tmp_path):
 
 
 def test_who_starts_from_a_run_or_names_a_training_sets_nothing_aside(place, books, tmp_path):
-    trained(books, tmp_path / "later", start_from=place / "run")
+    begun(books, tmp_path / "later", start_from=place / "run")
     network = {
         "layers": [
             {"name": "history", "kind": "input", "field": "items"},
             {"name": "next", "kind": "output", "field": "items"},
         ]
     }
-    widenet.train(network, {"epochs": 1}, books, tmp_path / "own")
+    begun(books, tmp_path / "own", network=network, training={"epochs": 1})
     assert [name for run in ("later", "own") for name in names(tmp_path / run) if name == "data"] == []
-    run = widenet.train(network, None, books, tmp_path / "half").run
+    run = begun(books, tmp_path / "half", network=network)
     assert run.dataset().field("items").parts == ("train", "validation")
 
 
