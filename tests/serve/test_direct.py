@@ -7,16 +7,20 @@ import asyncio
 import re
 import selectors
 import socket
+from contextlib import suppress
 
 import msgspec
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from widenet.serve import asking
 from widenet.serve.asking import Asking
+from widenet.serve.connections import PatientConnection
 from widenet.serve.direct import direct
 from widenet.serve.guard import Guard
+from widenet.serve.known_heads import KnownHeads
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Answer, Bounds
 
@@ -144,6 +148,68 @@ def test_the_body_may_come_in_pieces_and_many_requests_in_one_packet():
             await asyncio.sleep(0)
 
     assert answered(talk(Model(), [], in_pieces)) == [b"a", b"b", b"/other", b"/v1/similar"]
+
+
+def test_a_known_head_is_not_parsed_again_and_gives_the_same_answers():
+    model, parsed = Model(is_full=iter([False, False, True, False, False]).__next__), []
+
+    def count(connection):
+        parsed.append(connection)
+        return HttpToolsProtocol.on_message_begin(connection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PatientConnection, "on_message_begin", count, raising=False)
+        received = talk(model, [post(b"a"), post(b"b"), post(b"c"), post(b"d"), OTHER, post(b"e")])
+    assert statuses(received) == [200, 200, 503, 200, 200, 200]
+    assert answered(received) == [b"a", b"b", b"d", b"/other", b"e"]
+    assert len(parsed) == 2
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        CHUNKED + b"7\r\nPOST /x\r\n0\r\n\r\n",
+        HEAD + b"X: y\nContent-Length: 13\r\n\r\n",
+        HEAD.replace(b"1.1", b"1.0") + b"Content-Length: 2\r\n\r\n{}",
+        b"\r\n\r\n" + post(b"a"),
+        OTHER + post(b"a"),
+        post(b"a").replace(b"localhost", b"evil.example") + post(b"a"),
+        post(b"a", b"X: %s\r\n" % (b"x" * 2048)),
+    ],
+)
+def test_heads_that_others_may_end_elsewhere_and_refused_ones_are_not_kept(before):
+    seen = []
+
+    async def look(connection, writer):
+        seen.append(connection.heads._known)
+        writer.close()
+
+    with suppress(ConnectionError):
+        talk(Model(), [before], look)
+    assert seen == [{}]
+
+
+def test_a_body_that_looks_like_a_known_request_is_a_body():
+    inner = post(b"a")
+
+    async def in_pieces(_, writer):
+        for packet in [post(b"b"), HEAD + b"Content-Length: %d\r\n\r\n" % len(inner), inner]:
+            writer.write(packet)
+            await asyncio.sleep(1)
+
+    for full in ([False, False], [False, True]):
+        received = talk(Model(is_full=iter([*full, False]).__next__), [], in_pieces)
+        assert statuses(received) == [200, 503 if full[1] else 422]
+
+
+def test_few_heads_are_kept():
+    heads = KnownHeads()
+    for number in range(3000):
+        heads.learn(post(b"a", b"X: %d\r\n" % number), "/v1/similar", [(b"content-length", b"13")])
+    assert 0 < len(heads._known) <= 1024
+    assert heads.request(post(b"b", b"X: 2999\r\n")) == ("/v1/similar", b'{"item": "b"}')
+    assert heads.request(post(b"b", b"X: 2999\r\n")[:-1]) is None
+    assert heads.request(post(b"b", b"X: 1\r\n")) is None
 
 
 def test_answers_come_in_the_order_of_their_requests():

@@ -1,6 +1,7 @@
 """Connections that answer requests for the model by themselves: no task and no application between.
 
 A request joins the queue when its last byte is read, and its answer is written when the model has it.
+A whole request whose head came before is not even parsed.
 While the queue is full, requests that may ask are refused before their bodies are read. Every step of an
 application would have to wait in the event loop until it has read what all other connections have sent.
 """
@@ -17,6 +18,7 @@ from widenet.serve.asking import BUSY, ROUTES, Asking, Reply
 from widenet.serve.batches import failed, tell
 from widenet.serve.connections import PatientConnection
 from widenet.serve.guard import Guard
+from widenet.serve.known_heads import KnownHeads
 from widenet.serve.messages import RefusedError
 
 _ROUTES = {route.encode(): route for route in ROUTES}
@@ -65,15 +67,47 @@ class DirectConnection(PatientConnection):
     Attributes:
         asking: Asks the model.
         guard: Who may ask.
+        heads: Heads that came before, on any connection.
     """
 
     asking: Asking
     guard: Guard
+    heads: KnownHeads
     _post: _Post | None = None
     """The request for the model whose body arrives."""
+    _is_inside = False
+    """Whether the parser is inside a request."""
+    _first: bytes | None = None
+    """The bytes that begin with the request that the parser reads first of them."""
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a whole request with a known head; let the parser read others."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        is_first = is_answered and not self._is_inside
+        known = self.heads.request(data) if is_first and not self.flow.write_paused else None
+        if known is None:
+            self._first = data if is_first else None
+            super().data_received(data)
+            return
+        route, body = known
+        self._unset_keepalive_if_required()
+        self._stop()
+        post = _Post(self, route, keep_alive=True)
+        post.is_whole = True
+        self.cycle = cast(Any, post)
+        if self.asking.model.admits():
+            self.asking.ask(route, body, post.answer)
+        else:
+            post.answer(BUSY)
+
+    def on_message_begin(self) -> None:
+        """Note that a request begins."""
+        self._is_inside = True
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         """Refuse a request for the model at once if it may not be read; leave others to the application."""
+        first, self._first = self._first, None
         route = _ROUTES.get(self.url)
         self._unset_keepalive_if_required()  # of a request that was answered in the same packet
         if route is None or not self._is_usual():
@@ -85,7 +119,10 @@ class DirectConnection(PatientConnection):
         self.cycle = cast(Any, post)
         if (refused := self._refusal()) is not None:
             post.refuse(refused)
-        elif not self.asking.model.admits():
+            return
+        if first is not None and keep_alive:
+            self.heads.learn(first, route, self.headers)
+        if not self.asking.model.admits():
             post.answer(BUSY)
 
     def _refusal(self) -> RefusedError | None:
@@ -119,6 +156,7 @@ class DirectConnection(PatientConnection):
 
     def on_message_complete(self) -> None:
         """Ask the model."""
+        self._is_inside = False
         post = self._post
         if post is None:
             super().on_message_complete()
@@ -149,7 +187,8 @@ def direct(asking: Asking, guard: Guard) -> type[DirectConnection]:
         asking: Asks the model.
         guard: Who may ask.
     """
-    return type("OwnConnection", (DirectConnection,), {"asking": asking, "guard": guard})
+    own = {"asking": asking, "guard": guard, "heads": KnownHeads()}
+    return type("OwnConnection", (DirectConnection,), own)
 
 
 def _packet(reply: Reply, more: Sequence[tuple[bytes, bytes]], keep_alive: bool) -> bytes:
