@@ -191,6 +191,21 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
     assert names(tmp_path / "run" / "data") == names(books.path)
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, books, tmp_path, monkeypatch):
+    def kill(*_, **__):
+        raise Killed
+
+    run, other = tmp_path / "run", widenet.split(books, tmp_path / "other", heldout=0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr("widenet.runs.cutting.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # SIGKILL
+        patch.setattr("widenet.runs.training.build", kill)
+        with pytest.raises(Killed):
+            trained(books, run)
+    begun(run / "data" if goes_on else other, run, training={"epochs": 1})
+    assert {"data", "validation.json"} & {*names(run)} == ({"data", "validation.json"} if goes_on else set())
+
+
 def test_a_failed_training_leaves_no_dataset(books, tmp_path, monkeypatch):
     monkeypatch.setattr("widenet.runs.prepared.check_training", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):

@@ -130,7 +130,7 @@ class RunDirectory:
                 force_all_to_disk(beside)
                 if overwrite:
                     replacing.set_aside(path, needed)
-                put(beside, path)
+                put(beside, path, keeps_data=dataset.path.resolve() == (path / DATA).resolve())
             except OSError as error:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                     check_free(path)

@@ -79,10 +79,15 @@ def holds_work_of(path: Path, launch: str) -> bool:
     return note.read_text(encoding="utf-8", errors="replace").partition("\n")[0] == launch
 
 
-def put(beside: Path, path: Path) -> None:
+def put(beside: Path, path: Path, keeps_data: bool = False) -> None:
     """Move a new run to its path; replace a run there that has no checkpoint and is not being trained.
 
-    A dataset that waits there in the folder `DATA` becomes part of the run, unless the run has another.
+    A dataset that waits there alone in the folder `DATA` becomes part of the run.
+
+    Args:
+        beside: The new run.
+        path: Where it goes.
+        keeps_data: Whether the new run trains on the dataset that a replaced run was given.
 
     Raises:
         CheckpointError: The path is taken.
@@ -91,7 +96,7 @@ def put(beside: Path, path: Path) -> None:
     if _holds_no_work(path):
         with locked(path):
             check_free(path)  # another training of it may have begun and ended meanwhile
-            if not (beside / DATA).exists():
+            if keeps_data:
                 _move_data(path, beside)
             put_in_place(beside, path)
         return
@@ -108,7 +113,7 @@ def put(beside: Path, path: Path) -> None:
 
 
 def _move_data(path: Path, beside: Path) -> None:
-    """Move the dataset that a training has cut, if there is one, so that another run may use it."""
+    """Move the dataset that a training was given, with the note on it, to another run."""
     for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
         if (path / name).exists():
             (path / name).rename(beside / name)
