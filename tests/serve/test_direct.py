@@ -170,6 +170,7 @@ def test_a_known_head_is_not_parsed_again_and_gives_the_same_answers():
     [
         CHUNKED + b"7\r\nPOST /x\r\n0\r\n\r\n",
         HEAD + b"X: y\nContent-Length: 13\r\n\r\n",
+        HEAD + b"Transfer-Encoding: 13\r\n\r\n",
         HEAD.replace(b"1.1", b"1.0") + b"Content-Length: 2\r\n\r\n{}",
         b"\r\n\r\n" + post(b"a"),
         OTHER + post(b"a"),
@@ -200,6 +201,28 @@ def test_a_body_that_looks_like_a_known_request_is_a_body():
     for full in ([False, False], [False, True]):
         received = talk(Model(is_full=iter([*full, False]).__next__), [], in_pieces)
         assert statuses(received) == [200, 503 if full[1] else 422]
+
+
+def test_bytes_that_are_no_known_request_are_left_to_the_parser():
+    heads, whole = KnownHeads(), post(b"a")
+    heads.learn(whole, "/v1/similar", [(b"content-length", b"13")])
+    assert heads.request(whole) is not None
+    others = [whole[:length] for length in range(len(whole))] + [
+        b"\r\n",
+        b"xy",
+        b"\r\n" + whole,
+        whole + b"x",
+    ]
+    assert [other for other in others if heads.request(other) is not None] == []
+
+
+def test_a_line_break_between_requests_is_no_request():
+    async def apart(_, writer):
+        for packet in [post(b"a"), b"\r\n", post(b"b")]:
+            writer.write(packet)
+            await asyncio.sleep(1)
+
+    assert statuses(talk(Model(), [], apart)) == [200, 200]
 
 
 def test_few_heads_are_kept():

@@ -29,6 +29,7 @@ class _Post:
 
     Attributes:
         route: Its route.
+        first: The bytes that begin with the request, if its head may be kept.
         keep_alive: Whether the connection stays open after the answer.
         body: As much of its body as has arrived and matters.
         is_whole: Whether its end has arrived.
@@ -41,6 +42,7 @@ class _Post:
     def __init__(self, connection: "DirectConnection", route: str, keep_alive: bool) -> None:
         self._connection, self._began = connection, monotonic()
         self.route, self.keep_alive, self.body = route, keep_alive, bytearray()
+        self.first: bytes | None = None
         self.is_whole = self.response_complete = self.disconnected = False
 
     def answer(self, reply: Reply) -> None:
@@ -120,8 +122,7 @@ class DirectConnection(PatientConnection):
         if (refused := self._refusal()) is not None:
             post.refuse(refused)
             return
-        if first is not None and keep_alive:
-            self.heads.learn(first, route, self.headers)
+        post.first = first if keep_alive else None
         if not self.asking.model.admits():
             post.answer(BUSY)
 
@@ -163,6 +164,8 @@ class DirectConnection(PatientConnection):
             return
         self._stop()
         self._post, post.is_whole = None, True
+        if post.first is not None:
+            self.heads.learn(post.first, post.route, self.headers)
         if post.response_complete:
             self.on_response_complete()
         else:

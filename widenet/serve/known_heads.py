@@ -8,34 +8,38 @@ from collections.abc import Sequence
 
 _MOST, _LONGEST = 1024, 2048
 _BEGIN, _END = b"POST ", b"\r\n\r\n"
-_OF_BODIES = b"content-length", b"transfer-encoding"
+_LENGTH = b"content-length"
+_OF_BODIES = _LENGTH, b"transfer-encoding"
 
 
 class KnownHeads:
-    """The heads of requests for the model that the guard has let pass, on connections that stay open."""
+    """Heads of requests for the model that guard and parser let pass, on connections that stay open."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[str, int]] = {}
 
     def learn(self, packet: bytes, route: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep the head of a request.
+        """Keep the head of a request that the parser has read to its end.
 
         Args:
-            packet: The bytes that it is at the beginning of, perhaps not whole.
+            packet: The bytes that begin with the whole request.
             route: Its route.
             headers: Its headers.
         """
         head = packet[: packet.find(_END) + len(_END)]
-        lengths = [value for name, value in headers if name in _OF_BODIES]
+        of_body = [(name, value) for name, value in headers if name in _OF_BODIES]
         # Some parsers also end lines, and so heads, without a carriage return.
         is_plain = head.startswith(_BEGIN) and head.count(b"\n") == head.count(b"\r\n")
-        if is_plain and len(head) <= _LONGEST and len(lengths) == 1 and lengths[0].isdigit():
+        if not is_plain or len(head) > _LONGEST or len(of_body) != 1:
+            return
+        [(name, length)] = of_body
+        if name == _LENGTH and length.isdigit():
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[head] = route, int(lengths[0])
+            self._known[head] = route, int(length)
 
     def request(self, packet: bytes) -> tuple[str, bytes] | None:
         """Return the route and the body of a packet that is one whole request with a known head."""
-        start = packet.find(_END) + len(_END)
-        route, length = self._known.get(packet[:start], ("", -1))
-        return (route, packet[start:]) if len(packet) == start + length else None
+        head, end, body = packet.partition(_END)
+        known = self._known.get(head + end)
+        return (known[0], body) if known is not None and len(body) == known[1] else None
