@@ -80,3 +80,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, or list all: a sentence to append, which begins with a space."""
     names = list(dict.fromkeys(known))
     return nearest(name, names) or (f" Known: {', '.join(names)}." if names else "")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether Python, NumPy or torch ran out of memory, on a CPU or a GPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )

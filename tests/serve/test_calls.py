@@ -47,6 +47,16 @@ def test_answers_are_the_bytes_of_their_json_and_refusals_keep_all():
     assert isinstance(second, Refused)
 
 
+def test_an_error_of_the_system_keeps_its_file_and_memory_that_is_short_is_told_as_such():
+    missing = FileNotFoundError(2, "No such file or directory", "/a/run")
+    short = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    packets = [msgspec.msgpack.encode(Failed.of(each)) for each in (missing, short)]
+    system, memory = (msgspec.msgpack.decode(packet, type=Reply).error() for packet in packets)
+    assert (type(system), system.errno, system.filename) == (FileNotFoundError, 2, "/a/run")
+    assert system.strerror == "No such file or directory"
+    assert isinstance(memory, MemoryError)
+
+
 @pytest.mark.parametrize("by_system", [False, True])
 def test_plain_errors_stay_themselves_and_others_name_their_class(by_system):
     plain = CheckpointError("run is damaged."), MemoryError("10 GB"), PermissionError("run")

@@ -1,5 +1,6 @@
 """A newer model is swapped in under load: no request lost, and each answer that of the model it names."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -128,3 +129,11 @@ def test_a_run_that_cannot_be_looked_at_is_looked_at_again(follower, world, monk
     point(follower.run, world.run("second"))
     follower.look()
     assert follower._model.engine.fingerprint == Model.load(world.run("second"), "cpu").fingerprint()
+
+
+def test_weights_that_are_copied_over_in_place_are_another_model(world, tmp_path):
+    run = shutil.copytree(world.run("first"), tmp_path / "run")
+    before = state_of(run)
+    assert state_of(run) == before
+    shutil.copytree(world.run("second"), run, dirs_exist_ok=True)
+    assert state_of(run) != before

@@ -16,7 +16,7 @@ import typer
 from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import in_one_line, on_command_line
-from widenet.errors import OptionError, WidenetError, did_you_mean
+from widenet.errors import OptionError, WidenetError, did_you_mean, is_out_of_memory
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> Any:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         _trace()
         typer.echo(
@@ -247,12 +247,3 @@ def _of_value(error: Any) -> str | None:
         return None
     got = first["input"] if "ctx" in first else repr(first["input"])
     return f"{error.param.opts[0]} must be {rule.format(**first.get('ctx', {}))}; got {got}."
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    """Whether Python, NumPy or torch ran out of memory, on a CPU or a GPU; does not load torch."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )

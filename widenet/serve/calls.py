@@ -5,6 +5,7 @@ of an answer as it is: the service itself never reads a list of items.
 """
 
 import builtins
+import os
 import socket
 from collections.abc import Sequence
 from struct import Struct as Layout
@@ -12,7 +13,7 @@ from struct import Struct as Layout
 import msgspec
 
 from widenet import errors
-from widenet.errors import WidenetError
+from widenet.errors import WidenetError, is_out_of_memory
 from widenet.serve.messages import Answer, Ask, Explain, Mistake, Recommend, RefusedError, Score, Similar
 
 _LENGTH = Layout("<Q")
@@ -120,23 +121,30 @@ class Failed(msgspec.Struct, tag=True):
     Attributes:
         kind: Name of its class.
         message: Its message.
+        number: The number of an error of the system, if it has one.
+        path: The file that such an error is about.
         is_of_system: Whether the system caused it; see `is_of_system`.
     """
 
     kind: str
     message: str
+    number: int | None
+    path: str | None
     is_of_system: bool
 
     @classmethod
     def of(cls, error: Exception) -> "Failed":
         """Return the message for an exception."""
-        return cls(type(error).__name__, str(error), is_of_system(error))
+        kind = "MemoryError" if is_out_of_memory(error) else type(error).__name__
+        number, path = (error.errno, error.filename) if isinstance(error, OSError) else (None, None)
+        return cls(kind, str(error), number, None if path is None else str(path), is_of_system(error))
 
     def error(self) -> Exception:
         """Return an exception: the same for a plain error, else `FailedError`."""
         kind = getattr(errors, self.kind, None) or getattr(builtins, self.kind, None)
         if isinstance(kind, type) and issubclass(kind, Plain):
-            error: Exception = kind(self.message)
+            named = () if self.number is None else (self.number, os.strerror(self.number), self.path)
+            error: Exception = kind(*(named or [self.message]))
         else:
             error = FailedError(f"{self.kind}: {self.message}")
         error.__cause__ = OSError() if self.is_of_system else None

@@ -20,7 +20,7 @@ def state_of(run: Path) -> State:
     """Return what changes when a run's path leads to another model: its place, its pointer, its weights."""
     place, pointer, weights = run.resolve(), "", None
     try:
-        status = (place / "model").stat()  # published whole, by a rename
+        status = (place / "model" / "manifest.json").stat()
         weights = status.st_ino, status.st_mtime_ns
     except OSError:
         try:
