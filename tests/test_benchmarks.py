@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import catalogue, device
+from benchmarks import catalogue, device, latest
 from benchmarks.alternately import Measured, Program, measure, measure_alone
 from benchmarks.device import Step
 from benchmarks.published import Rows, compared, tables_of
@@ -24,6 +24,7 @@ from benchmarks.results import Table, processor, publish, quartiles, spread
 from benchmarks.steps.torch_bags import Autoencoder, arguments_of
 from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.synthetic import draw_interactions
+from widenet.errors import DataError
 from widenet.plan.binding import bind
 from widenet.plan.deferred_rows import defers_rows
 from widenet.plan.layout import Width
@@ -303,3 +304,17 @@ def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, capsys
     assert all(float(cell) > 0 for row in table["rows"] for cell in row[1:3])
     assert str(table["notes"][-1]) in capsys.readouterr().out
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md"]
+
+
+def test_the_latest_items_are_the_last_of_each_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(latest, "DATA", tmp_path)
+    (tmp_path / "gowalla").mkdir()
+    (tmp_path / "gowalla" / "train.txt").write_text("0 0 1 2 3 4\n1 0 2 5\n")
+    ordered = tmp_path / "ordered.txt"
+    ordered.write_text("0 4 0 3 1 2\n1 2 5 0\n")
+    dataset = latest.cut_latest(ordered, 0.3, tmp_path)
+    held = [dataset.sparse("items", [row], "heldout").indices.numpy() for row in range(2)]
+    assert [sorted(dataset.vocabulary("items").ids(items)) for items in held] == [["1", "2"], ["0"]]
+    ordered.write_text("0 4 0 3 1 2\n1 2 5 1\n")
+    with pytest.raises(DataError, match=r"must have the users and items of the published training part"):
+        latest.cut_latest(ordered, 0.3, tmp_path / "other")

@@ -20,7 +20,7 @@ from widenet.spec.training import TrainingSpec
 
 WIDTH, SHARDS = 29, 3
 ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(80)]
-TERM = {"weight": 0.7, "floor": 0.01, "neighbours": 100}
+TERM = {"weight": 0.7, "floor": 0.01, "neighbours": 100, "popularity": 0.5}
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": SHARDS}
 
 
@@ -65,7 +65,7 @@ def logits(model, rows):
         return torch.cat([*values], dim=1)
 
 
-def term_of(rows):
+def term_of(rows, popularity):
     """The term, dense in float64."""
     matrix = np.zeros((len(ROWS), WIDTH))
     for row, features in enumerate(ROWS):
@@ -74,6 +74,7 @@ def term_of(rows):
     length = np.sqrt(np.maximum(both.diagonal(), 1))
     similar = both / length / length[:, None]
     np.fill_diagonal(similar, 0)
+    similar *= (both.diagonal() / both.max()) ** popularity
     means = np.array([similar[row].sum(axis=0) / max(len(row), 1) for row in rows])
     return TERM["weight"] * np.log1p(means / TERM["floor"])
 
@@ -82,7 +83,14 @@ def term_of(rows):
 def test_it_adds_the_logarithm_of_the_mean_similarity(terms, model, plain, monkeypatch):
     monkeypatch.setattr(module, "_TERMS", terms)
     found = logits(model, ROWS) - logits(plain, ROWS)
-    np.testing.assert_allclose(found, term_of(ROWS), rtol=1e-5, atol=2e-6)
+    np.testing.assert_allclose(found, term_of(ROWS, 0.5), rtol=1e-5, atol=2e-6)
+
+
+def test_by_default_rare_units_count_as_much_as_frequent_ones(data, plain, tmp_path):
+    term = {name: value for name, value in TERM.items() if name != "popularity"}
+    alike = train(network(**term), TRAINING, data, tmp_path / "run")
+    found = logits(alike, ROWS) - logits(plain, ROWS)
+    np.testing.assert_allclose(found, term_of(ROWS, 0), rtol=1e-5, atol=2e-6)
 
 
 def test_training_and_its_loss_are_those_without_it(model, plain):
@@ -114,7 +122,7 @@ def test_an_example_has_the_same_bits_in_every_batch(shard, model):
 def test_only_the_nearest_neighbours_count(data, plain, tmp_path):
     nearest = train(network(**{**TERM, "neighbours": 2}), TRAINING, data, tmp_path / "run")
     found = logits(nearest, ROWS) - logits(plain, ROWS)
-    assert ((found > 1e-6).numpy() <= (term_of(ROWS) > 1e-6)).all()
+    assert ((found > 1e-6).numpy() <= (term_of(ROWS, 0.5) > 1e-6)).all()
     alone = logits(nearest, [[feature] for feature in range(WIDTH)])
     alone -= logits(plain, [[feature] for feature in range(WIDTH)])
     assert ((alone > 1e-6).sum(dim=0) == 2).all()

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.together import neighbours
 from widenet.model.exchange import Exchange
-from widenet.plan.shards import Shards
+from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
 
@@ -76,7 +77,10 @@ class Neighbourhood:
         key_Z, order_Z = torch.sort(keys)
         part = self.parts[shard]
         part.key_Z[: len(keys)] = key_Z
-        part.similarity_Z[: len(keys)] = torch.from_numpy(found.similarities)[order_Z]
+        counts = dataset.counts(self.field)
+        own_Z = counts[as_slice(self.shards.units(shard))][found.positions]
+        factors_Z = ((own_Z / counts.max()) ** self.spec.popularity).astype(np.float32)
+        part.similarity_Z[: len(keys)] = torch.from_numpy(found.similarities * factors_Z)[order_Z]
 
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.

@@ -179,8 +179,9 @@ class Neighbourhood(Spec):
     """Add to a finished network's logits how often the units occurred together with the example's features.
 
     The term of unit j is weight * log(1 + s_j / floor), where s_j is the mean over the example's features i
-    of c_ij / sqrt(n_i n_j): c_ij training examples have both i and j, n_i have i. The counts are exact, and
-    each unit keeps its largest. Training minimizes the loss without the term.
+    of c_ij / sqrt(n_i n_j), times (n_j / n)^popularity: c_ij training examples have both i and j, n_i have i,
+    and n have the most frequent feature. The counts are exact, and each unit keeps its largest. Training
+    minimizes the loss without the term.
     """
 
     weight: Annotated[float, Field(gt=0)] = 0.6
@@ -189,6 +190,8 @@ class Neighbourhood(Spec):
     """Similarity below which the term is in proportion to it; above, it grows with its logarithm."""
     neighbours: Count = 25
     """Features that each unit keeps: those with the largest c_ij^2 / n_i, of equal ones the first."""
+    popularity: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Exponent of a unit's frequency in its similarities. 0: rare and frequent units count alike."""
 
 
 class OutputLayer(Spec, OfLayers):
