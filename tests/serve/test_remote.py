@@ -54,6 +54,16 @@ def test_a_signal_to_end_that_reaches_both_processes_loses_no_answer(world):
         assert running.process.wait(timeout=60) == 0
 
 
+def test_a_model_that_is_stuck_is_not_ready_and_does_not_hold_up_the_end(world):
+    with service(world.run("first"), "--deadline-ms", 200) as running:
+        os.kill(model_of(running), signal.SIGSTOP)
+        assert [running.recommend(items=["i1"]).status for _ in range(2)] == [504, 504]
+        reply = running.get("/health/ready")
+        assert (reply.status, reply.json["error"]["code"]) == (503, "stuck")
+        running.process.terminate()
+        assert running.process.wait(timeout=60) == 0
+
+
 def test_a_mistake_is_raised_here_and_a_fault_or_the_end_of_a_channel_ends_the_process(world, capfd):
     with ModelProcess(world.data, "cpu", None) as process, ModelProcess(None, "cpu", None) as other:
         for end in other._ends:  # as if the service had been killed

@@ -175,6 +175,10 @@ class Service:
         """Whether the model answers."""
         if not self.model.is_open:
             raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
+        if self.model.is_stuck:
+            raise RefusedError(
+                503, "stuck", "the model takes longer than the deadline.", {"Retry-After": "1"}
+            )
         return _json({"status": "ready", "fingerprint": self.model.engine.fingerprint})
 
     async def metrics(self, _: Request) -> Response:

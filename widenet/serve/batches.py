@@ -150,6 +150,7 @@ class ModelThread:
         self._block_seconds, self._most = 0.0, rhythm.queue
         self._came, self._early, self._ends = 0, rhythm.queue, 0.0
         self._wanted: int | None = None  # rows that the thread waits for, if it does
+        self._began: float | None = None  # when the batch that is being computed began
         self._changed, self._closing, self.has_died = Condition(), False, False
         self._thread = Thread(target=self._run, name="model", daemon=True)
         measured.queue.set_function(lambda: len(self._waiting))
@@ -163,6 +164,12 @@ class ModelThread:
     def is_open(self) -> bool:
         """Whether requests are accepted."""
         return self._thread.is_alive() and not self._closing
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the model computes a batch for longer than anybody waits."""
+        began = self._began
+        return began is not None and monotonic() - began > self.rhythm.deadline_seconds
 
     def admits(self) -> bool:
         """Return whether a row of a request may wait; one that may not has come, too."""
@@ -206,11 +213,11 @@ class ModelThread:
         self.measured.answers_now(engine.fingerprint)
 
     def close(self) -> None:
-        """Answer everything that was accepted, then end."""
+        """Answer everything that was accepted, then end; a stuck model is not waited for."""
         with self._changed:
             self._closing = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(self.rhythm.deadline_seconds)
 
     def _run(self) -> None:
         try:
@@ -251,6 +258,7 @@ class ModelThread:
         awaited = [each for each in batch if start - each.arrived < self.rhythm.deadline_seconds]
         if not awaited:
             return
+        self._began = start
         self.measured.batches.observe(len(awaited))
         self._ends = start + self._block_seconds * self._blocks(len(awaited))
         try:
@@ -259,7 +267,7 @@ class ModelThread:
             self.measured.errors.inc()
             tell("a batch failed, and its rows are computed one by one", error)
             results = [_alone(engine, each.ask) for each in awaited]
-        end = monotonic()
+        end, self._began = monotonic(), None
         self.measured.busy.inc(end - start)
         with self._changed:
             self._note(len(awaited), end - start, end - self._free_since)
