@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError
+from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.pieces import Part
 from widenet.parallel.group import by_all
@@ -66,16 +66,14 @@ class Checkpoint:
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            wrong = f"{path / MANIFEST} is damaged ({type(error).__name__})"
-            raise CheckpointError(f"{wrong}. Use another checkpoint.") from None
+            raise _damaged(path / MANIFEST, damage_of(error)) from None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(
                 f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
                 " widenet."
             )
         if manifest.get("sha256") != sha256_of_contents(version, files, facts):
-            wrong = f"{path / MANIFEST} is damaged: its checksum is not that of its contents"
-            raise CheckpointError(f"{wrong}. Use another checkpoint.")
+            raise _damaged(path / MANIFEST, "its checksum is not that of its contents")
         return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -122,7 +120,7 @@ class Checkpoint:
         if with_state:
             self._fill_pieces(network)
         if not all(weight.is_sound for weight in network.wide.values()):
-            raise CheckpointError(f"{self.path} is damaged: not all places are of a vector. Use another.")
+            raise _damaged(self.path / MANIFEST, "not all places are of a vector")
 
     def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
         """Return weight and units of the shard files that are missing because the trunk holds the weight."""
@@ -229,15 +227,13 @@ class Checkpoint:
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
         if not path.is_file():
-            raise CheckpointError(f"{path} is missing. Use another checkpoint.")
+            raise CheckpointError(f"{path} is missing. {_remedy(path)}")
         try:
             digest = sha256_of(path)
         except OSError as error:
-            raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+            raise _damaged(path, damage_of(error)) from None
         if digest != self.files[name]["sha256"]:
-            raise CheckpointError(
-                f"{path} is damaged: its checksum is not that of the manifest. Use another checkpoint."
-            )
+            raise _damaged(path, "its checksum is not that of the manifest")
         self.verified.add(name)
         return path
 
@@ -248,7 +244,17 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}). Use another checkpoint.") from None
+        raise _damaged(path, damage_of(error)) from None
+
+
+def _damaged(file: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{file} is damaged: {reason}. {_remedy(file)}")
+
+
+def _remedy(file: Path) -> str:
+    """What to do about a file of a checkpoint: others are there only while a training writes them."""
+    has_others = file.parent.parent.name == "checkpoints"
+    return "Use another checkpoint." if has_others else "Restore the run, or make it again."
 
 
 @contextmanager

@@ -4,6 +4,7 @@ A message is a sentence that names the place, the rule, the value and the remedy
 """
 
 import difflib
+import json
 from collections.abc import Iterable
 
 
@@ -68,6 +69,21 @@ def reason_of(error: BaseException) -> str:
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     first = str(message).strip().partition("\n")[0].rstrip(" .:")
     return first[:200] or type(error).__name__
+
+
+def damage_of(error: BaseException) -> str:
+    """Return why a file that only programs write cannot be read, in words to be put in a sentence."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeDecodeError):
+        return "it is no UTF-8 text"
+    if isinstance(error, json.JSONDecodeError):
+        return "it is no JSON"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, ValueError | LookupError | TypeError | AttributeError | OverflowError):
+        return "a value is missing or of another kind"
+    return reason_of(error)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

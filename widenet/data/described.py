@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from widenet.data.arrow_table import REMEDY, open_table
 from widenet.data.attributes import Attributes
 from widenet.data.normalization import Normalization
-from widenet.errors import DataError
+from widenet.errors import DataError, damage_of
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch
@@ -85,8 +85,7 @@ class Described:
                 described._check(name)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise DataError(
-                f"{path}: must hold descriptions of features; it is damaged ({type(error).__name__})."
-                f" {REMEDY}"
+                f"{path}: must hold descriptions of features; it is damaged: {damage_of(error)}. {REMEDY}"
             ) from None
         if table.num_rows != num_features:
             raise DataError(

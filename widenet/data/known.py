@@ -11,7 +11,7 @@ from widenet.data.attributes import Attributes, aside_file, aside_schema, attrib
 from widenet.data.manifest import FILE_NAME, Manifest
 from widenet.data.vocabulary import Vocabulary
 from widenet.data.writer import vocabulary_file
-from widenet.errors import DataError
+from widenet.errors import DataError, damage_of
 
 RUN_FIELDS = "fields.json"
 """The file of a run with its fields and the SHA-256 of their vocabularies."""
@@ -108,6 +108,5 @@ def _fact(run: Path, field: str, fact: str) -> Any:
         return None
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise DataError(
-            f"{run / RUN_FIELDS}: is damaged ({type(error).__name__}). Restore the run, or name another"
-            " directory."
+            f"{run / RUN_FIELDS} is damaged: {damage_of(error)}. Restore the run, or name another directory."
         ) from None

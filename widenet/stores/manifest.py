@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal, get_args
 
-from widenet.errors import StoreError
+from widenet.errors import StoreError, damage_of
 from widenet.stores.bucket import Bucket, Content, is_plain
 
 FILE_NAME = "widenet.json"
@@ -59,7 +59,7 @@ class StoreManifest:
             if not all(_SHA256.fullmatch(digest) for digest in manifest.replaced):
                 raise ValueError("it names an object that widenet does not write")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            reason = str(error) if type(error) is ValueError else type(error).__name__
+            reason = str(error) if type(error) is ValueError else damage_of(error)
             raise StoreError(f"{place} is damaged: {reason}. Publish it again.") from None
         return manifest
 

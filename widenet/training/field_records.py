@@ -13,7 +13,7 @@ from widenet.data.described import described_file
 from widenet.data.known import run_attributes, run_vocabulary
 from widenet.data.manifest import WHOLE_NUMBERS, sha256_of
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import CheckpointError
+from widenet.errors import CheckpointError, damage_of
 
 KINDS = ("sparse", "dense", "sequence")
 _BLOCK = 65_536
@@ -118,7 +118,8 @@ def read_records(path: Path) -> dict[str, FieldRecord]:
         records = json.loads(path.read_text(encoding="utf-8"))
         return {name: FieldRecord(**record) for name, record in records.items()}
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise CheckpointError(f"{path} is damaged ({type(error).__name__}). Train again.") from None
+        remedy = "Restore the run, or make it again."
+        raise CheckpointError(f"{path} is damaged: {damage_of(error)}. {remedy}") from None
 
 
 def open_vocabulary(path: Path, record: FieldRecord) -> Vocabulary:

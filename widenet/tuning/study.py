@@ -14,7 +14,7 @@ from typing import IO, Any
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.durable import force_all_to_disk, force_to_disk
-from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
+from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
 from widenet.tuning import journal
@@ -94,7 +94,7 @@ class Study:
         try:
             facts = Facts(**json.loads((path / FILE_NAME).read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise CheckpointError(f"{path / FILE_NAME} is damaged: {error}. Restore it.") from None
+            raise CheckpointError(f"{path / FILE_NAME} is damaged: {damage_of(error)}. Restore it.") from None
         return cls(path, facts)
 
     def check_same(self, facts: Facts, data: Dataset) -> None:

@@ -264,8 +264,8 @@ def test_a_damaged_run_is_one_line(widenet, world, tmp_path):
     ended = widenet("fingerprint", tmp_path / "run")
     assert (ended.status, ended.out) == (2, "")
     assert (
-        ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Use another"
-        " checkpoint.\n"
+        ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Restore the"
+        " run, or make it again.\n"
     )
 
 
