@@ -265,11 +265,11 @@ REFUSED = {
         {},
         'have no description "gener". Did you mean "genre"?',
     ),
-    "l2": (layers(), {"l2": 0.1}, "needs l2 0 in the training document; got 0.1"),
+    "l2": (layers(), {"l2": 0.1}, "needs l2 0 in training.json; got 0.1"),
     "weight decay": (
         layers(),
         {"optimizer": {"kind": "adamw"}},
-        'needs an optimizer that shrinks no weights; got "adamw"',
+        'needs an optimizer in training.json that shrinks no weights; got "adamw"',
     ),
     "a deeper layer": (
         {"layers": [HISTORY, TASTE, {**TASTE, "name": "deep", "described_by": BY}, NEXT]},

@@ -163,7 +163,7 @@ def test_a_run_is_used_by_at_most_as_many_processes_as_it_has_shards(data, group
     groups(4).start(used, out, data)
     message = (
         "the number of processes must be from 1 to 3, the number of shards; got 4. "
-        'Start fewer processes, or train with more "shards" in training.json.'
+        'Start fewer processes, or train with more "shards".'
     )
     assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, message)] * 4
 

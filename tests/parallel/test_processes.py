@@ -370,7 +370,7 @@ def test_more_processes_than_shards_are_refused_in_every_one(groups):
     groups(4).start(exchange, 3)
     expected = (
         "the number of processes must be from 1 to 3, the number of shards; got 4. "
-        'Start fewer processes, or train with more "shards" in training.json.'
+        'Start fewer processes, or train with more "shards".'
     )
     assert [(type(error), str(error)) for error in groups(4).outcomes()] == [(OptionError, expected)] * 4
 

@@ -112,11 +112,11 @@ def _check(layout: Layout, layer: Layer) -> None:
     for key, value in (("l1", training.l1), ("l2", training.l2)):
         if value:
             raise FitError(
-                f"{place.of('described_by')} needs {key} 0 in the training document; got {value:g}. Remove"
-                " one of them."
+                f"{place.of('described_by')} needs {key} 0 in {training.where}; got {value:g}. Remove one of"
+                " them."
             )
     if training.optimizer.kind in _SHRINKING:
         raise FitError(
-            f"{place.of('described_by')} needs an optimizer that shrinks no weights; got"
+            f"{place.of('described_by')} needs an optimizer in {training.where} that shrinks no weights; got"
             f' "{training.optimizer.kind}". Use "adam".'
         )

@@ -232,6 +232,5 @@ def check_processes(num_shards: int, num_processes: int) -> None:
     if not 1 <= num_processes <= num_shards:
         raise OptionError(
             f"the number of processes must be from 1 to {num_shards}, the number of shards; got"
-            f" {num_processes}. "
-            f'Start fewer processes, or train with more "shards" in training.json.'
+            f' {num_processes}. Start fewer processes, or train with more "shards".'
         )
