@@ -153,16 +153,6 @@ def test_no_helper_is_asked_where_the_code_cannot_be_kept(monkeypatch):
     assert compiled._is_kept(compiled.made_once)
 
 
-def test_code_that_is_not_compiled_is_not_missing():
-    """The guess asks Numba for its cache, which it does not have without its compiler."""
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
-    code = "from widenet.kernels import compiled; print(compiled._is_kept(compiled.made_once))"
-    found = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert found.stdout == "True\n"
-
-
 @pytest.mark.parametrize(("executable", "frozen"), [(None, False), ("", False), (sys.executable, True)])
 def test_a_program_that_is_no_python_is_not_started_again(executable, frozen, monkeypatch):
     monkeypatch.setattr(sys, "executable", executable)

@@ -8,8 +8,11 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+import torch
 
 from widenet.kernels import compiled
+from widenet.kernels.ahead import compile_ahead
+from widenet.kernels.table import runner
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -36,6 +39,17 @@ def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(error, mo
     assert [bool(options.get("cache")) for options in asked if "nogil" in options] == (
         [True] if error is None else [True, False]
     )
+
+
+def test_nothing_is_compiled_where_numba_is_told_not_to(monkeypatch):
+    """Torch computes in its place, and no helper is asked."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    compiled.can_compile.cache_clear()
+    try:
+        assert runner("row_update", torch.device("cpu")) == "torch"
+        assert not compile_ahead(None, None)
+    finally:
+        compiled.can_compile.cache_clear()
 
 
 def test_code_that_differs_in_anything_it_depends_on_has_another_name():

@@ -85,12 +85,12 @@ def is_missing(kernel: Kernel) -> bool:
 
 @cache
 def can_compile() -> bool:
-    """Return whether Numba can be imported."""
+    """Return whether Numba can be imported and compiles; with NUMBA_DISABLE_JIT=1 it does not."""
     try:
-        import numba  # noqa: F401
+        import numba
     except ImportError:
         return False
-    return True
+    return not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
 def compile_for(function: Callable[..., Any], signature: str, *within: str) -> Callable[..., Any]:
@@ -138,7 +138,7 @@ def _is_kept(function: Any) -> bool:
 
     try:
         folder: Any = njit(cache=True)(function).stats.cache_path
-    except (OSError, RuntimeError, AttributeError):  # the last where NUMBA_DISABLE_JIT is set
+    except (OSError, RuntimeError):
         return True
     return any(Path(folder).glob(f"*{function.__qualname__}-*.nbi"))
 
