@@ -99,8 +99,11 @@ def test_a_wrong_option_is_refused(tmp_path, whole, options, message):
 
 
 def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
-    with pytest.raises(DataError, match="a: `out` and `users_out` must be two directories that do not exist"):
-        split_users(whole.path, tmp_path / "a", tmp_path / "a", users=0.5)
+    for out, users_out in (("a", "a"), ("a", "a/b"), ("a/b", "a")):
+        with pytest.raises(DataError, match="`users_out` must be two directories, neither in the other"):
+            split_users(whole.path, tmp_path / out, tmp_path / users_out, users=0.5, overwrite=True)
+    with pytest.raises(DataError, match="`out` and `users_out` must not exist"):
+        split_users(whole.path, tmp_path / "a", whole.path, users=0.5)
     with pytest.raises(
         DataError, match=r"`users=0\.001` of 100 users with two items is 0\. Give another share\."
     ):

@@ -59,11 +59,15 @@ def split_users(
     """
     out, users_out = Path(out), Path(users_out)
     _check_shares(users, heldout, validation, seed)
-    for path in (out, users_out):
-        if (path.exists() and not overwrite) or out.resolve() == users_out.resolve():
+    for path, other in ((out, users_out), (users_out, out)):
+        if path.resolve().is_relative_to(other.resolve()):
             raise DataError(
-                f"{path}: `out` and `users_out` must be two directories that do not exist. Choose others,"
-                " remove them first, or replace them with `overwrite=True`."
+                f"{path}: `out` and `users_out` must be two directories, neither in the other. Choose others."
+            )
+        if path.exists() and not overwrite:
+            raise DataError(
+                f"{path}: `out` and `users_out` must not exist. Choose others, remove them first, or replace"
+                " them with `overwrite=True`."
             )
         check_replaceable(path)
     dataset = source if isinstance(source, Dataset) else Dataset.open(source)
