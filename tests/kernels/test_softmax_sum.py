@@ -32,6 +32,17 @@ def test_compiled_code_has_the_bits_of_the_definition(width, deviation):
     assert bits(compiled_softmax.softmax_sum(logits_ET)) == bits(reference.softmax_sum(logits_ET))
 
 
+@pytest.mark.parametrize("place", [0, 131, 260])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_logit_that_is_no_number_makes_the_sum_none_whatever_its_sign(sign, place):
+    """Of a processor's own, such as of inf - inf, the sign bit is set."""
+    logits_ET = logits(2, 261, 1)
+    logits_ET[1, place] = torch.tensor(torch.nan).copysign(torch.tensor(sign))
+    peak_E, sum_E = compiled_softmax.softmax_sum(logits_ET)
+    assert peak_E.isnan().tolist() == [False, True]
+    assert bits((peak_E, sum_E)) == bits(reference.softmax_sum(logits_ET))
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=300))
 def test_any_logits_have_the_bits_of_the_definition(row):

@@ -20,7 +20,7 @@ _LEAST, _PER_LOG_TWO, _TO_WHOLE = map(
 _C5, _C4, _C3, _C2, _C1, _C0 = map(np.float32, constants.POWER_OF_TWO)
 _PIECE, _HALF, _EXPONENT = constants.PIECE, constants.PIECE // 2, np.int32(23)
 _MAGNITUDE, _LOWEST = np.int32(2**31 - 1), np.int32(-(2**31))
-_SIGN = np.int32(31)
+_SIGN, _INFINITE = np.int32(31), np.int32(0x7F800000)
 
 
 @register_jitable
@@ -36,10 +36,13 @@ def _exponential(x: Any) -> Any:
 
 @register_jitable
 def _largest(logit_T: Any) -> Any:
-    """Return the largest logit, compared as an integer of the same order: several at once."""
-    largest, bits_T = _LOWEST, logit_T.view(np.int32)
+    """Return the largest logit, compared as an integer of the same order: several at once; NaN if one is."""
+    largest, magnitude, bits_T = _LOWEST, np.int32(0), logit_T.view(np.int32)
     for t in range(len(bits_T)):
         largest = max(largest, np.int32(bits_T[t] ^ ((bits_T[t] >> _SIGN) & _MAGNITUDE)))
+        magnitude = max(magnitude, np.int32(bits_T[t] & _MAGNITUDE))
+    if magnitude > _INFINITE:  # the sign of a NaN may be any
+        return np.float32(np.nan)
     return np.int32(largest ^ ((largest >> _SIGN) & _MAGNITUDE)).view(np.float32)
 
 
