@@ -10,13 +10,16 @@ _LARGEST = 127
 _EXACT_COLUMNS = 1024
 """Columns whose products add up to less than 2^24, so that float32 adds them exactly, in any order."""
 _LOW_BITS = 0xFF
+_SMALLEST = 2.0**-126
+"""The smallest float32 of full precision."""
 
 
 def quantized(rows_RH: Tensor) -> tuple[Tensor, Tensor]:
     """Round rows to whole numbers from -127 to 127, times a scale for each row.
 
     The scale is the largest magnitude over 127, rounded up to 16 significant bits, so that `dequantized` is
-    exact. No number moves by more than half the scale.
+    exact. No number moves by more than half the scale. Rows whose scale would be less than the smallest
+    float32 of full precision, 1.2e-38, become zeros.
 
     Args:
         rows_RH: float32, finite.
@@ -24,9 +27,10 @@ def quantized(rows_RH: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The whole numbers, int8 [R, H], and the scales, float32 [R].
     """
-    bits_R = (rows_RH.abs().amax(dim=1) / _LARGEST).view(torch.int32)
+    least_R = rows_RH.abs().amax(dim=1) / _LARGEST
+    bits_R = torch.where(least_R < _SMALLEST, 0.0, least_R).view(torch.int32)
     scale_R = ((bits_R + _LOW_BITS) & ~_LOW_BITS).view(torch.float32)
-    return _rounded(rows_RH, scale_R), scale_R
+    return _rounded(rows_RH, torch.where(scale_R == 0, torch.inf, scale_R)), scale_R
 
 
 def dequantized(whole_RH: Tensor, scale_R: Tensor) -> Tensor:
