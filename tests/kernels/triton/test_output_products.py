@@ -253,3 +253,25 @@ def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation
     for count, kept in ((8, 0), (4, 2**30), (2, 0), (1, 2**30)):
         found = with_lots_of(count, kept)
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("num_others", [None, 1, 1030])
+def test_a_shard_adds_losses_of_more_blocks_than_it_takes_at_once(num_others, device, monkeypatch):
+    """At its own size: 1,024 at once, and the last ones alone."""
+    monkeypatch.undo()
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    generator = torch.Generator().manual_seed(0)
+    targets_SB = torch.randn(3, 2_050, dtype=torch.float64, generator=generator)
+    others_SBP = None
+    expected_S = targets_SB.sum(dim=1)
+    if num_others is not None:
+        others_SBP = torch.randn(3, num_others, 2, dtype=torch.float64, generator=generator)
+        expected_S = expected_S + others_SBP.sum(dim=(1, 2))
+    on_device = None if others_SBP is None else others_SBP.to(device)
+    found_S = shard_losses.shard_losses(on_device, targets_SB.to(device))
+    assert shard_losses._NUMBERS == 1_024
+    torch.testing.assert_close(found_S.cpu(), expected_S, rtol=1e-12, atol=1e-12)
+    alone_S = shard_losses.shard_losses(
+        None if on_device is None else on_device[:1], targets_SB[:1].to(device)
+    )
+    assert torch.equal(alone_S, found_S[:1])
