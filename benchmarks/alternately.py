@@ -81,7 +81,7 @@ class ProgramError(Exception):
 
 
 def _noted(work: Callable[Concatenate["_Worker", P], None]) -> Callable[Concatenate["_Worker", P], None]:
-    """Make a method of `_Worker` keep the problem of a program that fails, and do nothing from then on."""
+    """Make a method of `_Worker` end a program that fails, keep its problem, and do nothing from then on."""
 
     @wraps(work)
     def noted(worker: "_Worker", /, *arguments: P.args, **named: P.kwargs) -> None:
@@ -90,6 +90,7 @@ def _noted(work: Callable[Concatenate["_Worker", P], None]) -> Callable[Concaten
                 work(worker, *arguments, **named)
             except ProgramError as error:
                 worker.measured.problem, worker.measured.seconds = str(error), []
+                worker.process.kill()
 
     return noted
 
@@ -97,7 +98,7 @@ def _noted(work: Callable[Concatenate["_Worker", P], None]) -> Callable[Concaten
 class _Worker:
     """A program's process, and what is measured of it.
 
-    A program that has not warmed up at the deadline has failed.
+    A program that has not made its first step at the deadline has failed.
     """
 
     def __init__(self, program: Program, deadline: float | None = None) -> None:
@@ -138,9 +139,14 @@ class _Worker:
         self._begin(1)
 
     @_noted
-    def warm_up(self, turn_seconds: float, turns: int) -> None:
-        """Wait for the first step, and take untimed turns of one step; one that is long is the last."""
+    def finish_first_step(self) -> None:
+        """Wait for the first step, which may compile."""
         self.measured.first = self._reply()
+        self.deadline = None
+
+    @_noted
+    def warm_up(self, turn_seconds: float, turns: int) -> None:
+        """Take untimed turns of one step; one that is long is the last."""
         seconds = self.measured.first["seconds"]
         for _ in range(turns):
             self._begin(1)
@@ -148,7 +154,6 @@ class _Worker:
             if seconds > 10 * turn_seconds:
                 break
         self.measured.steps = max(1, round(turn_seconds / max(seconds, 1e-6)))
-        self.deadline = None
 
     @_noted
     def take_turn(self) -> None:
@@ -203,8 +208,9 @@ def measure(
         rounds: Number of rounds.
         turn_seconds: Approximate length of a turn.
         warmup: Untimed turns of one step after the first; the last one decides how many steps fill a turn.
-        together: Whether the programs start, and make their first steps, at the same time.
-        deadline: Time of `time.monotonic` until which programs may warm up.
+        together: Whether the programs start, and make their first steps, at the same time. The untimed turns
+            begin when all have made it.
+        deadline: Time of `time.monotonic` until which programs may make their first step.
     """
     with ExitStack() as stack:
         workers: list[_Worker] = []
@@ -212,10 +218,13 @@ def measure(
             workers.append(stack.enter_context(_Worker(program, deadline)))
             if not together:
                 workers[-1].start()
+                workers[-1].finish_first_step()
                 workers[-1].warm_up(turn_seconds, warmup)
         if together:
             for worker in workers:
                 worker.start()
+            for worker in workers:
+                worker.finish_first_step()
             for worker in workers:
                 worker.warm_up(turn_seconds, warmup)
         for number in range(rounds):
@@ -241,6 +250,7 @@ def measure_alone(
         for worker in workers:
             with worker:
                 worker.start()
+                worker.finish_first_step()
                 worker.warm_up(turn_seconds, warmup)
                 for _ in range(rounds):
                     worker.take_turn()

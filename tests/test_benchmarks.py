@@ -5,6 +5,7 @@ others.
 import argparse
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from benchmarks import catalogue, device, latest
-from benchmarks.alternately import Measured, Program, measure, measure_alone
+from benchmarks.alternately import Measured, Program, _Worker, measure, measure_alone
 from benchmarks.device import Step
 from benchmarks.published import Rows, compared, tables_of
 from benchmarks.results import Table, processor, publish, quartiles, spread
@@ -90,6 +91,34 @@ def test_a_program_that_is_alone_takes_all_its_turns_before_the_next_one(tmp_pat
 def test_a_program_that_is_late_is_left_out(measuring):
     found = measuring([program("late", "endless")], rounds=1, turn_seconds=0.0, deadline=time.monotonic() + 1)
     assert (found[0].problem, found[0].seconds) == ("out of time", [])
+
+
+def test_a_late_program_ends_at_once_and_turns_are_sized_after_all_first_steps(tmp_path, monkeypatch):
+    order = []
+
+    def noted(name):
+        method = getattr(_Worker, name)
+
+        def call(worker, *arguments):
+            if worker.program.name == "late":
+                worker.deadline = time.monotonic()
+            method(worker, *arguments)
+            order.append((name, worker.program.name, worker.process.poll() is None or worker.process.wait()))
+
+        monkeypatch.setattr(_Worker, name, call)
+
+    for name in ("finish_first_step", "warm_up"):
+        noted(name)
+    programs = [program("A", path=str(tmp_path / "steps"), letter="A"), program("late", "endless")]
+    measure(programs, rounds=1, turn_seconds=0.0, together=True)
+    assert [(name, who) for name, who, _ in order] == [
+        ("finish_first_step", "A"),
+        ("finish_first_step", "late"),
+        ("warm_up", "A"),
+        ("warm_up", "late"),
+    ]
+    assert order[2][2] is True
+    assert order[3][2] == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("cells", [7, 3 * 40, 10**6])
