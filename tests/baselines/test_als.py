@@ -16,7 +16,7 @@ def test_lists_are_those_of_implicit(monkeypatch):
     from implicit.cpu.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
 
-    monkeypatch.setattr(module, "FACTORS", 4)
+    monkeypatch.setattr(module, "num_factors", lambda *_: 4)
     history = SparseBatch.from_lists(HISTORY)
     found = module.als(history, WIDTH)(history, history, 5)
     matrix = csr_matrix(
@@ -27,6 +27,15 @@ def test_lists_are_those_of_implicit(monkeypatch):
     model.fit(matrix, show_progress=False)
     items, _ = model.recommend(np.arange(len(HISTORY)), matrix, N=5, recalculate_user=True)
     assert (found == items).mean() > 0.95  # scores may round differently
+
+
+@pytest.mark.parametrize(
+    ("users", "items", "factors"),
+    [(10**6, 10**7, 128), (2048, 2048, 128), (260, 180, 11), (180, 260, 11), (20, 10**6, 4)],
+)
+def test_small_data_gets_few_factors(users, items, factors):
+    """With 128 for 180 items, ALS was behind popularity."""
+    assert module.num_factors(users, items) == factors
 
 
 def test_without_implicit_it_is_named(monkeypatch):

@@ -10,7 +10,9 @@ from widenet.baselines.lists import Lists, best_of_dense
 from widenet.optional import installed
 from widenet.sparse import SparseBatch
 
-FACTORS = 128
+FACTORS, FEWEST_FACTORS = 128, 4
+EACH = 16
+"""Items, and users, for each factor; more factors than that learn few interactions by heart."""
 ITERATIONS = 15
 
 _ROWS_TOGETHER = 256
@@ -18,6 +20,8 @@ _ROWS_TOGETHER = 256
 
 def als(history: SparseBatch, width: int) -> Lists:
     """Return the lists of ALS as `implicit` trains it, with its own defaults, one thread and seed 0.
+
+    There are `FACTORS` factors, fewer on small data: see `num_factors`.
 
     Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008. A user's
     factors are those that the trained item factors give for the user's training entries.
@@ -39,7 +43,12 @@ def als(history: SparseBatch, width: int) -> Lists:
         return csr_matrix((ones, indices, entries.indptr.numpy()), shape=(entries.num_examples, width))
 
     with warnings.catch_warnings(action="ignore"):  # advice about threads
-        model = AlternatingLeastSquares(factors=FACTORS, iterations=ITERATIONS, num_threads=1, random_state=0)
+        model = AlternatingLeastSquares(
+            factors=num_factors(history.num_examples, width),
+            iterations=ITERATIONS,
+            num_threads=1,
+            random_state=0,
+        )
         model.fit(matrix(history), show_progress=False)
     item_factors = torch.from_numpy(model.item_factors)
 
@@ -55,3 +64,8 @@ def als(history: SparseBatch, width: int) -> Lists:
         return np.concatenate(blocks)
 
     return lists
+
+
+def num_factors(num_users: int, num_items: int) -> int:
+    """Return the number of factors for so many users and items."""
+    return min(FACTORS, max(FEWEST_FACTORS, min(num_users, num_items) // EACH))
