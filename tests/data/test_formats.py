@@ -35,7 +35,8 @@ def refusal(path, tmp_path, **options):
         (
             HEAD + "a,x,1\na,y,\n",
             {},
-            'r.csv: line 3: column "rating" must be a number; the cell is empty. Fix or remove the row.',
+            'r.csv: line 3: column "rating" must be a number; the cell is empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             HEAD + "a,x,nan\n",
@@ -53,12 +54,14 @@ def refusal(path, tmp_path, **options):
         (
             HEAD + "a,x,1\n,y,2\n",
             {},
-            'r.csv: line 3: column "user" must not be empty. Fix or remove the row.',
+            'r.csv: line 3: column "user" must not be empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             HEAD + 'a,x,1\nb,"",2\n',
             {},
-            'r.csv: line 3: column "item" must not be empty. Fix or remove the row.',
+            'r.csv: line 3: column "item" must not be empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             HEAD + 'a,"x\ny",1\nb,y\n',

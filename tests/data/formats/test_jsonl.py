@@ -38,16 +38,20 @@ FIRST = [{"user": "u", "item": "a", "items": ["a"], "times": [1], "tags": ["p", 
             "item",
             '"item" must hold texts or numbers; got {"id": "x"}. Fix or remove the line.',
         ),
-        ({"item": None}, "item", 'column "item" must not be empty. Fix or remove the row.'),
+        (
+            {"item": None},
+            "item",
+            'column "item" must not be empty. Fix or remove the row, or skip it with `skip_bad_lines`.',
+        ),
         (
             {"items": ["a", None], "times": [1, 2]},
             "items",
-            'column "items" must not be empty. Fix or remove the row.',
+            'column "items" must not be empty. Fix or remove the row, or skip it with `skip_bad_lines`.',
         ),
         (
             {"items": ["a", ""], "times": [1, 2]},
             "items",
-            'column "items" must not be empty. Fix or remove the row.',
+            'column "items" must not be empty. Fix or remove the row, or skip it with `skip_bad_lines`.',
         ),
         (
             {"items": ["a", {}], "times": [1, 2]},

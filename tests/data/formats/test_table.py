@@ -51,7 +51,8 @@ def refused(tmp_path, given, **options):
         (
             "a.jsonl",
             JSON + '{"user": 1, "value": 2}\n',
-            'a.jsonl: line 7: column "item" must not be empty. Fix or remove the row.',
+            'a.jsonl: line 7: column "item" must not be empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             "a.jsonl",
@@ -71,12 +72,14 @@ def refused(tmp_path, given, **options):
         (
             "a.dsstne",
             "a\tx,1:,2\n",
-            'a.dsstne: line 1: column "item" must not be empty. Fix or remove the row.',
+            'a.dsstne: line 1: column "item" must not be empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             "a.dsstne",
             "a\tx,1:y\n",
-            'a.dsstne: line 1: column "value" must be a number; the cell is empty. Fix or remove the row.',
+            'a.dsstne: line 1: column "value" must be a number; the cell is empty.'
+            " Fix or remove the row, or skip it with `skip_bad_lines`.",
         ),
         (
             "a.sessions",

@@ -200,8 +200,16 @@ def choose_column(
     )
 
 
-def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
-    """Describe a cell that breaks the rule of its role, as the end of a sentence."""
+def broken(column: str, role: str, text: str | None, columns: Columns, can_skip: bool = False) -> str:
+    """Describe a cell that breaks the rule of its role, as the end of a sentence.
+
+    Args:
+        column: Name of the column.
+        role: Its role.
+        text: The cell.
+        columns: The column of each role.
+        can_skip: Whether the row is a line that `skip_bad_lines` can skip.
+    """
     empty = "; the cell is empty" if text == "" and role in ("value", "time") else ""
     got = f'; got "{text}"' if text else empty
     rule, remedy = RULES[role], None
@@ -225,7 +233,8 @@ def broken(column: str, role: str, text: str | None, columns: Columns) -> str:
             )
         elif text:
             remedy = _time_remedy(text)
-    return f'column "{column}" {rule}{got}. {remedy or "Fix or remove the row."}'
+    skip = ", or skip it with `skip_bad_lines`" if can_skip and not text else ""
+    return f'column "{column}" {rule}{got}. {remedy or f"Fix or remove the row{skip}."}'
 
 
 def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
@@ -309,7 +318,7 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
     }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
-            return broken(name, role, cells[name], columns)
+            return broken(name, role, cells[name], columns, can_skip=True)
         if "\0" in cells[name]:
             return f'column "{name}" {NO_NUL}'
     return None
