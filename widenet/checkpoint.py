@@ -66,14 +66,14 @@ class Checkpoint:
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _damaged(path / MANIFEST, damage_of(error)) from None
+            raise _unusable(path / MANIFEST, f"damaged: {damage_of(error)}") from None
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise CheckpointError(
                 f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
                 " widenet."
             )
         if manifest.get("sha256") != sha256_of_contents(version, files, facts):
-            raise _damaged(path / MANIFEST, "its checksum is not that of its contents")
+            raise _unusable(path / MANIFEST, "damaged: its checksum is not that of its contents")
         return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -120,7 +120,7 @@ class Checkpoint:
         if with_state:
             self._fill_pieces(network)
         if not all(weight.is_sound for weight in network.wide.values()):
-            raise _damaged(self.path / MANIFEST, "not all places are of a vector")
+            raise _unusable(self.path / MANIFEST, "damaged: not all places are of a vector")
 
     def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
         """Return weight and units of the shard files that are missing because the trunk holds the weight."""
@@ -227,13 +227,13 @@ class Checkpoint:
         if name not in self.files:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
         if not path.is_file():
-            raise CheckpointError(f"{path} is missing. {_remedy(path)}")
+            raise _unusable(path, "missing")
         try:
             digest = sha256_of(path)
         except OSError as error:
-            raise _damaged(path, damage_of(error)) from None
+            raise _unusable(path, f"damaged: {damage_of(error)}") from None
         if digest != self.files[name]["sha256"]:
-            raise _damaged(path, "its checksum is not that of the manifest")
+            raise _unusable(path, "damaged: its checksum is not that of the manifest")
         self.verified.add(name)
         return path
 
@@ -244,17 +244,14 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise _damaged(path, damage_of(error)) from None
+        raise _unusable(path, f"damaged: {damage_of(error)}") from None
 
 
-def _damaged(file: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{file} is damaged: {reason}. {_remedy(file)}")
-
-
-def _remedy(file: Path) -> str:
-    """What to do about a file of a checkpoint: others are there only while a training writes them."""
+def _unusable(file: Path, problem: str) -> CheckpointError:
+    """The error of a file; there are other checkpoints only where a training writes them."""
     has_others = file.parent.parent.name == "checkpoints"
-    return "Use another checkpoint." if has_others else "Restore the run, or make it again."
+    remedy = "Use another checkpoint" if has_others else "Restore the run, or make it again"
+    return CheckpointError(f"{file} is {problem}. {remedy}.")
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from widenet.kernels import compiled
-from widenet.kernels.ahead import compile_ahead
 from widenet.kernels.table import runner
 
 ROOT = Path(__file__).parent.parent.parent
@@ -42,12 +41,12 @@ def test_a_function_is_compiled_with_or_without_a_folder_to_keep_it_in(error, mo
 
 
 def test_nothing_is_compiled_where_numba_is_told_not_to(monkeypatch):
-    """Torch computes in its place, and no helper is asked."""
+    """Torch computes in its place, and no code is missing."""
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     compiled.can_compile.cache_clear()
     try:
         assert runner("row_update", torch.device("cpu")) == "torch"
-        assert not compile_ahead(None, None)
+        assert not compiled.is_missing((compiled.made_once, ()))
     finally:
         compiled.can_compile.cache_clear()
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from widenet.kernels.compiled import Kernel, can_compile, is_missing, leave_to
+from widenet.kernels.compiled import Kernel, is_missing, leave_to
 from widenet.plan.machine import available_threads
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -36,10 +36,11 @@ def compile_ahead(network: NetworkSpec, training: TrainingSpec) -> bool:
     Returns:
         Whether helpers have been started.
     """
-    if not can_compile():
+    try:
+        kernels = [kernel for kernel in _kernels(network, training) if is_missing(kernel)]
+        later = [kernel for kernel in _later() if is_missing(kernel)]
+    except ImportError:  # there is no Numba
         return False
-    kernels = [kernel for kernel in _kernels(network, training) if is_missing(kernel)]
-    later = [kernel for kernel in _later() if is_missing(kernel)]
     spare = available_threads() - 1
     number = min(len(kernels), spare, _MOST_HELPERS)
     for share in [kernels[first::number] for first in range(number)]:

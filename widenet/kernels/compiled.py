@@ -71,7 +71,7 @@ def is_missing(kernel: Kernel) -> bool:
     No kernel is missing that a helper compiles.
     """
     make, arguments = kernel
-    if kernel in _HELPERS:
+    if kernel in _HELPERS or not can_compile():
         return False
     before = _LOOKING.set(True)
     try:
