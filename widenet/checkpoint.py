@@ -228,10 +228,8 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
         if not path.is_file():
             raise _unusable(path, "missing")
-        try:
+        with _reading(path):
             digest = sha256_of(path)
-        except OSError as error:
-            raise _unusable(path, f"damaged: {damage_of(error)}") from None
         if digest != self.files[name]["sha256"]:
             raise _unusable(path, "damaged: its checksum is not that of the manifest")
         self.verified.add(name)
