@@ -11,8 +11,8 @@ from widenet.optional import installed
 from widenet.sparse import SparseBatch
 
 FACTORS, FEWEST_FACTORS = 128, 4
-EACH = 16
-"""Items, and users, for each factor; more factors than that learn few interactions by heart."""
+PER_FACTOR = 16
+"""Items, and users, for each factor. With more factors, ALS repeats the few interactions and ranks badly."""
 ITERATIONS = 15
 
 _ROWS_TOGETHER = 256
@@ -68,4 +68,4 @@ def als(history: SparseBatch, width: int) -> Lists:
 
 def num_factors(num_users: int, num_items: int) -> int:
     """Return the number of factors for so many users and items."""
-    return min(FACTORS, max(FEWEST_FACTORS, min(num_users, num_items) // EACH))
+    return min(FACTORS, max(FEWEST_FACTORS, min(num_users, num_items) // PER_FACTOR))

@@ -1,11 +1,11 @@
 """Training a network into a run directory."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -280,7 +280,7 @@ def _slow(training: TrainingSpec, device: torch.device, job: Job) -> Iterator[st
     if training.precision == "tf32" and device.type == "cpu":
         yield "A CPU has no TF32: it multiplies in float32, as with precision float32."
     if device.type == "cpu" and not is_compiled("cpu"):
-        reason = "NUMBA_DISABLE_JIT is set" if find_spec("numba") else "Numba cannot be imported"
+        reason = "NUMBA_DISABLE_JIT is set" if "numba" in sys.modules else "Numba cannot be imported"
         yield f"{reason}, so that torch makes the optimizer's steps, which takes longer."
     if job.weights_in == "disk" and fits_in_memory(job, available_memory()):
         yield "These weights would also fit into memory, where training is faster."
