@@ -3,7 +3,7 @@
 import secrets
 import shutil
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from widenet.data.ingest import ingest
 from widenet.errors import CheckpointError, OptionError
 from widenet.kernels.ahead import compile_usual
 from widenet.parallel.group import num_processes
+from widenet.runs.cutting import making
 from widenet.runs.model import Model
 from widenet.runs.training import train
-from widenet.training.cut import Cut, beside
+from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
 from widenet.training.replacing import check_replaceable, identity
 
@@ -89,12 +90,12 @@ def fit(
     columns |= {"titles": titles, "title_id": title_id, "title": title}
     report, new, earlier = TrainingReport(quiet, words=str), _missing(path), identity(path)
     try:
-        data = _dataset(interactions, path, report, columns)
-        return train(None, None, data, path, device=device, report=report, overwrite=is_taken)
+        with ExitStack() as stack:
+            data = _dataset(interactions, path, report, columns, stack)
+            return train(None, None, data, path, device=device, report=report, overwrite=is_taken)
     except BaseException as error:
         has_begun = (path / "checkpoints" / "latest").is_file() and identity(path) != earlier
         if not has_begun and not is_taken:
-            shutil.rmtree(beside(path), ignore_errors=True)
             _remove(path, new)
         elif has_begun and isinstance(error, KeyboardInterrupt):
             report.stop()
@@ -105,7 +106,6 @@ def fit(
             )
         raise
     finally:
-        shutil.rmtree(beside(path), ignore_errors=True)
         report.stop()
 
 
@@ -134,7 +134,9 @@ def _remove(path: Path, new: list[Path]) -> None:
             folder.rmdir()
 
 
-def _dataset(interactions: Any, path: Path, report: TrainingReport, columns: Mapping[str, Any]) -> Dataset:
+def _dataset(
+    interactions: Any, path: Path, report: TrainingReport, columns: Mapping[str, Any], stack: ExitStack
+) -> Dataset:
     """Make the dataset of a run in the folder from where the run takes it, with a validation part if it can.
 
     Args:
@@ -142,6 +144,7 @@ def _dataset(interactions: Any, path: Path, report: TrainingReport, columns: Map
         path: The run.
         report: Shows the progress.
         columns: Arguments of `ingest`.
+        stack: Removes what the run has not taken.
     """
     folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     compile_usual()
@@ -158,9 +161,10 @@ def _dataset(interactions: Any, path: Path, report: TrainingReport, columns: Map
                 **columns,
             )
         cut = Cut.of(whole, "items")
-        cut.make(whole, beside(path))
-        if cut.share == 0:
-            whole.path.rename(beside(path) / DATA)
-        return Dataset.open(beside(path) / DATA)
+        made = stack.enter_context(making(path, cut))
+        cut.make(whole, made)
+        if not cut.options:
+            whole.path.rename(made / DATA)
+        return Dataset.open(made / DATA)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from contextlib import redirect_stderr
+from contextlib import ExitStack, redirect_stderr
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +18,9 @@ from tests.test_runs import After
 from widenet.cli import main
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, DataError, DisagreementError, OptionError
+from widenet.run_arguments import TrainArguments
+from widenet.runs.cutting import cut_again, making
+from widenet.training.cut import Cut
 from widenet.training.reports import Silence
 from widenet.training.run_directory import RunDirectory
 
@@ -35,14 +38,14 @@ class Said(Silence):
 
 
 def trained(data, out, **options):
-    return widenet.train(None, None, data, out, device="cpu", **options)
+    return widenet.train(None, None, data, out, device="cpu", **{"report": Silence(), **options})
 
 
 def begun(data, out, **options):
     """The run of a training that was interrupted in its first step."""
     with pytest.raises(KeyboardInterrupt):
         widenet.train(
-            **{"network": None, "training": None, **options},
+            **{"network": None, "training": None, "report": Silence(), **options},
             data=data,
             out=out,
             device="cpu",
@@ -213,6 +216,61 @@ def test_a_failed_training_leaves_no_dataset(books, tmp_path, monkeypatch):
     assert names(tmp_path) == []
 
 
+def test_a_second_training_leaves_the_dataset_of_the_first_alone(books, tmp_path):
+    with making(tmp_path / "run", Cut.of(books, "items")) as made:
+        before = inside(tmp_path)
+        for begin in (lambda: trained(books, tmp_path / "run"), lambda: fitted(tmp_path / "run")):
+            with pytest.raises(CheckpointError, match=r"/run is being trained by another process"):
+                begin()
+        assert inside(tmp_path) == before
+        assert names(made) == [".lock", "validation.json"]
+    assert names(tmp_path) == []
+
+
+def fitted(out):
+    return widenet.fit(COLUMNS, out, device="cpu", quiet=True)
+
+
+def test_only_what_a_training_made_is_removed_at_its_end(books, tmp_path):
+    cut = Cut.of(books, "items")
+    with ExitStack() as first, ExitStack() as second:
+        shutil.rmtree(first.enter_context(making(tmp_path / "run", cut)))  # as its run takes it
+        made = second.enter_context(making(tmp_path / "run", cut))
+        first.close()
+        assert "validation.json" in names(made)
+    assert names(tmp_path) == []
+
+
+def test_a_run_whose_note_vanishes_keeps_its_checkpoints(place, books, tmp_path, monkeypatch):
+    run = shutil.copytree(place / "run", tmp_path / "run")
+    shutil.rmtree(run / "data")
+    before = inside(run)
+    monkeypatch.setattr("widenet.runs.cutting.check_agreement", lambda *_: (run / "validation.json").unlink())
+    cut_again(TrainArguments(None, None, books, run, resume=True, device="cpu"), books, run)
+    del before[Path("validation.json")]
+    assert inside(run).items() >= before.items()
+
+
+def test_a_launch_cuts_again_for_its_own_run_alone(place, books, fingerprint, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "launch")
+    ended = shutil.copytree(place / "run", tmp_path / "ended")
+    shutil.rmtree(ended / "data")
+    with pytest.raises(CheckpointError, match="ended exists already"):
+        trained(books, ended)
+    assert "data" not in names(ended)
+    with pytest.raises(KeyboardInterrupt):
+        trained(books, tmp_path / "own", interrupted=After(20))
+    shutil.rmtree(tmp_path / "own" / "data")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert trained(books, tmp_path / "own").fingerprint() == fingerprint
+
+
+def test_without_a_report_a_warning_says_what_is_set_aside(books, tmp_path):
+    with pytest.warns(UserWarning, match="A random tenth of each user's items is set aside") as warned:
+        begun(books, tmp_path / "run", report=None)
+    assert len(warned) == 1
+
+
 def test_an_earlier_run_and_its_dataset_are_replaced_together_or_come_back(
     place, books, fingerprint, tmp_path
 ):
@@ -234,7 +292,8 @@ def test_an_earlier_run_and_its_dataset_are_replaced_together_or_come_back(
 def test_a_dataset_that_lies_in_the_run_is_left_alone(place, tmp_path):
     shutil.copytree(place / "books", tmp_path / "run" / "data")
     before = inside(tmp_path)
-    with pytest.raises(DataError, match=r"run holds a dataset already, .* or add `no_validation=True`"):
+    advice = r"run holds a dataset already, .*, out=DIR, field='items', validation=0\.1\)`, or add `no_val"
+    with pytest.raises(DataError, match=advice):
         trained(tmp_path / "run" / "data", tmp_path / "run")
     assert inside(tmp_path) == before
     begun(tmp_path / "run" / "data", tmp_path / "run", no_validation=True)
@@ -255,6 +314,7 @@ def test_all_items_are_trained_on_if_asked(place, books, tmp_path):
 def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books, tmp_path):
     held = widenet.split(books, tmp_path / "held", heldout=0.2)
     model = trained(held, tmp_path / "run")
+    small = widenet.quantize(tmp_path / "run", tmp_path / "small")
     assert model.run.dataset().field("items").parts == ("train", "validation", "heldout")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -262,6 +322,8 @@ def test_a_held_out_part_is_evaluated_on_either_dataset_without_a_warning(books,
         found = model.evaluate(held)
         shutil.rmtree(tmp_path / "run" / "data")
         assert model.evaluate(held) == found
+        small.evaluate(held)
+    assert {"data", "validation.json"}.isdisjoint(names(tmp_path / "small"))
 
 
 def test_by_times_and_along_a_sequence_the_last_item_is_set_aside(tmp_path):

@@ -14,6 +14,7 @@ from widenet.stores import cache
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
+from widenet.training.reports import Silence
 
 PAIRS = [(user, (user * 7 + n * n) % 40) for user in range(60) for n in range(5)]
 ROWS = "user,item\n" + "".join(f"u{user},i{item}\n" for user, item in PAIRS)
@@ -163,7 +164,7 @@ def test_a_validation_part_is_not_published_but_cut_again(store, tmp_path, monke
         {"user": [user for user in range(20) for _ in range(6)], "item": [*range(12)] * 10},
         "s3://shelf/books",
     )
-    words = {"device": "cpu", "data": data, "network": None, "training": None}
+    words = {"device": "cpu", "data": data, "network": None, "training": None, "report": Silence()}
     expected = widenet.train(**words, out=tmp_path / "undisturbed").fingerprint()
     with pytest.raises(KeyboardInterrupt):
         widenet.train(**words, out=URI, **stop_after(1))

@@ -42,8 +42,8 @@ def train(
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
-    is_silent = quiet or (processes not in (None, 1) and not is_one_of_several())
-    layout, dataset = context.with_resource(prepared(arguments, None if is_silent else say))
+    _start_several(context, arguments, processes)
+    layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
     _check_path(arguments)
     _compile_meanwhile(arguments, layout, processes)
     from widenet.parallel.group import is_leader
@@ -90,6 +90,17 @@ def train(
         )
 
 
+def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
+    """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
+    from widenet.runs.prepared import prepared
+
+    may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
+    if may_be_several and not is_one_of_several():
+        with prepared(arguments, _say_nothing):  # mistakes are seen before processes start
+            _check_path(arguments)
+        run_in_processes(context, processes, arguments.device)
+
+
 def _check_path(arguments: TrainArguments) -> None:
     """Refuse a run that exists before torch is loaded; the process that makes a run checks other paths."""
     from widenet.training.existing_run import check_no_weights
@@ -101,11 +112,19 @@ def _check_path(arguments: TrainArguments) -> None:
 def _compile_meanwhile(arguments: TrainArguments, layout: "Layout", processes: int | None) -> None:
     """Let helper processes compile what a training on a CPU needs, while torch is loaded."""
     from widenet.kernels.ahead import compile_ahead
+
+    if _is_on_cpu(arguments) and processes in (None, 1) and not is_one_of_several():
+        compile_ahead(layout.network, layout.training)
+
+
+def _is_on_cpu(arguments: TrainArguments) -> bool:
     from widenet.plan.machine import seems_to_have_cuda
 
-    on_cpu = arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
-    if on_cpu and processes in (None, 1) and not is_one_of_several():
-        compile_ahead(layout.network, layout.training)
+    return arguments.device == "cpu" or (arguments.device is None and not seems_to_have_cuda())
+
+
+def _say_nothing(_: str) -> None:
+    """Leave a sentence out."""
 
 
 def _print_facts(run: Path, out: str, written: Path | None) -> None:

@@ -2,25 +2,26 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.group import by_leader, device_for, exchange_for, is_leader, join, num_processes, of_all
+from widenet.parallel.group import by_leader, device_for, exchange_for, join, num_processes, of_all
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import run_of
 from widenet.training.cut import Cut, beside
 from widenet.training.existing_run import DATA
 from widenet.training.in_common import SAME_MACHINES, facts_of_dataset
 from widenet.training.replacing import check
-from widenet.training.run_path import holds_data_alone
+from widenet.training.run_path import holds_data_alone, locked
 
 
 @contextmanager
 def cut_anew(
-    arguments: TrainArguments, field: str, dataset: Dataset, say: Callable[[str], None] | None
+    arguments: TrainArguments, field: str, dataset: Dataset, say: Callable[[str], None]
 ) -> Iterator[Dataset]:
     """Give a dataset with a validation part, in a hidden folder beside the run, which takes it in.
 
@@ -35,31 +36,51 @@ def cut_anew(
     cut, words = Cut.of(dataset, field), dataset.manifest.words
 
     def make() -> None:
-        if holds_data_alone(path):
+        if cut.options and holds_data_alone(path):
+            options = ", ".join(f"{name}={value!r}" for name, value in cut.options.items())
             raise DataError(
                 f"{path} holds a dataset already, so that the training cannot put one with a validation part"
                 " there. Choose another `out`, set the part aside with"
-                f" `widenet.split({str(dataset.path)!r}, out=DIR, validation=0.1)`, or add"
-                " `no_validation=True`."
+                f" `widenet.split({str(dataset.path)!r}, out=DIR, {options})`, or add `no_validation=True`."
             )
         if mirror is None:
             check(path, [dataset.path], arguments.overwrite)
-        if cut.share != 0:
-            cut.make(dataset, beside(path))
+        if cut.options:
+            cut.make(dataset, stack.enter_context(making(path, cut)))
             sentence = f"{cut.said(words)} set aside for validation, in {path / DATA}."
         else:
             sentence = (
                 f"Nobody has enough {words.feature(field)}s for a validation part: training keeps the last"
                 " epoch's weights."
             )
-        if say is not None:
-            say(sentence)
+        say(sentence)
 
-    try:
+    with ExitStack() as stack:
         yield _made(arguments, dataset, cut, beside(path), make)
-    finally:
-        if is_leader():
-            shutil.rmtree(beside(path), ignore_errors=True)
+
+
+@contextmanager
+def making(path: Path, cut: Cut) -> Iterator[Path]:
+    """Give the hidden folder in which the dataset of a run is made, locked, with a note on how it is cut.
+
+    What the run has not taken in by the end of the block is removed.
+
+    Raises:
+        CheckpointError: Another process makes the dataset of this run, or the folder cannot be written.
+    """
+    folder = beside(path)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, path) as is_there:
+        try:
+            with writing(folder):
+                if (folder / DATA).exists():  # of a killed process
+                    shutil.rmtree(folder / DATA)
+            cut.note(folder)
+            yield folder
+        finally:
+            if is_there():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def cut_again(arguments: TrainArguments, dataset: Dataset, run: Path) -> Dataset:

@@ -1,7 +1,9 @@
 """What a training begins with: its documents, its dataset, and the layout that binds them."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.parallel.launcher import launch_id
@@ -11,6 +13,7 @@ from widenet.runs.arguments import dataset_of, kept_of, network_of, run_of, targ
 from widenet.spec.network import NetworkSpec
 from widenet.training.check import check_training
 from widenet.training.existing_run import CUT
+from widenet.training.run_path import holds_work_of
 
 
 @contextmanager
@@ -24,7 +27,7 @@ def prepared(
 
     Args:
         arguments: The arguments of the training.
-        say: Called in one process with what is set aside.
+        say: Called in one process with what is set aside. Default: a warning.
 
     Raises:
         DocumentError, DataError, FitError, OptionError: They do not go together.
@@ -33,8 +36,8 @@ def prepared(
     dataset, kept = dataset_of(arguments.data), kept_of(arguments)
     network = network_of(arguments.network, dataset, kept, arguments.start_from is None)
     with ExitStack() as stack:
-        run = kept or (run_of(arguments.out, resume=False)[0] if launch_id() else None)
-        if run is not None and (run / CUT).is_file() and not arguments.overwrite:
+        run = kept or _restarted(arguments)
+        if run is not None and (run / CUT).is_file():
             from widenet.runs.cutting import cut_again
 
             dataset = cut_again(arguments, dataset, run)
@@ -42,11 +45,17 @@ def prepared(
         if field is not None:
             from widenet.runs.cutting import cut_anew
 
-            dataset = stack.enter_context(cut_anew(arguments, field, dataset, say))
+            dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))
         training = training_of(
             arguments.training, network, dataset, kept, arguments.network is None, not arguments.no_validation
         )
         yield check_training(network, training, dataset), dataset
+
+
+def _restarted(arguments: TrainArguments) -> Path | None:
+    """The run that torchrun may have restarted, so that it resumes by itself; None for all others."""
+    launch, run = launch_id(), run_of(arguments.out, resume=False)[0]
+    return run if launch and not arguments.overwrite and holds_work_of(run, launch) else None
 
 
 def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:

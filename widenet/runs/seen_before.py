@@ -13,6 +13,7 @@ from widenet.errors import WidenetError
 from widenet.evaluate import output_name
 from widenet.model.network import Network
 from widenet.training.cut import Cut
+from widenet.training.existing_run import WHOLE
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts, facts_of
 
@@ -102,7 +103,8 @@ def _starts(run: RunDirectory) -> Iterator[tuple[Path, tuple[RunDirectory, objec
 
 def _sentences(name: str, run: RunDirectory, examples: object, data: Dataset, held: Held) -> list[str]:
     cut = Cut.read(run.path)
-    if examples == data.digest or (cut is not None and cut.examples == data.digest):
+    whole = run.machine.get(WHOLE) if cut is None else cut.examples
+    if data.digest in (examples, whole):
         return []
     other = f"{data.path} does not hold the examples that {name} was trained on"
     training = run.dataset()

@@ -18,7 +18,8 @@ from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
 from widenet.stores.uri import check_local, is_uri
 from widenet.training import replacing
-from widenet.training.existing_run import DATA
+from widenet.training.cut import Cut
+from widenet.training.existing_run import DATA, WHOLE
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import START, VECTORS, is_taken, locked, put, without_weights
 
@@ -136,6 +137,8 @@ def _begin(run: RunDirectory, beside: Path, path: Path, stack: ExitStack) -> Non
             elif (run.path / name).exists():
                 shutil.copyfile(run.path / name, beside / name)
         own_data = {"data": str((run.path / DATA).resolve())} if (run.path / DATA).is_dir() else {}
+        if (cut := Cut.read(run.path)) is not None:
+            own_data[WHOLE] = cut.examples
         RunDirectory.open(beside).note_machine({**run.machine, **own_data})
         force_all_to_disk(beside)
 

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
@@ -68,27 +69,28 @@ class Cut:
         name = "tenth" if self.share == _SHARES[0] else "quarter"
         return f"A random {name} of each {words.example}'s {feature}s is"
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of `split` that set the part aside; none if nobody has enough entries."""
+        if self.share == 0:
+            return {}
+        return {"field": self.field} | (
+            {"validation_last": 1} if self.share is None else {"validation": self.share}
+        )
+
     def make(self, dataset: Dataset, folder: Path) -> None:
-        """Make the dataset with the validation part in a folder that says how, unless it is there already.
+        """Make the dataset with the validation part in a folder, unless it is there already.
 
         Raises:
-            CheckpointError: The folder cannot be written.
-            DataError: The dataset is damaged.
+            DataError: The dataset is damaged, or the folder cannot be written.
         """
-        if Cut.read(folder) != self:
-            self.begin(folder)
-        if self.share is None and not (folder / DATA).is_dir():
-            split(dataset, folder / DATA, field=self.field, validation_last=1)
-        elif self.share and not (folder / DATA).is_dir():
-            split(dataset, folder / DATA, field=self.field, validation=self.share)
+        if self.options and not (folder / DATA).is_dir():
+            split(dataset, folder / DATA, **self.options)
 
-    def begin(self, folder: Path) -> None:
-        """Make a folder anew that says how its dataset will be made; raises CheckpointError."""
-        with writing(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            with appearing(folder / CUT) as file:
-                file.write((json.dumps(asdict(self), indent=2) + "\n").encode())
+    def note(self, folder: Path) -> None:
+        """Say in a folder how its dataset is made; raises CheckpointError."""
+        with writing(folder), appearing(folder / CUT) as file:
+            file.write((json.dumps(asdict(self), indent=2) + "\n").encode())
 
 
 def beside(path: Path) -> Path:

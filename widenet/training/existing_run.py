@@ -15,6 +15,9 @@ DATA = "data"
 CUT = "validation.json"
 """The file that says how the dataset in `DATA` was made, if a training has cut a validation part."""
 
+WHOLE = "whole"
+"""The key of machine.json with the digest of the dataset from which that of a run made smaller was cut."""
+
 
 def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""

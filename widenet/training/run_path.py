@@ -4,8 +4,9 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -146,8 +147,15 @@ def without_weights(path: Path) -> CheckpointError:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, run: Path | None = None) -> Iterator[Callable[[], bool]]:
     """Lock a run directory against other trainings; the lock ends with the process at the latest.
+
+    Args:
+        path: The directory.
+        run: The run that the error names, if it is not the directory.
+
+    Yields:
+        Whether the path still holds what was locked: it may have been moved or removed, and made anew.
 
     Raises:
         CheckpointError: Another process is training the run.
@@ -157,11 +165,19 @@ def locked(path: Path) -> Iterator[None]:
             try:
                 file = stack.enter_context((path / LOCK).open("w"))
                 _lock(file)
-                if not os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat()):
-                    raise busy(path)
             except (BlockingIOError, FileNotFoundError):
-                raise busy(path) from None
-        yield
+                raise busy(run or path) from None
+        if not _holds(path, file):
+            raise busy(run or path)
+        yield partial(_holds, path, file)
+
+
+def _holds(path: Path, file: IO[str]) -> bool:
+    """Whether an open file is the lock that a directory has now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), (path / LOCK).stat())
+    except OSError:
+        return False
 
 
 def _lock(file: IO[str]) -> None:
