@@ -27,7 +27,7 @@ def model_of(running):
 
 
 def test_a_row_that_fails_gets_500_those_beside_it_answers_and_the_end_of_the_process_ends_the_service(world):
-    words = "--max-delay-ms", 1000, "--max-batch", 2
+    words = "--max-delay-ms", 1000, "--max-batch", 2, "--deadline-ms", 60_000
     program = WITH_MODEL, "overflowing_model.py"
     with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(2) as pool:
         replies = list(pool.map(lambda item: running.recommend(items=[item]), ["i7", "i8"] * 8))
