@@ -36,6 +36,11 @@ def pytest_collection():
         gc.enable()
 
 
+def pytest_unconfigure():
+    """Let the libraries end as they would without the tests."""
+    gc.unfreeze()
+
+
 def variables():
     return {name: value for name, value in os.environ.items() if name.startswith(READ)}
 
