@@ -164,6 +164,8 @@ def test_a_request_whose_deadline_passes_gets_504(world):
         assert running.recommend(items=["i1"]).status == 504
         running.process.stdin.write("go\n" * 2)
         running.process.stdin.flush()
+        while running.get("/health/ready").status == 503:
+            pass
         assert running.get("/health/ready").status == 200
 
 
