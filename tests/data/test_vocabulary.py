@@ -91,6 +91,14 @@ def test_a_number_is_no_part_of_a_title_where_ids_are_numbers(tmp_path):
         vocabulary.find("12")
 
 
+def test_one_id_that_is_a_number_does_not_make_ids_numbers(tmp_path):
+    path = tmp_path / "items.vocabulary.arrow"
+    columns = [pa.array(["1984", "emma"]), pa.array(["Orwell", "Emma 2"]), pa.array([1, 2])]
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, VOCABULARY_SCHEMA) as writer:
+        writer.write_table(pa.table(columns, VOCABULARY_SCHEMA))
+    assert Vocabulary.open(path).find("2") == [1]
+
+
 def test_a_search_gives_ids_whole_titles_whole_words_and_beginnings_in_this_order(vocabulary):
     assert vocabulary.search("emma", 9) == [2, 0]
     assert vocabulary.search("Emma", 9) == [5, 2, 0]

@@ -46,6 +46,11 @@ MISTAKES = {
         OptionError,
         r"each a text or a whole number; got 2\.5\. Write '2\.5'",
     ),
+    "a number that is missing": (
+        lambda m: m.recommend(["1", float("nan")]),
+        OptionError,
+        r"each a text or a whole number; got nan\. Leave out what is missing\.",
+    ),
     "an array without axes": (
         lambda m: m.recommend(np.array("1")),
         OptionError,
@@ -142,6 +147,7 @@ def test_a_mistake_is_one_sentence(mistake, model):
 def test_numbers_and_names_of_numpy_and_any_sequence_are_welcome(model):
     expected = model.recommend(["0", "1"], k=2)
     assert model.recommend(np.array(["0", "1"]), k=np.int64(2)) == expected
+    assert model.recommend(np.array([0.0, 1.0]), k=2) == expected
     assert model.recommend(("0", "1"), k=2, values=np.ones(2)) == expected
     assert model.evaluate(model.run.path.parent / "data", ks=np.array([1, 2])) == model.evaluate(
         model.run.path.parent / "data", ks=(1, 2)

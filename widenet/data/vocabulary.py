@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from unicodedata import normalize
 
@@ -18,6 +19,9 @@ from widenet.errors import DataError
 NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
 """Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
+
+_LOOKED_AT = 100
+"""How many ids tell whether ids are numbers."""
 
 _Rule = Callable[[pa.Array], pa.Array]
 
@@ -150,7 +154,7 @@ class Vocabulary:
         """As `find`; returns an empty list if there is no such feature."""
         if matches := self._with_id(text) or self._with_title(text):
             return matches
-        is_id = text.isdecimal() and self.ids([0])[0].isdecimal()
+        is_id = text.isdecimal() and self._has_numbers
         if text and not is_id and (matches := self._containing(text)):
             return self._with_whole_words(matches, text) or matches
         return self._equal("id", text)
@@ -174,6 +178,12 @@ class Vocabulary:
             *beginning,
         ]
         return list(dict.fromkeys(found))[:most]
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        """Whether ids are numbers: all of some that lie evenly among them."""
+        step = -(-len(self) // _LOOKED_AT)
+        return all(name.isdecimal() for name in self.ids(range(0, len(self), step)))
 
     def _with_id(self, text: str) -> list[int]:
         return self._matching("id", lambda names: pc.is_in(names, value_set=_text(text)))

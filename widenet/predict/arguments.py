@@ -45,12 +45,22 @@ def checked_items(items: Any) -> list[str | int]:
 
 
 def checked_names(rule: str, names: Iterable[Any]) -> list[str | int]:
-    """Return names as texts and whole numbers; raise OptionError that begins with `rule` for another one."""
+    """Return names as texts and whole numbers; raise OptionError that begins with `rule` for another one.
+
+    A number such as 7.0 is the whole number 7, as in tables: a column of whole numbers with gaps has such.
+    """
     plain = [name.as_py() if hasattr(name, "as_py") else name for name in names]
-    for name in plain:
-        if not isinstance(name, str | Integral) or isinstance(name, bool):
-            raise OptionError(f"{rule}, each a text or a whole number; got {name!r}. Write {str(name)!r}.")
-    return [name if isinstance(name, str) else int(name) for name in plain]
+    return [name if isinstance(name, str) else _whole(rule, name) for name in plain]
+
+
+def _whole(rule: str, name: Any) -> int:
+    """Return a number as a whole one; raise OptionError for anything else."""
+    is_number = isinstance(name, Real) and not isinstance(name, bool)
+    if is_number and (isinstance(name, Integral) or float(name).is_integer()):
+        return int(name)
+    is_missing = name is None or str(name) in ("nan", "<NA>", "NaT")
+    remedy = "Leave out what is missing." if is_missing else f"Write {str(name)!r}."
+    raise OptionError(f"{rule}, each a text or a whole number; got {name!r}. {remedy}")
 
 
 def checked_values(values: Any, number: int) -> list[float]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from signal import Signals
 from types import TracebackType
 from typing import TypeVar
 
@@ -97,6 +98,12 @@ class ModelProcess:
     def has_died(self) -> bool:
         """Whether it has ended."""
         return self._process.poll() is not None
+
+    @property
+    def end(self) -> str:
+        """How it has ended: the name of a signal, or "status 1"."""
+        status = self._process.wait()
+        return Signals(-status).name if status < 0 else f"status {status}"
 
     def load(self, run: Path) -> "RemoteModel":
         """Let the model of a run answer from the next batch on, once it has been loaded and checked.

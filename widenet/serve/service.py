@@ -93,14 +93,14 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
             server.run(sockets=[listening])
         if server.died is not None:
-            raise SystemExit(f"widenet: the service ended because the {server.died} of its model died.")
+            raise SystemExit(f"widenet: the service ended because the {server.died}.")
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server, which ends if the model's thread or process does, and then waits for no load.
 
     Attributes:
-        died: Which of the two has died.
+        died: Which of the two has died, and how.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service, process: ModelProcess) -> None:
@@ -111,9 +111,9 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end; called ten times a second."""
         if self._process.has_died:
-            self.died = "process"
+            self.died = f"process of its model died: {self._process.end}"
         elif self._service.model.has_died:
-            self.died = "thread"
+            self.died = "thread of its model died"
         return self.died is not None or await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
