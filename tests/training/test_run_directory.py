@@ -166,11 +166,11 @@ def test_what_another_training_is_making_beside_a_run_stays(tmp_path, run):
 def test_of_two_new_runs_of_one_name_the_second_gives_way(tmp_path, data, monkeypatch):
     put = run_directory.put
 
-    def other_first(beside, path):
+    def other_first(beside, path, keeps_data):
         monkeypatch.setattr(run_directory, "put", put)
         begun(path, TRAINING, data)
         (path / "checkpoints" / "epoch-00001-step-000000000").mkdir(parents=True)
-        put(beside, path)
+        put(beside, path, keeps_data)
 
     monkeypatch.setattr(run_directory, "put", other_first)
     with pytest.raises(CheckpointError, match="run exists already"):

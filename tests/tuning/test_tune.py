@@ -146,7 +146,7 @@ def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, mon
     with pytest.raises(CheckpointError, match="holds no study to resume"):
         tune(SPACE, data, tmp_path / "study", resume=True)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(OptionError, match=r"^optuna must be installed .* `pip install 'widenet\[tune\]'`"):
+    with pytest.raises(OptionError, match=r"^optuna is not installed\. .* `pip install 'widenet\[tune\]'`"):
         tune(SPACE, data, tmp_path / "study")
     assert not os.path.lexists(tmp_path / "study")
 

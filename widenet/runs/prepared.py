@@ -13,7 +13,6 @@ from widenet.runs.arguments import dataset_of, kept_of, network_of, run_of, targ
 from widenet.spec.network import NetworkSpec
 from widenet.training.check import check_training
 from widenet.training.existing_run import CUT
-from widenet.training.run_path import holds_work_of
 
 
 @contextmanager
@@ -54,8 +53,13 @@ def prepared(
 
 def _restarted(arguments: TrainArguments) -> Path | None:
     """The run that torchrun may have restarted, so that it resumes by itself; None for all others."""
-    launch, run = launch_id(), run_of(arguments.out, resume=False)[0]
-    return run if launch and not arguments.overwrite and holds_work_of(run, launch) else None
+    launch = launch_id()
+    if not launch or arguments.overwrite:
+        return None
+    from widenet.training.run_path import holds_work_of
+
+    run = run_of(arguments.out, resume=False)[0]
+    return run if holds_work_of(run, launch) else None
 
 
 def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:
