@@ -146,16 +146,7 @@ class RemoteModel:
         return [each.error() if isinstance(each, Refused) else msgspec.Raw(each) for each in answered.results]
 
     def search(self, text: str, most: int, names: Sequence[str]) -> bytes:
-        """Return, as the JSON of `Finding`, what a text finds; one thread at a time may call it.
-
-        Args:
-            text: The text.
-            most: Largest number of items.
-            names: Attributes to return.
-
-        Raises:
-            RefusedError: There is no such attribute.
-        """
+        """As `Engine.search`, as the JSON of `Finding`; one thread at a time may call it."""
         return _asked(self.process.searches, Search(text, most, [*names]), Searched).finding
 
 
