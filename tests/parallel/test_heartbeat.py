@@ -91,6 +91,17 @@ def test_every_process_that_is_silent_for_too_long_is_named(silent, lost):
     assert heartbeat.lost is None if lost is None else str(heartbeat.lost).startswith(f"{lost}: ")
 
 
+def test_no_process_is_named_for_the_silence_of_the_store():
+    # Process 2 was heard one pause before the store's last answer. So its silence is longer than the store's,
+    # and passes the limit of 48 seconds first.
+    heartbeat = Heartbeat(None, 1, 3, "a:1", 60.0, True, lambda: False)
+    heartbeat._roll.beats = [Beat(1, host) for host in "abc"]
+    heartbeat._check({0: 46.0, 1: 46.0, 2: 51.0})
+    assert heartbeat.lost is None
+    heartbeat._check({0: 51.0, 1: 51.0, 2: 56.0})
+    assert str(heartbeat.lost).startswith("process 0 of 3 (host a) was lost at start: ")
+
+
 def test_the_store_is_silent_while_it_does_not_answer():
     roll = Roll(0, 2, PAUSE)
     roll.answers = 1

@@ -237,9 +237,13 @@ class Heartbeat:
             time.sleep(self._pause)
 
     def _check(self, silent: dict[int, float]) -> None:
-        """Declare lost every process that has been silent for too long, or that has not joined in time."""
+        """Declare lost every process that has been silent for too long, or that has not joined in time.
+
+        The silence of another process counts up to the store's latest answer only. If the store itself is
+        silent, nothing is known of the others.
+        """
         heard = [rank for rank in range(self.size) if self._roll.beats[rank] is not None]
-        lost = [rank for rank in heard if rank != self.rank and silent[rank] > self._limit]
+        lost = [rank for rank in heard if silent[rank] - silent[self.rank] > self._limit]
         missing = [rank for rank in range(self.size) if rank not in heard and silent[rank] > JOIN_SECONDS]
         if self.rank in heard and silent[self.rank] > self._limit:
             seconds, on_zero = silent[self.rank], self.hosted and self.rank != 0
