@@ -115,20 +115,23 @@ view: Any = intrinsic(_view)
 
 @register_jitable
 def fill_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
-    """Compute logits = direct @ weight.T. sgemm sees every matrix transposed."""
-    count, units, inner = np.int32(len(direct_EH)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
-    sizes = units, count, inner
-    first, second = (weight_TH, inner), (direct_EH, inner)
-    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, _ZERO, logits_ET, units))
+    """Compute logits = direct @ weight.T."""
+    _scale_and_add_logits(routine, direct_EH, weight_TH, _ZERO, logits_ET)
 
 
 @register_jitable
 def add_logits(routine: Any, direct_EH: Any, weight_TH: Any, logits_ET: Any) -> None:
     """Compute logits += direct @ weight.T, as `torch.addmm` does after it has written biases there."""
+    _scale_and_add_logits(routine, direct_EH, weight_TH, _ONE, logits_ET)
+
+
+@register_jitable
+def _scale_and_add_logits(routine: Any, direct_EH: Any, weight_TH: Any, scale: Any, logits_ET: Any) -> None:
+    """Compute logits = scale * logits + direct @ weight.T. sgemm sees every matrix transposed."""
     count, units, inner = np.int32(len(direct_EH)), np.int32(len(weight_TH)), np.int32(weight_TH.shape[1])
     sizes = units, count, inner
     first, second = (weight_TH, inner), (direct_EH, inner)
-    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, _ONE, logits_ET, units))
+    call_by_reference(routine, (_TRANSPOSED, _AS_IS, *sizes, _ONE, *first, *second, scale, logits_ET, units))
 
 
 @register_jitable

@@ -21,7 +21,15 @@ from widenet.kernels import compiled_search, compiled_softmax, compiled_sweep
 from widenet.kernels.compiled import compile_for, made_once
 from widenet.kernels.compiled_products import view
 from widenet.kernels.compiled_ranking import Sums, Units
-from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_units, set_floor
+from widenet.kernels.compiled_search import (
+    HIDDEN,
+    SEARCH,
+    RunningTopK,
+    hidden,
+    search_units,
+    set_floor,
+    turn_block,
+)
 from widenet.kernels.compiled_softmax import row_sum
 from widenet.kernels.compiled_sweep import room
 from widenet.kernels.constants import PIECE
@@ -126,15 +134,6 @@ def _fill_logits(query_HB: Any, count: Any, of_units: Any, row: Any, units: Any,
             own[b] = own[b] * factor + bias
 
 
-@register_jitable
-def _turn(logit_N: Any, units: Any, start: Any, width: Any, turned_N: Any) -> None:
-    """Copy logits [units, ROWS] into columns, from `start` on, of a matrix [ROWS, width]."""
-    for first in range(0, units, _LANES):
-        for b in range(ROWS):
-            for unit in range(first, min(first + _LANES, units)):
-                turned_N[b * width + start + unit] = logit_N[unit * ROWS + b]
-
-
 _ROW, _BLOCK = "float32[::1]", "float32[:, ::1]"
 
 
@@ -159,10 +158,10 @@ def compiled_pruned_ranking(column: str) -> Callable[..., None]:
                 for place in range(0, width, _AT_ONCE):
                     row, units = start + place, min(_AT_ONCE, width - place)
                     _fill_logits(query_HB, count, of_units, row, units, logit_N)
-                    if divides:
-                        _turn(logit_N, units, place, width, turned)
-                    of_rows = first_row + row, first + step * row, step
                     logit_UB = view(logit_N, 0, (units, ROWS))
+                    if divides:
+                        turn_block(logit_UB, place, view(turned, 0, (ROWS, width)))
+                    of_rows = first_row + row, first + step * row, step
                     search_units(logit_UB, block, count, of_rows, search, hidden, bound_B)
                 for e in range(block, block + count):
                     if tile == 0:
@@ -188,15 +187,16 @@ def compiled_pruned_logits(column: str) -> Callable[..., None]:
         logit_N = room(_AT_ONCE * ROWS)
         for block in range(num):
             query_HB = view(query_NHB, block * inner * ROWS, (inner, ROWS))
-            logit_BT = view(logits_ET, block * ROWS * width, (ROWS * width,))
+            logit_BT = view(logits_ET, block * ROWS * width, (ROWS, width))
             for place in range(0, width, _AT_ONCE):
                 units = min(_AT_ONCE, width - place)
                 _fill_logits(query_HB, ROWS, of_units, place, units, logit_N)
-                _turn(logit_N, units, place, width, logit_BT)
+                turn_block(view(logit_N, 0, (units, ROWS)), place, logit_BT)
 
     units = f"Tuple(({column}[:, ::1], {_BLOCK}, {_ROW}, {_ROW}))"
-    within = Path(compiled_sweep.__file__ or "").read_text("utf-8")
-    return compile_for(logits, f"void(float32[:, :, ::1], {units}, {_BLOCK})", within)
+    parts = compiled_search, compiled_sweep
+    within = [Path(module.__file__ or "").read_text("utf-8") for module in parts]
+    return compile_for(logits, f"void(float32[:, :, ::1], {units}, {_BLOCK})", *within)
 
 
 def rank_pruned(

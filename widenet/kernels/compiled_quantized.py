@@ -24,7 +24,15 @@ from widenet.kernels import compiled_search, compiled_softmax, compiled_sweep
 from widenet.kernels.compiled import compile_for, made_once
 from widenet.kernels.compiled_products import view
 from widenet.kernels.compiled_ranking import Sums, Units
-from widenet.kernels.compiled_search import HIDDEN, SEARCH, RunningTopK, hidden, search_units, set_floor
+from widenet.kernels.compiled_search import (
+    HIDDEN,
+    SEARCH,
+    RunningTopK,
+    hidden,
+    search_units,
+    set_floor,
+    turn_block,
+)
 from widenet.kernels.compiled_softmax import row_sum
 from widenet.kernels.compiled_sweep import room
 from widenet.kernels.constants import PIECE
@@ -202,15 +210,6 @@ def _fill_logits(
             logit_N[unit * ROWS + b] = np.float32(whole) * factor * scale_B[b] + bias
 
 
-@register_jitable
-def _turn(logit_N: Any, units: Any, start: Any, width: Any, turned_N: Any) -> None:
-    """Copy logits [units, ROWS] into columns, from `start` on, of a matrix [ROWS, width]."""
-    for first in range(0, units, _LANES):
-        for b in range(ROWS):
-            for unit in range(first, min(first + _LANES, units)):
-                turned_N[b * width + start + unit] = logit_N[unit * ROWS + b]
-
-
 @made_once
 def compiled_quantized_ranking() -> Callable[..., None]:
     """Compile `rank_quantized`."""
@@ -234,12 +233,11 @@ def compiled_quantized_ranking() -> Callable[..., None]:
                     _fill_sums(byte_N, block // ROWS * block_bytes, count, weight_RH, row, units, sum_N)
                     factor_U, bias_U = view(factor_R, row, (units,)), view(bias_R, row, (units,))
                     _fill_logits(sum_N, units, shift_B, scale_B, factor_U, bias_U, logit_N)
+                    logit_UB = view(logit_N, 0, (units, ROWS))
                     if divides:
-                        _turn(logit_N, units, place, width, turned)
+                        turn_block(logit_UB, place, view(turned, 0, (ROWS, width)))
                     of_rows = first_row + row, first + step * row, step
-                    search_units(
-                        view(logit_N, 0, (units, ROWS)), block, count, of_rows, search, hidden, bound_B
-                    )
+                    search_units(logit_UB, block, count, of_rows, search, hidden, bound_B)
                 for e in range(block, block + count):
                     if tile == 0:
                         set_floor(search, e)

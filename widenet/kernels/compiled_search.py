@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BLOCK = 64
 """Logits that are compared at once; the comparisons are the bits of an integer."""
+_LANES = 16
+"""Logits of an example that are copied at once."""
 _BESIDE = 64
 """Room beside twice k keys, so that a small k seldom chooses."""
 _LAST, _MAGNITUDE = 2**32 - 1, 2**31 - 1
@@ -205,6 +207,15 @@ def search_units(
             bits &= bits - 1
             if b < num and _offer(logit_UB[u, b], first_e + b, start + u, first + step * u, search, hidden):
                 bound_B[b] = floor_E[first_e + b]
+
+
+@register_jitable
+def turn_block(logit_UB: Any, start: Any, logit_BT: Any) -> None:
+    """Copy the logits of some units to columns, from `start` on, of the logits of their tile."""
+    for first in range(0, len(logit_UB), _LANES):
+        for b in range(len(logit_BT)):
+            for unit in range(first, min(first + _LANES, len(logit_UB))):
+                logit_BT[b, start + unit] = logit_UB[unit, b]
 
 
 @register_jitable

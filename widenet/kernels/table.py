@@ -82,18 +82,8 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-_EXACT = (
-    "fixed_sum",
-    "exact_sum",
-    "softmax_sum",
-    "running_top_k",
-    "ranking",
-    "pruned_logits",
-    "cut",
-    "stable_sort",
-    "stochastic",
-)
-"""Operations whose implementations give the same bits."""
+_DIFFERING = ("gather_sum", "row_update", "tile")
+"""Operations whose implementations differ in the last bits. Those of all others give the same."""
 _FEW = 2**16
 """Numbers that torch handles sooner than Numba is loaded."""
 
@@ -111,7 +101,7 @@ def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Run
         count: How many numbers it handles.
     """
     is_loaded = "numba" in sys.modules or torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    is_small = operation in _EXACT and count < _FEW and not is_loaded
+    is_small = operation not in _DIFFERING and count < _FEW and not is_loaded
     candidates = [candidate for candidate in TABLE[operation] if candidate != "numba" or not is_small]
     return next(candidate for candidate in candidates if _runs(candidate, device))
 
