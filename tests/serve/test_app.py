@@ -98,6 +98,11 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b'{"items": ["i1"], "k": 0}', 422, "out_of_bounds"),
         (b'{"items": ["i1"], "k": 100000}', 422, "out_of_bounds"),
         (json.dumps({"items": ["i1"] * 100_000}).encode(), 422, "out_of_bounds"),
+        (
+            json.dumps({"items": ["i1"], "weights": dict.fromkeys(map(str, range(10_001)), 1)}).encode(),
+            422,
+            "out_of_bounds",
+        ),
         (json.dumps({"items": ["i1"] * 200_000}).encode(), 413, "too_large"),
         (json.dumps({"requests": [{"items": ["i1"]}] * 65}).encode(), 422, "too_many"),
         (b'{"requests": []}', 422, "too_many"),

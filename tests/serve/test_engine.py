@@ -250,9 +250,16 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
     engine, model, data = ruled
     random, asks, expected = np.random.default_rng(2), [], []
     for user in random.permutation(70).tolist():
-        rules = [{}, {"at_most": {"genre": 2}}, {"where": {"in_stock": True}}, {"diversity": 0.5}][user % 4]
+        rules = [
+            {},
+            {"at_most": {"genre": 2}},
+            {"where": {"in_stock": True}},
+            {"diversity": 0.5},
+            {"weights": {"i3": 0.0, f"i{user % 3}": 2.5}},
+        ][user % 5]
         if user % 8 == 7:
             rules = {"at_most": {"genre": 1}, "where": {"genre": ["g1", "g2"]}, "diversity": 0.3}
+            rules["weights"] = {"i6": 3.0}
         k = int(random.integers(1, 30))
         if user % 2:
             asks.append(Recommend(user=f"u{user}", k=k, **rules))
@@ -278,6 +285,7 @@ def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
         ({"at_most": {"genre": 0}}, "must give a whole number from 1 on"),
         ({"where": {"genre": "other"}}, 'must give a value of "genre" that an item has'),
         ({"diversity": -0.1}, "must be 0 to 1; got -0.1"),
+        ({"weights": {"i1": -0.5}}, "must be a finite number of at least 0; got -0.5"),
     ],
 )
 def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
@@ -288,6 +296,19 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
     assert message in refused.mistake.message
     assert refused.mistake.message.count("genre (text)") <= 1
     assert "Known:" not in refused.mistake.message
+
+
+def test_weights_of_unknown_items_are_refused_or_skipped(ruled):
+    engine = ruled[0]
+    ask = {"items": ["i1"], "weights": {"i3": 0.5, "zzz": 2.0}}
+    refused, skipped, known = answered(
+        engine,
+        Recommend(**ask),
+        Recommend(**ask, unknown="skip"),
+        Recommend(items=["i1"], weights={"i3": 0.5}),
+    )
+    assert (refused.status, refused.mistake.code) == (422, "unknown_item")
+    assert (pairs(skipped), skipped.unknown) == (pairs(known), ["zzz"])
 
 
 def test_a_search_has_the_attributes_that_are_named(ruled, engine):

@@ -17,7 +17,7 @@ from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.filters import nothing_allowed
+from widenet.predict.filters import filter_of, nothing_allowed
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares
@@ -215,7 +215,7 @@ class Engine:
             raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
         left_out = [unit for unit in never if unit is not None]
-        return _Row(place, ask, known, left_out, self._only(ask, known), [], self._rules_of(ask))
+        return _Row(place, ask, known, left_out, self._only(ask, known), [], self._rules_of(ask, known))
 
     def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
         """Return the units to choose from, None for all; raises DataError if no id is known.
@@ -230,20 +230,30 @@ class Engine:
             raise nothing_allowed("`only`", self.vocabulary)
         return units
 
-    def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
+    def _rules_of(self, ask: Recommend, known: Inputs) -> tuple[Filter, ListRules]:
         """Return a request's rules, one object for equal rules; raises WidenetError for wrong ones."""
-        if not (ask.at_most or ask.where or ask.diversity):
+        if not (ask.at_most or ask.where or ask.weights or ask.diversity):
             return _NO_RULES
-        key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
+        weights = self._weights(ask, known)
+        key = msgspec.json.encode((ask.at_most, ask.where, weights, ask.diversity))
         if key not in self._rules:
             output = self.model.network.outputs[self.output]
             attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
-            allowed = Filter().without(banned_by(output, attributes, ask.where))
+            allowed = filter_of(output, self.vocabulary, weights=weights)
+            allowed = allowed.without(banned_by(output, attributes, ask.where))
             rules = rules_of(output, attributes, ask.at_most, ask.diversity)
             if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
             self._rules[key] = allowed.to(device), rules.to(device)
         return self._rules[key]
+
+    def _weights(self, ask: Recommend, known: Inputs) -> dict[str, float] | None:
+        """Return the weights of known items; raises RefusedError for others unless they are skipped."""
+        if not ask.weights:
+            return None
+        places = self.items.places([*ask.weights], ask.unknown, known.skipped)
+        pairs = zip(places, ask.weights.items(), strict=True)
+        return dict(pair for place, pair in pairs if place is not None)
 
     def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
         people = [row.known for row in rows]

@@ -41,6 +41,7 @@ class Recommend(Person, kw_only=True):
         include_seen: Whether items that the person has may be recommended.
         at_most: Largest number of items of each category, by attribute.
         where: Only items with these values, by attribute: true or false, or texts.
+        weights: Factors on the scores of items, by id, from 0 on; those of other items are 1.
         diversity: Weight of the similarity to items before in the list, 0 to 1.
         part: For a user: recommend as an evaluation of this part does. The network sees neither it nor later
             parts, and the answer lists it.
@@ -52,12 +53,17 @@ class Recommend(Person, kw_only=True):
     include_seen: bool = False
     at_most: dict[str, int] | None = None
     where: dict[str, Condition] | None = None
+    weights: dict[str, float] | None = None
     diversity: float = 0.0
     part: HeldPart | None = None
 
 
 class RecommendMany(Recommend, kw_only=True):
-    """One request for recommendations, or several under `requests`."""
+    """One request for recommendations, or several under `requests`.
+
+    Attributes:
+        requests: The requests; then no other field is allowed beside it.
+    """
 
     requests: list[Recommend] | None = None
 
@@ -107,7 +113,13 @@ class Load(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Item(msgspec.Struct, gc=False):
-    """An item with its score; the title is the id where it has none."""
+    """An item with its score.
+
+    Attributes:
+        item: Its id.
+        title: Its title, or the id of an item without one.
+        score: Its score: the activation of its unit, or what the route is asked for.
+    """
 
     item: str
     title: str
@@ -134,13 +146,23 @@ class Answer(msgspec.Struct):
 
 
 class Answers(msgspec.Struct):
-    """The answers to several requests, in order."""
+    """The answers to several requests.
+
+    Attributes:
+        results: The answers, in the order of the requests.
+    """
 
     results: list[Answer]
 
 
 class Found(msgspec.Struct):
-    """An item of a search, with the attributes that were asked for and that it has."""
+    """An item that a search found.
+
+    Attributes:
+        item: Its id.
+        title: Its title, or the id of an item without one.
+        attributes: The attributes that were asked for and that it has.
+    """
 
     item: str
     title: str
@@ -148,14 +170,24 @@ class Found(msgspec.Struct):
 
 
 class Finding(msgspec.Struct):
-    """The items that a search found, most popular first."""
+    """The items that a search found.
+
+    Attributes:
+        fingerprint: SHA-256 of the weights of the model that was searched.
+        items: The items, most popular first.
+    """
 
     fingerprint: str
     items: list[Found]
 
 
 class Category(msgspec.Struct):
-    """An attribute of items that rules may name, and its most frequent values, at most 100."""
+    """An attribute of items that rules may name.
+
+    Attributes:
+        kind: Type of its values, such as "text".
+        values: Its most frequent values, at most 100.
+    """
 
     kind: str
     values: list[Any]
@@ -212,14 +244,23 @@ class About(msgspec.Struct):
 
 
 class Mistake(msgspec.Struct):
-    """Why a request has no answer: a word for programs, and a sentence."""
+    """Why a request has no answer.
+
+    Attributes:
+        code: A word for programs.
+        message: A sentence.
+    """
 
     code: str
     message: str
 
 
 class Refusal(msgspec.Struct):
-    """An answer that is no success."""
+    """An answer that is no success.
+
+    Attributes:
+        error: Why.
+    """
 
     error: Mistake
 
@@ -268,13 +309,13 @@ class Bounds:
         if not 1 <= k <= self.max_k:
             what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
             raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
-        lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only")}
+        lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only", "weights")}
         fields = getattr(ask, "fields", None) or {}
         # Numbers of dense fields are as many as the field is wide, and bounded by the bytes of the body.
         named = [("a field", _texts(value)) for value in fields.values()]
         named += [("a condition", value) for value in (getattr(ask, "where", None) or {}).values()]
         for name, listed in [*lists.items(), *named]:
-            if isinstance(listed, list) and len(listed) > self.max_items:
+            if isinstance(listed, list | dict) and len(listed) > self.max_items:
                 raise RefusedError(
                     422,
                     "out_of_bounds",
