@@ -1,7 +1,7 @@
 """Answers batches of requests with one loaded model; only one thread at a time may call it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -247,7 +247,7 @@ class Engine:
             self._rules[key] = allowed.to(device), rules.to(device)
         return self._rules[key]
 
-    def _weights(self, ask: Recommend, known: Inputs) -> dict[str, float] | None:
+    def _weights(self, ask: Recommend, known: Inputs) -> Mapping[str | int, float] | None:
         """Return the weights of known items; raises RefusedError for others unless they are skipped."""
         if not ask.weights:
             return None

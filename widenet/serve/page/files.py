@@ -8,6 +8,8 @@ from starlette.responses import Response
 
 PLACES = {
     "/": "index.html",
+    "/requests": "requests.html",
+    "/page/requests.js": "requests.js",
     "/page/page.css": "page.css",
     "/page/page.js": "page.js",
     "/page/picker.js": "picker.js",
