@@ -154,3 +154,24 @@ def test_fields_take_other_names(widenet):
         'widenet: all.onnx has no field "itens" to call otherwise. Did you mean "items"?\n'
     )
     assert not Path("other").exists()
+
+
+@pytest.mark.usefixtures("model")
+def test_an_import_replaces_an_earlier_run_if_asked_and_a_failed_one_leaves_it(widenet):
+    assert widenet("export", "run", "--out", "all.onnx").status == 0
+    assert widenet("import", "all.onnx", "--out", "imported").status == 0
+    ended = widenet("import", "all.onnx", "--out", "imported", "--field", "items=books")
+    assert (ended.status, ended.err.startswith("widenet: imported exists already. ")) == (2, True)
+    renamed = "--field", "items=books", "--overwrite"
+    assert widenet("import", "all.onnx", "--out", "imported", *renamed).status == 0
+    assert [*Model.load("imported").run.fields] == ["books"]
+    Path("all.onnx.json").write_text(json.dumps({"items": {"ids": 3}}), "utf-8")
+    assert widenet("import", "all.onnx", "--out", "imported", "--overwrite").status == 2
+    assert [*Model.load("imported").run.fields] == ["books"]
+    layers = [
+        fully("Input", "Input", 9, data="given", attributes=1),
+        fully("Output", "Output", 9, ["Input"], data="asked"),
+    ]
+    write_model(Path("network.nc"), layers, connected(0, layers))
+    assert widenet("import", "network.nc", "--out", "imported", "--overwrite").status == 0
+    assert sorted(Model.load("imported").run.fields) == ["asked", "given"]

@@ -66,6 +66,7 @@ def import_network(
             help="NAME=FIELD: the dataset's field of an input or output; may be given several times."
         ),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a run from a network that another program trained.
@@ -85,6 +86,7 @@ def import_network(
         data=data,
         features=named,
         fields=names,
+        overwrite=overwrite,
         say=say,
     )
     units = model.network.layout.units

@@ -36,6 +36,7 @@ def import_model(
     data: Dataset | Path | str | None = None,
     features: Mapping[str, Path | str] | Path | str | None = None,
     fields: Mapping[str, str] | None = None,
+    overwrite: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Model:
     """Import a network that DSSTNE trained as a run, which can predict and start further trainings.
@@ -52,6 +53,7 @@ def import_model(
         features: Index file of every sparse field, or index files by field. Without `data` and `features`, a
             feature is named by its index.
         fields: New names of fields, by the network's names.
+        overwrite: Whether to replace an earlier run at `out`.
         say: Receives a sentence for each setting that was left out or works differently.
 
     Returns:
@@ -94,7 +96,7 @@ def import_model(
             name: Width(dataset.fields[name].width, facts.kind) if name in dataset.fields else facts
             for name, facts in imported.fields.items()
         }
-        return write_run(imported, Path(out), dataset)
+        return write_run(imported, Path(out), dataset, overwrite)
 
 
 def _set_padding(file: ModelFile, layers: list[dict[str, Any]]) -> None:

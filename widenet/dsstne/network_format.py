@@ -25,5 +25,11 @@ def import_model(path: Path, out: Path, options: ImportOptions) -> Any:
     with optional("netCDF4", "dsstne"):
         from widenet.dsstne.model import import_model as run
     return run(
-        path, out, data=options.data, features=options.features, fields=options.fields, say=options.say
+        path,
+        out,
+        data=options.data,
+        features=options.features,
+        fields=options.fields,
+        overwrite=options.overwrite,
+        say=options.say,
     )

@@ -34,6 +34,7 @@ class ImportOptions:
         features: Index files that name features.
         fields: Other names for the network's inputs and outputs, by its own.
         say: Called with a sentence about anything that the user should know.
+        overwrite: Whether to replace an earlier run.
     """
 
     weights: Path | None = None
@@ -41,6 +42,7 @@ class ImportOptions:
     features: Mapping[str, Path] | Path | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = ignore_message
+    overwrite: bool = False
 
 
 class NetworkFormat(Protocol):

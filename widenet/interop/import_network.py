@@ -18,6 +18,7 @@ def import_network(
     data: str | Path | None = None,
     features: Mapping[str, Path] | Path | None = None,
     fields: Mapping[str, str] | None = None,
+    overwrite: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Model:
     """Import a trained network as a run: it predicts at once, and trainings may begin with its weights.
@@ -30,6 +31,7 @@ def import_network(
             as the file does, or by their index.
         features: Index files of features, for DSSTNE's networks.
         fields: Other names for the network's inputs and outputs, as the dataset calls them.
+        overwrite: Whether to replace an earlier run at `out`.
         say: Called with what the file is, and what is not what it seems.
 
     Returns:
@@ -62,6 +64,7 @@ def import_network(
             features,
             fields or {},
             tell,
+            overwrite,
         ),
     )
     tell(f"{path}: {found.NAME}.")

@@ -88,7 +88,9 @@ class Imported:
         return replace(self, fields=fields, layers=layers, names=called)
 
 
-def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Model:
+def write_run(
+    imported: Imported, out: Path, data: Dataset | None = None, overwrite: bool = False
+) -> Model:
     """Write an imported network as a finished run, and return it.
 
     It predicts at once, and trainings may begin with its weights.
@@ -98,9 +100,10 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
         out: The run directory to make.
         data: Dataset with the network's fields and names of features. Without it, features have the names of
             the network's file, or their indices.
+        overwrite: Whether to replace an earlier run at `out`.
 
     Raises:
-        DataError, FitError, CheckpointError: Nothing is left at `out`.
+        DataError, FitError, CheckpointError: Nothing is left at `out`, or the earlier run.
     """
     with TemporaryDirectory() as folder:
         dataset = data or _empty_dataset(Path(folder) / "data", imported)
@@ -117,7 +120,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
         layout = bind(spec, imported.training, dataset.fields)
         network = build(layout, LocalExchange(layout.num_shards))
         fill(network, imported)
-        with RunDirectory.begin(out, layout, dataset) as run:
+        with RunDirectory.begin(out, layout, dataset, overwrite=overwrite) as run:
             try:
                 run.save_model(
                     "model", network, {} if imported.names and data is None else {"imported": imported.name}
@@ -131,7 +134,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None) -> Mod
 def write_imported(imported: Imported, out: Path, options: ImportOptions) -> Model:
     """Write the run of an imported network under the names, and of the dataset, that the options say."""
     data = None if options.data is None else Dataset.open(options.data)
-    return write_run(imported.with_fields(options.fields), out, data)
+    return write_run(imported.with_fields(options.fields), out, data, options.overwrite)
 
 
 def _with_ignored_values(layer: dict[str, Any], fields: Mapping[str, FieldFacts]) -> dict[str, Any]:
