@@ -6,6 +6,7 @@ from types import ModuleType
 
 from benchmarks import (
     averaging,
+    blocks,
     catalogue,
     checkpoints,
     cold,
@@ -72,6 +73,7 @@ _ALONE: dict[str, ModuleType] = {
     "divided": divided,
     "averaging": averaging,
     "serve": serve,
+    "blocks": blocks,
     "pruning": pruning,
     "smaller": smaller,
     "precision": precision,
