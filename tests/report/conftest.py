@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.browser import chromium  # noqa: F401
 from tests.trainings import UNTIED, books, document
 from widenet.runs import train
 

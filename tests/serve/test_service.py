@@ -26,9 +26,9 @@ STOPPING = WITH_MODEL, "stopping_model.py"
 def refused(tmp_path_factory):
     """Gives what a service says that does not begin."""
 
-    def said(*words):
+    def said(*words, command="serve"):
         folder = tmp_path_factory.mktemp("said") / "said"
-        script = Script("from widenet.cli import main; main()", folder, words=["serve", *map(str, words)])
+        script = Script("from widenet.cli import main; main()", folder, words=[command, *map(str, words)])
         out, err = script.communicate(120)
         assert (script.returncode, out) == (2, "")
         assert err.count("\n") == 1
@@ -37,11 +37,17 @@ def refused(tmp_path_factory):
     return said
 
 
-def test_a_port_in_use_is_told(world, refused):
+@pytest.mark.parametrize("command", ["serve", "ui"])
+def test_a_port_in_use_is_told(command, world, refused):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        said = refused(world.run("first"), "--port", port)
+        said = refused(world.run("first"), "--port", port, command=command)
     assert said.startswith(f"widenet: port {port} of 127.0.0.1 is in use. End the other program, or choose")
+
+
+def test_pages_on_other_addresses_need_a_token(world, refused):
+    said = refused(world.folder, "--host", "0.0.0.0", command="ui")
+    assert said.startswith("widenet: --host 0.0.0.0 ") and "--token-file" in said
 
 
 def test_other_addresses_need_a_token_and_a_token_letters(world, refused, tmp_path):

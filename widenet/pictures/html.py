@@ -56,7 +56,9 @@ def table(
         for row in rows
     ]
     whole = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_=class_)
-    return tag("div", whole, class_="wide", style="overflow-x:auto")
+    # Somebody without a mouse can only scroll what can have the focus.
+    can_scroll = {"tabindex": 0, "role": "group", "aria_label": "Table"}
+    return tag("div", whole, class_="wide", style="overflow-x:auto", **can_scroll)
 
 
 def brief(value: object) -> str:

@@ -149,7 +149,8 @@ class Guard:
 
     def too_large(self) -> RefusedError:
         """Return the refusal of a body with too many bytes."""
-        return RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes.")
+        sentence = f"the body must have at most {self.max_bytes:,} bytes. Send less in a request."
+        return RefusedError(413, "too_large", sentence)
 
     def too_slow(self) -> RefusedError:
         """Return the refusal of a request whose body does not come to an end."""

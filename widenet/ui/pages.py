@@ -9,7 +9,6 @@ from widenet.pictures.html import Html, joined, tag
 _STYLE = re.compile(r' style="[^"]*"')
 _PICTURE = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)" style="[^"]*"')
 _NUMBERS = re.compile(r'<(t[hd]) style="text-align:right[^"]*"')
-_TABLE = '<div class="wide" style="overflow-x:auto"'
 
 PLOTS = ("uPlot.iife.min.js", "plots.js")
 """The scripts of pages with curves."""
@@ -27,7 +26,6 @@ def strict(html: Html) -> Html:
     Quotes in texts are escaped, so what looks like an attribute is one.
     """
     html = Html(_NUMBERS.sub(r'<\1 class="number"', html))
-    html = Html(html.replace(_TABLE, '<div class="wide" tabindex="0" role="group" aria-label="Table"'))
     html = Html(_PICTURE.sub(r'viewBox="0 0 \1 \2" width="\1"', html))
     return Html(_STYLE.sub("", html))
 
