@@ -88,9 +88,7 @@ class Imported:
         return replace(self, fields=fields, layers=layers, names=called)
 
 
-def write_run(
-    imported: Imported, out: Path, data: Dataset | None = None, overwrite: bool = False
-) -> Model:
+def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwrite: bool = False) -> Model:
     """Write an imported network as a finished run, and return it.
 
     It predicts at once, and trainings may begin with its weights.
