@@ -1,16 +1,24 @@
 """Scripts in processes of their own, forked from one that has loaded widenet, which a start mostly is."""
 
 import atexit
+import contextlib
 import multiprocessing
 import os
 import sys
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["tests.parallel.workers", "tests.parallel.matrix", "tests.parallel.preload", "widenet.runs"]
+    [
+        "tests.parallel.workers",
+        "tests.parallel.matrix",
+        "widenet.serve.service",
+        "widenet.ui.service",
+        "tests.parallel.preload",
+    ]
 )
 """One process loads everything; the others are copies of it, made before it has threads."""
 
@@ -25,9 +33,11 @@ class Script:
     def __init__(self, code, said, environment=(), words=(), cwd="."):
         said.mkdir()
         self.paths = [said / "out", said / "err"]
-        self.process = CONTEXT.Process(
-            target=_run, args=(code, self.paths, dict(environment), list(words), str(cwd)), daemon=True
-        )
+        self._start(code, self.paths, environment, words, cwd)
+
+    def _start(self, code, ends, environment, words, cwd):
+        given = code, ends, dict(environment), list(words), str(cwd)
+        self.process = CONTEXT.Process(target=_run, args=given, daemon=True)
         self.process.start()
         self.pid = self.process.pid
 
@@ -47,16 +57,77 @@ class Script:
         self.process.kill()
 
 
-def _run(code, paths, environment, words, cwd):
-    """Be the script, from its beginning to what Python does at the end of a process."""
+class Conversation(Script):
+    """A script whose standard input, output and error are pipes, as those of a `subprocess.Popen`.
+
+    code: Python, `widenet` itself if there is none. words: `sys.argv` after its first. It has this process's
+    variables and current directory.
+    """
+
+    def __init__(self, words, code="from widenet.cli import main; main()"):
+        (stdin, self.stdin), (self.stdout, stdout), (self.stderr, stderr) = (
+            CONTEXT.Pipe(duplex=False) for _ in range(3)
+        )
+        self._start(code, [stdin, stdout, stderr], os.environ, words, Path.cwd())
+        for theirs in (stdin, stdout, stderr):
+            theirs.close()
+        self.stdin = _opened(self.stdin, "w")
+        self.stdout, self.stderr = _opened(self.stdout, "r"), _opened(self.stderr, "r")
+
+    def communicate(self, timeout=None):
+        """What is left of standard output and standard error, once it has ended."""
+        self.stdin.close()
+        with ThreadPoolExecutor(2) as pool:
+            rest = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            self.wait(timeout)
+            return tuple(text.result() for text in rest)
+
+    def wait(self, timeout=None):
+        """The exit status, once it has ended; a script that has not in time is killed."""
+        self.process.join(timeout)
+        if self.process.is_alive():
+            self.kill()
+            raise TimeoutError(f"the process has not ended within {timeout} seconds")
+        return self.returncode
+
+    def terminate(self):
+        """Send SIGTERM."""
+        self.process.terminate()
+
+    def close(self):
+        """End it at once, and close the pipes."""
+        self.kill()
+        self.process.join()
+        for stream in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
+
+
+def _opened(end, mode):
+    """A file of an end of a pipe."""
+    file = os.fdopen(os.dup(end.fileno()), mode, encoding="utf-8")
+    end.close()
+    return file
+
+
+def _run(code, ends, environment, words, cwd):
+    """Be the script, from its beginning to what Python does at the end of a process.
+
+    ends: standard output and standard error as paths, or these and standard input before them as pipes.
+    """
     atexit._clear()
     os.chdir(cwd)
     os.environ.update(environment)
     sys.argv = ["-c", *words]
-    for descriptor, path in enumerate(map(Path, paths), start=1):
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for descriptor, end in enumerate(ends, start=3 - len(ends)):
+        is_path = isinstance(end, Path)
+        opened = os.open(end, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if is_path else os.dup(end.fileno())
         os.dup2(opened, descriptor)
         os.close(opened)
+    if len(ends) == 3:
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 the script's own
+        for end in ends:
+            end.close()
     status = 0
     try:
         exec(compile(code, "script", "exec"), {"__name__": "__main__"})

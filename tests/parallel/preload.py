@@ -2,8 +2,11 @@
 of it.
 """
 
+import gc
 from importlib import import_module
 
+from widenet.kernels.compiled_ranking import compiled_ranking
+from widenet.kernels.compiled_search import compiled_choice
 from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
 from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
@@ -20,4 +23,7 @@ LOADED = [
     compiled_sort(),
     compiled_group(),
     *map(compiled_cut, ("int32", "int64")),
+    compiled_ranking(),
+    compiled_choice(),
 ]
+gc.freeze()  # no copy looks for garbage in what all copies share

@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.browser import LACKS, chromium  # noqa: F401
+from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
 
@@ -87,7 +87,7 @@ class Reply:
 class Service:
     """A running service."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen | Conversation
     port: int
 
     def ask(self, method, path, body=None, headers=None, connection=None):
@@ -118,35 +118,37 @@ class Service:
 
     def end(self):
         """Ask the service to end; returns its status and what it has said since it was ready."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
         _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
 
 @contextmanager
-def service(run, *words, program=("-m", "widenet"), command="serve"):
-    """A service of a run, or the pages of a folder of runs, on a free port."""
-    command = [sys.executable, *program, command, str(run), "--port", "0", *map(str, words)]
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+def service(run, *words, program=None, command="serve"):
+    """A service of a run, or the pages of a folder of runs, on a free port.
+
+    program: what Python runs instead of `widenet`, starting anew with this process's limits; without it, the
+    service is a copy of a process that has loaded everything.
+    """
+    line = [command, str(run), "--port", "0", *map(str, words)]
+    if program is None:
+        process = Conversation(line)
+    else:
+        said = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen([sys.executable, *program, *line], env=environment, **said)
     try:
         said = ""
-        for line in process.stderr:
-            said += line
-            if ready := re.search(r"http://\S+:(\d+)$", line.strip()):
+        for text in process.stderr:
+            said += text
+            if ready := re.search(r"http://\S+:(\d+)$", text.strip()):
                 break
         else:
             pytest.fail(f"the service ended: {said}")
         yield Service(process, int(ready[1]))
     finally:
         process.kill()
-        process.communicate()
+        process.communicate() if program else process.close()
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ def open_files(soft):
 def test_ten_thousand_open_connections_hold_up_nobody(world):
     with ExitStack() as stack:
         with open_files(1024) as hard:
-            running = stack.enter_context(service(world.run("first")))
+            running = stack.enter_context(service(world.run("first"), program=("-m", "widenet")))
         stack.enter_context(open_files(hard))
         number = min(10_000, hard - 500)
         place = "127.0.0.1", running.port
