@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,21 +19,21 @@ from widenet.spec.usual import usual_network, usual_training
 ROOT = Path(__file__).parent.parent.parent
 LATER = ["compiled_ranking", "compiled_choice"]
 PACKING = ["compiled_packing", "compiled_unpacking"]
+EVERY = [
+    "compiled_cut",
+    "compiled_cut",
+    "compiled_group",
+    "compiled_sort",
+    "compiled_steps",
+    "compiled_sum",
+]
+"""What every training on a CPU needs at once."""
 
 AHEAD = """
 import sys
 from widenet.kernels import ahead, compiled
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
-layers = [
-    {"name": "in", "kind": "input", "field": "items"},
-    {"name": "mid", "units": 4},
-    {"name": "out", "kind": "output", "field": "items", "activation": "linear", "loss": "l2"},
-]
-linear = NetworkSpec.of({"layers": layers}, "n"), TrainingSpec.of({"epochs": 1}, "t")
-usual = usual_network("items", False, 1), usual_training(False, 100)
-documents = {"linear": linear, "usual": usual}[sys.argv[1]]
+documents = usual_network("items", False, 1), usual_training(False, 100)
 print(ahead.compile_ahead(*documents), len(compiled._HELPERS), "torch" in sys.modules)
 for helper in compiled._HELPERS.values():
     assert helper.wait() == 0
@@ -41,8 +42,8 @@ print(ahead.compile_ahead(*documents))
 """
 
 
-def said_ahead(documents, cache):
-    """What a new process says that compiles ahead for documents, with a cache in a folder."""
+def said_ahead(cache):
+    """What a new process says that compiles ahead for the usual documents, with a cache in a folder."""
     environment = {
         **os.environ,
         "NUMBA_CACHE_DIR": str(cache),
@@ -50,14 +51,29 @@ def said_ahead(documents, cache):
         "WIDENET_THREADS": "3",
     }
     return subprocess.run(
-        [sys.executable, "-c", AHEAD, documents], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", AHEAD], env=environment, capture_output=True, text=True, check=True
     ).stdout.splitlines()
 
 
-def test_helpers_compile_what_a_training_needs_once(tmp_path):
-    """Six kernels of a linear output, and two for its evaluation."""
-    assert said_ahead("linear", tmp_path) == ["True 8 False", "False"]
-    assert said_ahead("linear", tmp_path) == ["False 0 False", "False"]
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """A cache that `compile_usual` has filled from nothing; not to be written to."""
+    folder = tmp_path_factory.mktemp("usual") / "new"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(folder))
+        assert compile_usual().wait() == 0
+    return folder
+
+
+def test_helpers_compile_what_a_training_needs_and_is_missing_once(usual, tmp_path):
+    """Two kernels that a training needs at once, and one for its evaluation."""
+    cache = tmp_path / "cache"
+    shutil.copytree(usual, cache)
+    for name in ("compiled_sorts.group", "compiled_sorts.sort", "compiled_search.choose"):
+        (code,) = cache.rglob(f"{name}_*.nbi")
+        code.unlink()
+    assert said_ahead(cache) == ["True 3 False", "False"]
+    assert said_ahead(cache) == ["False 0 False", "False"]
 
 
 @pytest.fixture
@@ -116,6 +132,8 @@ def test_the_documents_tell_which_passes_are_compiled(output, expected, helpers,
         arguments for make, arguments in kernels if make.__name__ in ("compiled_pass", "compiled_sweep")
     }
     assert passes == expected
+    others = sorted(make.__name__ for make, arguments in kernels if arguments not in passes)
+    assert others == EVERY
 
 
 def process(code):
@@ -161,12 +179,10 @@ def test_a_program_that_is_no_python_is_not_started_again(executable, frozen, mo
     assert ahead._helper([(compiled.made_once, ())]) is None
 
 
-def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "new"))
-    helper = compile_usual()
-    assert helper.wait() == 0
+def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(usual, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(usual))
     assert compile_usual() is None
-    assert said_ahead("usual", tmp_path / "new")[0] == "False 0 False"
+    assert said_ahead(usual)[0] == "False 0 False"
 
 
 def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
