@@ -5,6 +5,11 @@ import os
 
 import pytest
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+"""Set before torch is loaded: its threads wait without keeping processors busy, which all processes of the
+tests share.
+"""
+
 READ = (
     "ATEN_",
     "DNNL_",
