@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz labs
 
 setup: .venv/.stamp
