@@ -8,10 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,29 +31,8 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 
-def writing(path, letter):
-    """A program that writes down each of its steps."""
-
-    def steps(number):
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(letter * number)
-        return {"loss": 1.5}
-
-    return steps
-
-
-def greedy():
-    """A program that needs more memory than there is."""
-    return lambda _: {"bytes": len(bytearray(2**50))}
-
-
-def dying():
-    """A program that ends without a word."""
-    raise SystemExit(3)
-
-
 def program(name, function="writing", libraries=(), **arguments):
-    return Program(name, f"tests.test_benchmarks:{function}", arguments, libraries)
+    return Program(name, f"tests.toys:{function}", arguments, libraries)
 
 
 def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
@@ -65,12 +42,6 @@ def test_programs_take_turns_in_one_direction_and_then_in_the_other(tmp_path):
     assert [len(measured.seconds) for measured in found] == [2, 2]
     assert found[0].first["loss"] == 1.5
     assert found[0].facts["peak_bytes"] > 2**20
-
-
-def endless():
-    """A program that never ends its first step."""
-
-    return lambda _: threading.Event().wait()
 
 
 def test_programs_that_start_together_take_turns_as_well(tmp_path):
@@ -143,7 +114,7 @@ BROKEN = {
     "dying": (program("dying", "dying"), "ended with status 3"),
     "nowhere": (
         program("nowhere", "nowhere"),
-        "AttributeError: module 'tests.test_benchmarks' has no attribute 'nowhere'",
+        "AttributeError: module 'tests.toys' has no attribute 'nowhere'",
     ),
     "missing": (
         program("missing", "greedy", libraries=["no-such-library"]),
