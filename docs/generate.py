@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -97,6 +98,7 @@ def stale_pages(folder: Path) -> list[Path]:
     ]
 
 
+@cache
 def pages() -> dict[str, str]:
     """The text of every generated page, by its path in docs/."""
     return {"network-documents.md": documents_page(), **command_pages()}
