@@ -128,11 +128,11 @@ def service(run, *words, program=None, command="serve"):
     """A service of a run, or the pages of a folder of runs, on a free port.
 
     program: what Python runs instead of `widenet`, starting anew with this process's limits; without it, the
-    service is a copy of a process that has loaded everything.
+    service and the process of its model are copies of a process that has loaded everything.
     """
     line = [command, str(run), "--port", "0", *map(str, words)]
     if program is None:
-        process = Conversation(line)
+        process = Conversation(line, "from tests.serve.copied import run; run()")
     else:
         said = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,41 @@
+"""`widenet` in a process that has loaded everything; the process of a service's model is a copy of it."""
+
+import os
+import subprocess
+import traceback
+from pathlib import Path
+from types import SimpleNamespace
+
+from widenet.cli import main
+from widenet.serve import model_process, remote
+
+
+class Copy(subprocess.Popen):
+    """Forks where `subprocess.Popen` would start the program of the model from nothing."""
+
+    def _execute_child(self, command, _executable, _before, _close, descriptors, *_):
+        self.pid = os.fork()
+        if self.pid:
+            self._child_created = True
+        else:
+            _be_model(command[-1], descriptors)
+
+
+def _be_model(settings, descriptors):
+    """Be the process of a model, which has no other descriptors than those that it is handed."""
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for own in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+            if own not in {0, 1, 2, nothing, *descriptors}:
+                os.dup2(nothing, own)
+        model_process.main(settings)
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
+
+
+def run():
+    """Run the command line."""
+    remote.subprocess = SimpleNamespace(Popen=Copy)
+    main()
