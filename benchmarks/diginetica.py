@@ -29,6 +29,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", choices=names, default=names, help="what to train")
     parser.add_argument("--epochs", type=int, help="epochs of each; default: as the documents say")
     parser.add_argument("--validation", action="store_true", help="rank for training sessions set aside")
+    parser.add_argument(
+        "--repeats",
+        nargs="+",
+        type=_numbers,
+        default=[],
+        help="also rank with these repeats in place of the document's, such as 0,4,2 or none",
+    )
     parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
 
 
@@ -44,9 +51,27 @@ def run(arguments: argparse.Namespace) -> None:
             document = json.loads(training.read_text("utf-8"))
             document["epochs"] = arguments.epochs or document["epochs"]
             (folder / "training.json").write_text(json.dumps(document), "utf-8")
-            print((_padded if name == _PADDED else _widenet)(name, network, folder), flush=True)
+            if name == _PADDED:
+                print(_padded(name, network, folder), flush=True)
+                continue
+            print(_widenet(name, network, folder), flush=True)
+            print_repeats(name, Model.load(folder / name), folder / "test", arguments.repeats)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
             print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - |")
+
+
+def _numbers(text: str) -> tuple[float, ...] | None:
+    return None if text == "none" else tuple(map(float, text.split(",")))
+
+
+def print_repeats(name: str, model: Model, cases: Path, settings: Sequence[tuple[float, ...] | None]) -> None:
+    """Print a row for each setting of the "repeats" of a trained model's output."""
+    [output] = model.network.outputs.values()
+    for numbers in settings:
+        output.spec = output.spec.model_copy(update={"repeats": numbers})
+        metrics = model.evaluate(cases, ks=(20,), exclude_seen=False)
+        shown = "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
+        print(f"| widenet, {name}, repeats {shown} | {_cells(metrics)} | - | - | - |", flush=True)
 
 
 def prepare(folder: Path, num_sessions: int, is_validation: bool) -> int:
@@ -115,5 +140,9 @@ def _rows(dataset: Dataset, part: Part) -> list[list[int]]:
 
 
 def _row(name: str, metrics: Mapping[str, Any], seconds: Sequence[float], peak_bytes: int) -> str:
-    shown = f"{100 * metrics['recall@20']:.2f} | {100 * metrics['mrr@20']:.2f} | {len(seconds)}"
-    return f"| {name} | {shown} | {sum(seconds) / len(seconds):.0f} | {peak_bytes / 1e9:.2f} |"
+    cost = f"{len(seconds)} | {sum(seconds) / len(seconds):.0f} | {peak_bytes / 1e9:.2f}"
+    return f"| {name} | {_cells(metrics)} | {cost} |"
+
+
+def _cells(metrics: Mapping[str, Any]) -> str:
+    return f"{100 * metrics['recall@20']:.2f} | {100 * metrics['mrr@20']:.2f}"

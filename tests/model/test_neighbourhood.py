@@ -157,12 +157,12 @@ def test_a_model_recommends_without_its_data(model, data, tmp_path):
 
 
 def test_what_cannot_hold_it_refuses_in_a_sentence(model, data, tmp_path):
-    with pytest.raises(FitError, match=r'neighbourhood of output "out" cannot be written to ONNX'):
+    with pytest.raises(FitError, match=r'"neighbourhood" of output "out" cannot be written to ONNX'):
         export_onnx(model, tmp_path / "model.onnx")
     assert not [*tmp_path.iterdir()]
     linear = network(**TERM)
     linear["layers"][1]["activation"] = "linear"
-    with pytest.raises(FitError, match=r'"out" has a neighbourhood term, which is no sum over features'):
+    with pytest.raises(FitError, match=r'"out" has "neighbourhood", which is no sum over features'):
         train(linear, TRAINING, data, tmp_path / "run").explain("1", ["2"])
 
 

@@ -110,7 +110,7 @@ def test_the_default_network_is_explained_as_numpy_does(data, tmp_path):
         ),
         (
             [HISTORY, {"name": "taste", "units": 3, **LINEAR}, {**OUTPUT, "neighbourhood": {}}],
-            '"next" has a neighbourhood term, which is no sum over features',
+            '"next" has "neighbourhood", which is no sum over features',
         ),
     ],
 )

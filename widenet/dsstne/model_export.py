@@ -125,9 +125,7 @@ def _problems(network: Network) -> list[str]:
         if output.weightless and output.name not in merged
     ]
     problems += [
-        f'"neighbourhood" of layer "{output.name}"'
-        for output in spec.outputs
-        if output.neighbourhood is not None
+        f'"{output.term}" of layer "{output.name}"' for output in spec.outputs if output.term is not None
     ]
     losses = {output.loss.kind for output in spec.outputs}
     if len(losses) > 1:

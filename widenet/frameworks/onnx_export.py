@@ -67,14 +67,14 @@ def export_onnx(
 
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
-        FitError: An output has a neighbourhood.
+        FitError: An output has a neighbourhood, or repeats.
     """
-    counted = next((one.name for one in model.network.spec.outputs if one.neighbourhood is not None), None)
-    if counted is not None:
-        raise FitError(
-            f'{model.run.path}: the neighbourhood of output "{counted}" cannot be written to ONNX. Train'
-            " without it, or recommend with widenet."
-        )
+    for output in model.network.spec.outputs:
+        if (term := output.term) is not None:
+            raise FitError(
+                f'{model.run.path}: "{term}" of output "{output.name}" cannot be written to ONNX.'
+                " Train without it, or recommend with widenet."
+            )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
         raise OptionError(f'`out` must be a path that ends in .onnx; got "{out}". Rename it.')

@@ -63,7 +63,8 @@ def why_no_shares(spec: NetworkSpec, output_name: str) -> str | None:
     """Return what keeps the logits of an output from being explained; None if they can be."""
     if len(spec.inputs) > 1:
         return f"it has {len(spec.inputs)} inputs"
-    if any(layer.name == output_name and layer.neighbourhood is not None for layer in spec.outputs):
-        return f'"{output_name}" has a neighbourhood term, which is no sum over features'
+    term = next(layer.term for layer in spec.outputs if layer.name == output_name)
+    if term is not None:
+        return f'"{output_name}" has "{term}", which is no sum over features'
     reasons = ((layer.name, layer.why_not_linear()) for layer in spec.hidden)
     return next((f'"{name}" {reason}' for name, reason in reasons if reason), None)

@@ -12,6 +12,7 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
+from widenet.model.repeats import Repeats
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
@@ -28,8 +29,9 @@ class Tiles:
         direct_EH: The vectors that enter it, with rows that fill up the last block.
         num: Number of examples without these rows.
         blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
-        history: Features of the examples, for an output with a neighbourhood.
+        history: Features of the examples, for an output with a term of them.
         histories: The same of each block.
+        repeats: Their repeats, if the output has any.
     """
 
     def __init__(
@@ -43,13 +45,15 @@ class Tiles:
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
         self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
+        numbers = output.spec.repeats
+        self.repeats = [Repeats.of(own, numbers, self.shards) for own in self.histories] if numbers else []
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
         """Return the tiles of an output for a batch."""
         activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
         output, history = network.output_for(name, activity), None
-        if output.neighbourhood is not None:
+        if output.spec.term is not None:
             values = fields[output.spec.field]
             assert isinstance(values, SparseBatch)
             history = values.to(network.device)
@@ -86,6 +90,8 @@ class Tiles:
             logits_BT = logits_BT[: block.stop - block.start, : stop - start].contiguous()
             if self.output.neighbourhood is not None:
                 self.output.neighbourhood.add(logits_BT, self.histories[number], shard, start)
+            if self.repeats:
+                self.repeats[number].add(logits_BT, shard, start)
             yield logits_BT
 
     def logits(self, shard: int, start: int, stop: int) -> Tensor:

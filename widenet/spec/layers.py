@@ -238,6 +238,14 @@ class OutputLayer(Spec, OfLayers):
     """Score by cosine instead of by product."""
     neighbourhood: Neighbourhood | None = None
     """A term from counts of features that occur together, for evaluation and recommendations."""
+    repeats: Annotated[tuple[float, ...], Field(min_length=1)] | None = None
+    """Numbers that evaluation and recommendations add to the logits of features that the sequence has
+    already, with "predict": "next".
+
+    The first is for its newest feature, the second for the one before it, and so on; the last is also for all
+    older ones. If a feature occurs several times, its newest position counts. Training minimizes the loss
+    without them.
+    """
     bias: bool = True
     """Add a learned bias to each unit."""
     bias_start: float = 0.0
@@ -265,6 +273,11 @@ class OutputLayer(Spec, OfLayers):
     """Train on the batch's targets and some other units instead of all: an approximation. Unset: all
     units, the exact loss.
     """
+
+    @property
+    def term(self) -> str | None:
+        """The setting that adds numbers of an example's features to the logits outside training."""
+        return next((name for name in ("neighbourhood", "repeats") if getattr(self, name) is not None), None)
 
 
 Trunk = HiddenLayer | ConvolutionLayer | PoolingLayer | RecurrentLayer | AttentionLayer

@@ -59,6 +59,8 @@ def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
         _check_hiding(place, layer, layers)
     if layer.neighbourhood is not None:
         _check_neighbourhood(place, layer, layers)
+    if layer.repeats is not None and layer.predict != "next":
+        raise ValueError(f'{place}.repeats needs "predict": "next"; got "{layer.predict}". Remove it.')
 
 
 def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:

@@ -1,0 +1,142 @@
+"""The repeats of an output: against plain loops, in every batch, run and group."""
+
+import pytest
+import torch
+
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import DocumentError, FitError
+from widenet.frameworks.onnx_export import export_onnx
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.predict.top_k import top_k
+from widenet.predict.values import layer_values
+from widenet.runs import Model, train
+from widenet.runs.quantizing import quantize
+from widenet.sparse import SparseBatch
+from widenet.spec.network import NetworkSpec
+
+WIDTH, SHARDS = 29, 3
+ROWS = [[(row * row + step * step * (1 + row % 5)) % WIDTH for step in range(row % 9)] for row in range(80)]
+NUMBERS = [-0.5, 4.0, 2.0]
+TRAINING = {"epochs": 1, "batch_size": 16, "shards": SHARDS}
+
+
+def network(**options):
+    return {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items", "last": 5},
+            {"name": "mid", "units": 6, "activation": "linear", "bias": False},
+            {"name": "state", "kind": "attention"},
+            {"name": "out", "kind": "output", "field": "items", "predict": "next", "cosine": {}, **options},
+        ]
+    }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    rows = [[(row * 7 + 3) % WIDTH] for row in range(len(ROWS))]
+    folder = tmp_path_factory.mktemp("repeats") / "data"
+    return dataset_from_lists(folder, ROWS, validation=rows, width=WIDTH, sequence=True)
+
+
+@pytest.fixture(scope="module")
+def plain(data, tmp_path_factory):
+    return train(network(), TRAINING, data, tmp_path_factory.mktemp("plain") / "run")
+
+
+@pytest.fixture(scope="module")
+def model(data, tmp_path_factory):
+    return train(network(repeats=NUMBERS), TRAINING, data, tmp_path_factory.mktemp("repeats") / "run")
+
+
+def logits(model, rows):
+    """The logits in the order of units; under a softmax, values of a layer are its probabilities."""
+    with fixed_arithmetic():
+        values = layer_values(model.network, {"items": SparseBatch.from_lists(rows)}, "out")
+        return torch.cat([*values], dim=1).double().log()
+
+
+def expected(rows, numbers):
+    found = torch.zeros(len(rows), WIDTH, dtype=torch.float64)
+    for row, features in enumerate(rows):
+        for feature in set(features):
+            back = features[::-1].index(feature)
+            found[row, feature] = numbers[min(back, len(numbers) - 1)]
+    return found
+
+
+def test_every_feature_of_a_sequence_gets_the_number_of_its_newest_position(model, plain):
+    before = logits(plain, ROWS)
+    after = torch.log_softmax(before + expected(ROWS, NUMBERS), dim=1)
+    torch.testing.assert_close(logits(model, ROWS), after, rtol=0, atol=1e-5)
+
+
+def test_one_number_is_for_all_of_them(data, plain, tmp_path):
+    alike = train(network(repeats=[3]), TRAINING, data, tmp_path / "run")
+    after = torch.log_softmax(logits(plain, ROWS) + expected(ROWS, [3.0]), dim=1)
+    torch.testing.assert_close(logits(alike, ROWS), after, rtol=0, atol=1e-5)
+
+
+def test_training_and_its_loss_are_those_without_them(model, plain):
+    assert model.fingerprint() == plain.fingerprint()
+    assert [record["loss"] for record in model.run.records()] == [
+        record["loss"] for record in plain.run.records()
+    ]
+
+
+def test_a_sequence_has_the_same_bits_in_every_batch(model):
+    together = logits(model, ROWS)
+    for start, stop in [(0, 1), (5, 6), (10, 77)]:
+        assert torch.equal(logits(model, ROWS[start:stop]), together[start:stop])
+
+
+def best(model, excluded=None):
+    with fixed_arithmetic():
+        batch = {"items": SparseBatch.from_lists(ROWS)}
+        return top_k(model.network, batch, "out", 6, excluded, scores=False)[1]
+
+
+def test_rankings_have_them_and_may_leave_the_sequence_out(model, plain):
+    by_logit = (logits(plain, ROWS) + expected(ROWS, NUMBERS)).argsort(dim=1, descending=True, stable=True)
+    assert torch.equal(best(model), by_logit[:, :6])
+    assert not torch.equal(best(model), best(plain))
+    own = SparseBatch.from_lists([sorted({*row}) for row in ROWS])
+    assert torch.equal(best(model, own), best(plain, own))
+
+
+def used(out, data):
+    model = Model.load(out)
+    ranked = [(block.items, block.scores.tolist()) for block in model.predict(data, k=6, exclude_seen=False)]
+    return model.evaluate(data, "validation", ks=[5], exclude_seen=False), ranked
+
+
+def test_any_number_of_processes_reads_the_same_model(model, data, groups):
+    alone = used(model.run.path, data.path)
+    assert groups(2)(used, model.run.path, data.path) == [alone] * 2
+    assert groups(3)(used, model.run.path, data.path) == [alone] * 3
+
+
+def test_a_model_in_8_bits_keeps_them(model, plain, tmp_path):
+    small, small_plain = (
+        quantize(one.run.path, tmp_path / one.run.path.parent.name) for one in (model, plain)
+    )
+    after = torch.log_softmax(logits(small_plain, ROWS) + expected(ROWS, NUMBERS), dim=1)
+    torch.testing.assert_close(logits(small, ROWS), after, rtol=0, atol=1e-5)
+
+
+def test_what_cannot_hold_them_refuses_in_a_sentence(model, tmp_path):
+    with pytest.raises(FitError, match=r'"repeats" of output "out" cannot be written to ONNX'):
+        export_onnx(model, tmp_path / "model.onnx")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ({"predict": "all", "repeats": [1]}, r'layers\[3\].repeats needs "predict": "next"; got "all"'),
+        ({"repeats": []}, r"layers\[3\].repeats must have at least 1"),
+        ({"repeats": ["1"]}, r"layers\[3\].repeats\[0\] must be a number"),
+    ],
+)
+def test_repeats_that_mean_nothing_are_refused(options, rule):
+    with pytest.raises(DocumentError, match=rule):
+        NetworkSpec.of(network(**options))
