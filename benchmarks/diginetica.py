@@ -68,7 +68,7 @@ def print_repeats(name: str, model: Model, cases: Path, settings: Sequence[tuple
     """Print a row for each setting of the "repeats" of a trained model's output."""
     [output] = model.network.outputs.values()
     for numbers in settings:
-        output.spec = output.spec.model_copy(update={"repeats": numbers})
+        output.repeats = numbers
         metrics = model.evaluate(cases, ks=(20,), exclude_seen=False)
         shown = "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
         print(f"| widenet, {name}, repeats {shown} | {_cells(metrics)} | - | - | - |", flush=True)

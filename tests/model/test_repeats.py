@@ -133,7 +133,7 @@ def test_what_cannot_hold_them_refuses_in_a_sentence(model, tmp_path):
     ("options", "rule"),
     [
         ({"predict": "all", "repeats": [1]}, r'layers\[3\].repeats needs "predict": "next"; got "all"'),
-        ({"repeats": []}, r"layers\[3\].repeats must have at least 1"),
+        ({"repeats": []}, r"layers\[3\].repeats must be at least 1 long"),
         ({"repeats": ["1"]}, r"layers\[3\].repeats\[0\] must be a number"),
     ],
 )

@@ -146,6 +146,7 @@ def _output(
         and not spec.weightless
         and not layout.of_output(spec.name).by_columns,
         tf32=layout.training.precision == "tf32",
+        repeats=spec.repeats,
     )
     if spec.neighbourhood is not None:
         output.neighbourhood = Neighbourhood(spec, output.weight.shards, exchange, output.weight.device)

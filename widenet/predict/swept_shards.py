@@ -31,7 +31,7 @@ def is_sweepable(tiles: Tiles, divides: bool) -> bool:
         divides: Whether the scores have a divisor.
     """
     output, device = tiles.output, tiles.direct_EH.device
-    if not tiles.multiplies or output.spec.term is not None:
+    if not tiles.multiplies or output.adds_terms:
         return False
     if divides and tiles.activation.kind != "softmax":
         return False

@@ -45,7 +45,7 @@ class Tiles:
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
         self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
-        numbers = output.spec.repeats
+        numbers = output.repeats
         self.repeats = [Repeats.of(own, numbers, self.shards) for own in self.histories] if numbers else []
 
     @classmethod
@@ -53,7 +53,7 @@ class Tiles:
         """Return the tiles of an output for a batch."""
         activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
         output, history = network.output_for(name, activity), None
-        if output.spec.term is not None:
+        if output.adds_terms:
             values = fields[output.spec.field]
             assert isinstance(values, SparseBatch)
             history = values.to(network.device)

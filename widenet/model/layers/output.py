@@ -1,6 +1,6 @@
 """The output layer: a wide weight, its biases, and the logits of a tile."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -38,6 +38,7 @@ class WideOutput:
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     neighbourhood: the term that evaluation and recommendations add to the logits.
+    repeats: what they add to the logits of features that a sequence has already; see the layer's `repeats`.
     features: the batch's, where it stands on a sparse input and not on hidden vectors, which are then [E, 0].
         touched: in training, the same by feature, for every shard at hand.
     """
@@ -54,6 +55,7 @@ class WideOutput:
     sampler: Sampler | None = None
     kept_bytes: int | None = None
     neighbourhood: Neighbourhood | None = None
+    repeats: Sequence[float] | None = None
     features: SparseBatch | None = None
     touched: Mapping[int, Touched] | None = None
 
@@ -61,6 +63,11 @@ class WideOutput:
     def width(self) -> int:
         """L."""
         return self.weight.shards.width
+
+    @property
+    def adds_terms(self) -> bool:
+        """Whether evaluation and recommendations add terms of the example's features to the logits."""
+        return self.neighbourhood is not None or self.repeats is not None
 
     @property
     def where(self) -> str:
