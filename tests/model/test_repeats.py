@@ -15,7 +15,9 @@ from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
 
 WIDTH, SHARDS = 29, 3
-ROWS = [[(row * row + step * step * (1 + row % 5)) % WIDTH for step in range(row % 9)] for row in range(80)]
+ROWS = [
+    [(row * row + step * step % 6 * (1 + row % 5)) % WIDTH for step in range(row % 9)] for row in range(80)
+]
 NUMBERS = [-0.5, 4.0, 2.0]
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": SHARDS}
 
