@@ -32,7 +32,7 @@ TRAINING = {
     "optimizer": "momentum",
     "evaluation": {"metric": "ndcg@20", "every_epochs": 5},
     "keep": "best",
-    "checkpoints": {"every_epochs": 2, "every_steps": 3},
+    "checkpoints": {"every_epochs": 2, "min_seconds": 0, "every_steps": 3},
 }
 
 

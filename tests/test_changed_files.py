@@ -26,6 +26,7 @@ TRAINING = {
     "seed": 1,
     "evaluation": {},
     "keep": "best",
+    "checkpoints": {"min_seconds": 0},
     "optimizer": {"kind": "adam", "learning_rate": 0.1},
 }
 EPOCH_STEPS = 2

@@ -36,7 +36,7 @@ TRAINING = {
     "batch_size": EXAMPLES // STEPS,
     "shards": 2,
     "optimizer": "momentum",
-    "checkpoints": {"keep_last": 3},
+    "checkpoints": {"min_seconds": 0, "keep_last": 3},
 }
 SHARD = "wide-01.shard-0001-of-0002.safetensors"
 FILE_BYTES = 8_000

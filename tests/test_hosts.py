@@ -32,7 +32,7 @@ TRAINING = {
     "batch_size": 4,
     "shards": 12,
     "optimizer": "momentum",
-    "checkpoints": {"every_epochs": 2},
+    "checkpoints": {"min_seconds": 0, "every_epochs": 2},
 }
 ADDRESSES, PORT = ("10.231.7.1", "10.231.7.2"), 29517
 HANG_SECONDS = 400

@@ -101,6 +101,8 @@ SPLIT = {
     ]
 }
 EVALUATION = {"metric": "ndcg@5"}
+EACH_EPOCH = {"min_seconds": 0}
+"""Checkpoints after all epochs, however short."""
 
 
 def document(optimizer, **more):
@@ -110,6 +112,7 @@ def document(optimizer, **more):
         "shards": 3,
         "optimizer": optimizer,
         "evaluation": EVALUATION,
+        "checkpoints": EACH_EPOCH,
         **more,
     }
 
@@ -179,7 +182,7 @@ SETTINGS = {
     ),
     "adagrad, tied": (
         TIED,
-        document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={"every_epochs": 2}),
+        document({"kind": "adagrad", "learning_rate": 0.1}, checkpoints={**EACH_EPOCH, "every_epochs": 2}),
     ),
 }
 
@@ -218,9 +221,8 @@ def books(path, seed=0, num_examples=23, width=WIDTH, **more):
         for _ in range(num_examples)
     ]
     more.setdefault("titles", [f"Book {index}" for index in range(width)])
-    return dataset_from_lists(
-        path, [row[:-1] for row in rows], validation=[row[-1:] for row in rows], width=width, **more
-    )
+    more.setdefault("validation", [row[-1:] for row in rows])
+    return dataset_from_lists(path, [row[:-1] for row in rows], width=width, **more)
 
 
 class Heard(Silence):

@@ -39,7 +39,7 @@ TRAINING = {
     "batch_size": 4,
     "shards": SHARDS,
     "optimizer": "momentum",
-    "checkpoints": {"keep_last": 9},
+    "checkpoints": {"min_seconds": 0, "keep_last": 9},
 }
 
 

@@ -53,7 +53,13 @@ DIVIDED = {
         {"name": "next", "kind": "output", "field": "items"},
     ]
 }
-TRAINING = {"epochs": 3, "batch_size": EXAMPLES // STEPS, "evaluation": {"metric": "ndcg@5"}, "keep": "best"}
+TRAINING = {
+    "epochs": 3,
+    "batch_size": EXAMPLES // STEPS,
+    "evaluation": {"metric": "ndcg@5"},
+    "keep": "best",
+    "checkpoints": {"min_seconds": 0},
+}
 SETTINGS = {
     "momentum": (NETWORK, {**TRAINING, "optimizer": {"kind": "momentum", "learning_rate": 0.3}}),
     "adam, tied, gradient limit": (

@@ -28,7 +28,7 @@ NETWORK = {
 }  # fmt: skip
 TRAINING = {
     "epochs": 4, "batch_size": 16, "shards": 2, "optimizer": {"kind": "adam", "learning_rate": 0.01},
-    "checkpoints": {"every_epochs": 1, "keep_last": 1},
+    "checkpoints": {"min_seconds": 0, "keep_last": 1},
 }  # fmt: skip
 URI = "s3://shelf/run"
 

@@ -103,7 +103,9 @@ def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data
 
 
 def test_evaluations_and_checkpoints_come_as_often_as_asked_and_at_the_end(data, tmp_path):
-    spec = training(5, evaluation={"every_epochs": 2}, checkpoints={"every_epochs": 3, "keep_last": 9})
+    spec = training(
+        5, evaluation={"every_epochs": 2}, checkpoints={"min_seconds": 0, "every_epochs": 3, "keep_last": 9}
+    )
     train(NETWORK, spec, data, tmp_path / "run")
     assert [record["epoch"] for record in log(tmp_path / "run") if "ndcg@20" in record] == [2, 4, 5]
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*"))

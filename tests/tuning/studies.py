@@ -23,6 +23,7 @@ TRAINING = {
     "schedule": "cosine",
     "evaluation": {"metric": "ndcg@5"},
     "keep": "best",
+    "checkpoints": {"min_seconds": 0},
     "histograms": False,
     "optimizer": {"kind": "adam", "learning_rate": {"between": [0.001, 0.3], "log": True}},
 }

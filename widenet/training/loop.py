@@ -19,7 +19,6 @@ from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
-from widenet.spec.training import Checkpoints, Evaluation
 from widenet.training import histogram_log, histograms
 from widenet.training.board import Board
 from widenet.training.environment import environment
@@ -123,11 +122,11 @@ class Training:
                             return False
                 record = self._end_epoch()
                 of_layers = self._histograms() if self.spec.histograms else None
-                if self._is_due(self.spec.evaluation):
+                if self._is_evaluation_due():
                     record |= self._evaluation()
                 is_stopped = self._publish(record, of_layers, board)
                 has_ended = state.has_ended(self.spec)
-                if self._is_due(self.spec.checkpoints) or has_ended or is_stopped:
+                if has_ended or is_stopped or self._is_checkpoint_due():
                     self._save(at_once=has_ended or is_stopped)
                 self._log_checkpoint_seconds()
                 if is_stopped and not has_ended:
@@ -143,10 +142,21 @@ class Training:
             board.add_documents({name: spec.to_json() for name, spec in documents.items()}, epoch)
         return board
 
-    def _is_due(self, setting: Evaluation | Checkpoints | None) -> bool:
-        """Return whether an evaluation or a checkpoint is due at the end of this epoch."""
-        epoch = self.state.epoch
+    def _is_evaluation_due(self) -> bool:
+        """Return whether an evaluation is due at the end of this epoch."""
+        epoch, setting = self.state.epoch, self.spec.evaluation
         return setting is not None and (epoch % setting.every_epochs == 0 or epoch == self.spec.epochs)
+
+    def _is_checkpoint_due(self) -> bool:
+        """Return whether a checkpoint is due at the end of this epoch, which is not the last.
+
+        The leader's clock decides when a checkpoint is written, never what it holds.
+        """
+        if self.state.epoch % self.spec.checkpoints.every_epochs:
+            return False
+        exchange = self.network.exchange
+        (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint").result()
+        return not is_early
 
     def _batches(self) -> Generator[list[Ready], None, None]:
         """Yield the batches of the replicas for the remaining steps of the epoch, read ahead.

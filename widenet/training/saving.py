@@ -36,7 +36,7 @@ class Saving:
         )
         self.pending: Publication | None = None
         self.work: Future[Any] | None = None
-        self.is_placing = self.is_overdue = self.is_closed = False
+        self.is_placing = self.is_overdue = self.is_closed = self.has_saved = False
         self.newest, self.seconds = monotonic(), 0.0
 
     def is_late(self) -> bool:
@@ -45,6 +45,14 @@ class Saving:
         return (
             minutes is not None and self.network.exchange.leads and monotonic() - self.newest >= 60 * minutes
         )
+
+    def is_early(self) -> bool:
+        """Return whether the newest checkpoint is not `min_seconds` old yet, by the leader's clock.
+
+        The first one is never early.
+        """
+        is_young = self.has_saved and monotonic() - self.newest < self.settings.min_seconds
+        return self.network.exchange.leads and is_young
 
     def is_writing(self) -> bool:
         """Return whether this process is writing in the background."""
@@ -82,7 +90,7 @@ class Saving:
         else:
             self.pending = Publication(self.run.checkpoint_path(position), self.network.exchange, facts)
             self.work = self.thread.submit(self.pending.write, self._files(self.snapshot.take()))
-        self.is_overdue, self.newest = False, monotonic()
+        self.is_overdue, self.has_saved, self.newest = False, True, monotonic()
         self.seconds += self.newest - started
 
     def save_best(self, facts: Mapping[str, Any]) -> None:
