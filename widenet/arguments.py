@@ -225,8 +225,9 @@ def typed(function: _Function) -> _Function:
         for argument, value in _bound(name, signature, args, kwargs).items():
             annotation = signature.parameters[argument].annotation
             if not _allows(annotation, value):
+                remedy = f" Give {argument}.to_dict()." if _is_series(value, annotation) else ""
                 raise ArgumentError(
-                    f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}."
+                    f"{name}: {argument} must be {_description(annotation)}; got {_shown(value)}.{remedy}"
                     f" See `help(widenet.{name})`."
                 )
             if argument in local:
@@ -281,6 +282,12 @@ def _suggestion(name: str, unknown: str, known: Iterable[str]) -> str:
     if (name, unknown) in _OTHER_FUNCTIONS:
         return f" Use {_OTHER_FUNCTIONS[name, unknown]}."
     return did_you_mean(unknown, known)
+
+
+def _is_series(value: object, annotation: Any) -> bool:
+    """Whether a value is a column of a table with an index, where a dictionary is allowed."""
+    is_allowed = any(get_origin(each) is Mapping for each in get_args(annotation))
+    return is_allowed and hasattr(value, "to_dict") and getattr(value, "ndim", 0) == 1
 
 
 def _allows(annotation: Any, value: Any) -> bool:
@@ -342,7 +349,7 @@ def _description(annotation: Any, plural: bool = False) -> str:
 
 def _shown(value: object) -> str:
     """A value for a message, cut if it is long, with its type if that is not obvious."""
-    text = repr(value)
+    text = " ".join(repr(value).split()) if hasattr(value, "shape") else repr(value)
     short = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     is_plain = isinstance(value, str | bool | int | float | None)
     return short if is_plain else f"{short}, a {type(value).__name__}"

@@ -12,7 +12,7 @@ from tests.rows import all_rows
 from tests.trainings import TIED
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import ArgumentError, DataError, FitError, OptionError
 from widenet.fitting import fit
 from widenet.runs import Model, Recommendation, train
 
@@ -30,6 +30,15 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def model(data, tmp_path_factory):
     return train(TIED, TRAINING, data, tmp_path_factory.mktemp("several") / "run")
+
+
+@pytest.fixture(scope="module")
+def valued(tmp_path_factory):
+    """A model that was trained with a number for each item."""
+    folder = tmp_path_factory.mktemp("valued")
+    values = [[1.0, 2.0, 3.0, 4.0] for _ in ROWS]
+    data = dataset_from_lists(folder / "data", ROWS, values=values, width=WIDTH, titles=TITLES)
+    return train(TIED, TRAINING, data, folder / "run")
 
 
 def plain(rows):
@@ -106,7 +115,20 @@ def test_a_table_of_baskets_becomes_a_table_of_recommendations(kind, model):
     assert columns["rank"] == [1, 2] * 3
 
 
-def test_columns_may_be_named_and_hold_values(model):
+def test_columns_may_be_named_and_hold_values(valued, model):
+    table = pd.DataFrame({"who": [1], "what": [3], "much": [1.0]})
+    named = {"user": "who", "item": "what", "value": "much"}
+    for wrong in (
+        lambda: model.recommend(table, columns=named),
+        lambda: model.recommend([3], values=[1.0]),
+        lambda: model.recommend([[3], [5]], values=[[1.0], [2.0]]),
+        lambda: model.explain(3, [5], values=[1.0]),
+    ):
+        with pytest.raises(
+            OptionError, match=r"^values are for networks that were trained with a number for"
+        ):
+            wrong()
+    model = valued
     table = pd.DataFrame({"who": [1, 1, 2], "what": [3, 5, 0], "much": [1.0, 4.0, 2.0]})
     named = {"user": "who", "item": "what", "value": "much"}
     found = model.recommend(table, k=3, columns=named)
@@ -310,7 +332,27 @@ MISTAKES = {
         DataError,
         'column "stars" does not exist',
     ),
-    "an empty basket": (lambda m: m.recommend([["1"], []]), OptionError, "items must name at least one item"),
+    "an empty basket": (
+        lambda m: m.recommend([["1"], []]),
+        OptionError,
+        r"items\[1\] must name at least one item",
+    ),
+    "an item among baskets": (
+        lambda m: m.recommend([1, [2]]),
+        OptionError,
+        r"items\[0\] must be a list of ids or titles; got 1. Write \[1\].",
+    ),
+    "True": (lambda m: m.recommend([True]), OptionError, "got True. Name an id or a title."),
+    "weights in a series": (
+        lambda m: m.recommend([1], weights=pd.Series({"1": 2.0})),
+        ArgumentError,
+        r"got 1 2.0 dtype: float64, a Series. Give weights.to_dict\(\).",
+    ),
+    "a table to evaluate": (
+        lambda m: m.evaluate(pd.DataFrame({"user": [1], "item": [2]})),
+        ArgumentError,
+        "got user item 0 1 2, a DataFrame",
+    ),
     "values of one basket": (
         lambda m: m.recommend([["1"], ["2"]], values=[1.0]),
         OptionError,

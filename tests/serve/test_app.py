@@ -65,6 +65,13 @@ def test_scores_similar_items_and_titles(served, model):
     assert "i4" not in [item["item"] for item in similar["items"]]
     found = served.get("/v1/items?search=title%2012").json["items"]
     assert found[0] == {"item": "i12", "title": "Title 12"}
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as connection:
+        connection.sendall("GET /v1/items?search=\u00f6l HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        head, _, body = connection.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json" in head
+    assert json.loads(body)["error"]["code"] == "malformed"
+    assert json.loads(body)["error"]["message"].endswith("such as %C3%B6 for \u00f6.")
     assert served.get("/v1/items?search=nothing%00").json["items"] == []
 
 
@@ -105,7 +112,7 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         ),
         (json.dumps({"items": ["i1"] * 200_000}).encode(), 413, "too_large"),
         (json.dumps({"requests": [{"items": ["i1"]}] * 65}).encode(), 422, "too_many"),
-        (b'{"requests": []}', 422, "too_many"),
+        (b'{"requests": []}', 422, "out_of_bounds"),
         (b'{"requests": [{"items": ["i1"]}], "k": 3}', 422, "contradiction"),
         (b'{"requests": [{"items": ["i1"]}, {"items": ["../x"]}]}', 422, "unknown_item"),
         (b"{}", 422, "nothing_known"),

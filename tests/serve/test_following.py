@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.conftest import service
+from widenet.cli.wording import on_command_line
 from widenet.runs import Model
 from widenet.serve.batches import ModelThread, Rhythm
 from widenet.serve.engine import Engine
@@ -61,7 +62,9 @@ def follower(world, tmp_path):
     point(link, world.run("first"))
     state, engine = state_of(link), Engine.load(link, world.data, "cpu", None)
     thread = ModelThread(engine, Rhythm(1, 0, 1, 1, 1), Measurements())
-    return Follower(link, state, thread, lambda run: Engine.load(run, world.data, "cpu", None))
+    return Follower(
+        link, state, thread, lambda run: Engine.load(run, world.data, "cpu", None), on_command_line
+    )
 
 
 def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, world, tmp_path, capsys):
@@ -73,6 +76,14 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_that_answers(follower, wor
     assert capsys.readouterr().err.count("the model that answers stays") == 1
     with pytest.raises(RefusedError, match="does not exist"):
         follower.load(tmp_path / "none")
+    shutil.copytree(world.run("first"), tmp_path / "half")
+    for name in ("model", "checkpoints"):
+        shutil.rmtree(tmp_path / "half" / name)
+    with pytest.raises(RefusedError, match=r'Finish it with "widenet train \.\.\. --resume"'):
+        follower.load(tmp_path / "half")
+    point(follower.run, tmp_path / "half")
+    follower.look()
+    assert 'Finish it with "widenet train ... --resume"' in capsys.readouterr().err
     assert follower._model.engine is before
     point(follower.run, world.run("second"))
     follower.look()

@@ -5,6 +5,7 @@ import pytest
 
 from widenet.serve.malformed import sentence_of, unknown_parameter
 from widenet.serve.messages import RecommendMany, Similar
+from widenet.serve.wording import in_requests
 
 OF_K = "k must be a whole number; got"
 NO_JSON = "the body is no valid JSON"
@@ -74,3 +75,18 @@ def test_an_unknown_parameter_is_named_with_the_nearest():
     told = unknown_parameter("serch", ["search", "attributes"])
     assert told.startswith("the route has no parameter 'serch'. Did you mean \"search\"? GET /openapi.json")
     assert len(unknown_parameter("x" * 10**6, ["search"])) < 200
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("`only` must name an item. Write ids.", "only must name an item. Write ids."),
+        (
+            "`at_most` needs attributes. Ingest with `items=FILE`.",
+            "at_most needs attributes. Ingest with --items FILE.",
+        ),
+        ('`where` must be one of these; got "`only`".', 'where must be one of these; got "`only`".'),
+    ],
+)
+def test_sentences_of_the_library_name_fields_of_requests(sentence, told):
+    assert in_requests(sentence) == told

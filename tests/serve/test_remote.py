@@ -37,6 +37,7 @@ def test_a_row_that_fails_gets_500_those_beside_it_answers_and_the_end_of_the_pr
     assert running.process.returncode == 1
     assert "the model failed: OverflowError" in said
     assert "SECRET" not in said
+    assert said.count("a batch failed") == 8  # none for the end of the process
     assert said.endswith("widenet: the service ended because the process of its model died: SIGKILL.\n")
 
 

@@ -33,15 +33,20 @@ def check_order(name: str, value: Any, reason: str) -> None:
         raise OptionError(f"{name} must be in order, because {reason}; got a set. Write a list.")
 
 
-def checked_items(items: Any) -> list[str | int]:
-    """Return a history as a list; raise OptionError unless it is a list of at least one id or title."""
+def checked_items(items: Any, name: str = "items") -> list[str | int]:
+    """Return a history as a list; raise OptionError unless it is a list of at least one id or title.
+
+    Args:
+        items: The history.
+        name: What it is, for messages.
+    """
     if not is_list(items):
         what = "the text " * isinstance(items, str)
-        raise OptionError(f"items must be a list of ids or titles; got {what}{items!r}. Write [{items!r}].")
+        raise OptionError(f"{name} must be a list of ids or titles; got {what}{items!r}. Write [{items!r}].")
     named = list(items)
     if not named:
-        raise OptionError('items must name at least one item, such as ["The Hobbit"]; got none.')
-    return checked_names("items must be a list of ids or titles", named)
+        raise OptionError(f'{name} must name at least one item, such as ["The Hobbit"]; got none.')
+    return checked_names(f"{name} must be a list of ids or titles", named)
 
 
 def checked_names(rule: str, names: Iterable[Any]) -> list[str | int]:
@@ -60,6 +65,8 @@ def _whole(rule: str, name: Any) -> int:
         return int(name)
     is_missing = name is None or str(name) in ("nan", "<NA>", "NaT")
     remedy = "Leave out what is missing." if is_missing else f"Write {str(name)!r}."
+    if not is_missing and not is_number:
+        remedy = "Name an id or a title."
     raise OptionError(f"{rule}, each a text or a whole number; got {name!r}. {remedy}")
 
 

@@ -49,6 +49,24 @@ def field_of_items(run: RunDirectory, output: str) -> str:
     return field
 
 
+def reads_values(run: RunDirectory, field: str) -> bool:
+    """Return whether the network was trained with a number for each item of a field."""
+    record = run.fields[field]
+    has_values = (record.min_value, record.max_value) != (1.0, 1.0)
+    return has_values and any(layer.field == field and layer.values == "use" for layer in run.network.inputs)
+
+
+def check_reads_values(run: RunDirectory, field: str) -> None:
+    """Raise OptionError unless the network reads values of a field's items."""
+    if run.fields[field].kind == "sequence":
+        raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+    if not reads_values(run, field):
+        raise OptionError(
+            "values are for networks that were trained with a number for each item, and this one was not."
+            " Leave them out."
+        )
+
+
 def field_to_explain(run: RunDirectory, output: str) -> str:
     """As `field_of_items`; raises FitError for a field whose items cannot be explained one by one."""
     field = field_of_items(run, output)
@@ -106,6 +124,8 @@ def batches_of(
             by_field[name] = torch.tensor([numbers_of(name, values, record.width)])
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
+        if numbers is not None:
+            check_reads_values(run, name)
         by_field[name] = named_history(
             run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence"
         )

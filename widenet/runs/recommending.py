@@ -101,7 +101,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
         raise OptionError("`columns` is for tables. Leave it out.")
     for basket in items:
         _check_basket(basket, values, is_sequence)
-    rows = [checked_items(row) for row in items]
+    rows = [checked_items(row, f"items[{place}]") for place, row in enumerate(items)]
     owners = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     flat = [item for row in rows for item in row]
     if values is None:
@@ -368,8 +368,8 @@ def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]
         OptionError: There are values for a sequence.
     """
     is_sequence = run.fields[field].kind == "sequence"
-    if is_sequence and known.values is not None:
-        raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
+    if known.values is not None:
+        person.check_reads_values(run, field)
     features = _features(run.vocabulary(field), known)
     if is_sequence:
         rows: list[list[int]] = [[] for _ in range(len(known.keys))]

@@ -2,7 +2,7 @@
 
 from widenet.predict.shares import why_no_shares
 from widenet.runs import Model
-from widenet.runs.person import item_field
+from widenet.runs.person import item_field, reads_values
 from widenet.serve.messages import About, AskedField, Category
 from widenet.serve.people import People
 from widenet.spec.network import NetworkSpec
@@ -30,7 +30,7 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         can_explain=is_sparse and why_no_shares(spec, people.output) is None,
         attributes=_categories(model, people.output),
         reads_items=items is not None,
-        reads_values=items is not None and _reads_values(spec, items, run.fields[items]),
+        reads_values=items is not None and reads_values(run, items),
         fields=[
             _asked(spec, name, run.fields[name])
             for name in dict.fromkeys(layer.field for layer in spec.inputs)
@@ -43,11 +43,6 @@ def _categories(model: Model, output: str) -> dict[str, Category]:
     attributes = model.run.attributes(model.network.outputs[output].spec.field)
     named = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
     return {name: Category(kind, values) for name, (kind, values) in named.items()}
-
-
-def _reads_values(spec: NetworkSpec, field: str, record: FieldRecord) -> bool:
-    has_values = (record.min_value, record.max_value) != (1.0, 1.0)
-    return has_values and any(layer.field == field and layer.values == "use" for layer in spec.inputs)
 
 
 def _asked(spec: NetworkSpec, name: str, record: FieldRecord) -> AskedField:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from widenet.plan.tiles import PREDICTED_ROWS
+from widenet.serve.calls import DiedError
 from widenet.serve.measurements import Measurements
 from widenet.serve.messages import Answer, Ask, RefusedError
 
@@ -263,6 +264,8 @@ class ModelThread:
         self._ends = start + self._block_seconds * self._blocks(len(awaited))
         try:
             results: Sequence[Result] = engine.answers([each.ask for each in awaited])
+        except DiedError:  # the service ends and says why
+            results = [RefusedError(500, "failed", "the model failed.")] * len(awaited)
         except Exception as error:
             self.measured.errors.inc()
             tell("a batch failed, and its rows are computed one by one", error)

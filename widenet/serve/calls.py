@@ -155,6 +155,10 @@ class FailedError(Exception):
     """The process of a model failed on a call; the message names the exception there, if it could tell."""
 
 
+class DiedError(FailedError):
+    """The process of the model has died: it answers no further call."""
+
+
 Reply = Answered | Searched | Loaded | Refused | Failed
 
 

@@ -3,13 +3,20 @@
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from widenet.serve.messages import Mistake, Refusal
 
 _SECONDS_TO_BEGIN = 10.0
 """From the connection, or the first byte of a further request, to the end of its headers.
 
 A body that the connection reads by itself has as long again, from the end of its headers.
 """
+
+_NO_HTTP = (
+    "this is no valid HTTP request. Encode letters of an address that ASCII lacks, such as %C3%B6 for \u00f6."
+)
 
 
 class PatientConnection(HttpToolsProtocol):
@@ -37,6 +44,14 @@ class PatientConnection(HttpToolsProtocol):
         """Stop waiting."""
         self._stop()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, such as an address with other letters than those of ASCII."""
+        del msg
+        body = msgspec.json.encode(Refusal(Mistake("malformed", _NO_HTTP)))
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[400] + head.encode() + body)
+        self.transport.close()
 
     def _is_awaited(self) -> bool:
         """Return whether nothing else ends the connection if no more comes."""

@@ -38,12 +38,18 @@ class Follower:
         state: Its state before the model that answers was loaded.
         model: The thread of the model.
         load: Loads the model of a run.
+        words: Renders sentences of the library for whoever runs the service.
     """
 
     def __init__(
-        self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Answering]
+        self,
+        run: Path,
+        state: State,
+        model: ModelThread,
+        load: Callable[[Path], Answering],
+        words: Callable[[str], str] = str,
     ) -> None:
-        self.run, self._model, self._load = run, model, load
+        self.run, self._model, self._load, self._words = run, model, load, words
         self._looked, self._state, self._told = Lock(), state, ""
         self._is_ending = Event()
         self._thread = Thread(target=self._follow, name="follower", daemon=True)
@@ -68,7 +74,7 @@ class Follower:
             except Exception as error:
                 self._model.measured.failed_loads.inc()
                 if isinstance(error, WidenetError):
-                    raise RefusedError(422, "not_loaded", str(error)) from None
+                    raise RefusedError(422, "not_loaded", self._words(str(error))) from None
                 self._tell(_failure(run, error))
                 raise RefusedError(422, "not_loaded", "it cannot be loaded; the log says why.") from None
             self.run, self._state = run, state
@@ -100,7 +106,7 @@ class Follower:
     def _tell(self, failure: str) -> None:
         """Print a failure, unless the end of the service has caused it."""
         if not self._is_ending.is_set():
-            _say(failure)
+            _say(self._words(failure))
 
     def _follow(self) -> None:
         while not self._is_ending.wait(_SECONDS_BETWEEN_LOOKS):

@@ -297,8 +297,9 @@ class Bounds:
     def check(self, asks: Sequence[Ask]) -> None:
         """Raise RefusedError for a request beyond the bounds."""
         if not 1 <= len(asks) <= self.max_rows:
+            code = "too_many" if asks else "out_of_bounds"
             raise RefusedError(
-                422, "too_many", f"requests must hold 1 to {self.max_rows:,} requests; got {len(asks):,}."
+                422, code, f"requests must hold 1 to {self.max_rows:,} requests; got {len(asks):,}."
             )
         for ask in asks:
             self._check(ask)

@@ -16,9 +16,10 @@ from widenet.errors import WidenetError
 from widenet.model.network import Network
 from widenet.predict.arguments import checked_values, ordered_history
 from widenet.predict.rows import history, known_parts, seen_entries
-from widenet.runs.person import item_field, numbers_of
+from widenet.runs.person import check_reads_values, item_field, numbers_of
 from widenet.serve.messages import FieldValue, HeldPart, Person, RefusedError
 from widenet.serve.names import Names
+from widenet.serve.wording import in_requests
 from widenet.sparse import SparseBatch, from_rows, stacked
 from widenet.training.run_directory import RunDirectory
 
@@ -101,7 +102,7 @@ class People:
             if person.items is not None or person.values is not None or person.fields is not None:
                 raise RefusedError(422, "contradiction", "user goes without items, values and fields.")
             if self.users is None:
-                raise RefusedError(422, "no_users", "this service has no users. Start it with a dataset.")
+                raise RefusedError(422, "no_users", "this service has no users. Start it with --data.")
             return Inputs(row=self.users.places([person.user], "refuse", [])[0])
         return self._basket(person)
 
@@ -147,6 +148,8 @@ class People:
     ) -> History:
         is_sequence = self.run.fields[name].kind == "sequence"
         numbers = None if values is None else checked_values(values, len(ids))
+        if numbers is not None:
+            check_reads_values(self.run, name)
         units = self.names[name].places(ids, person.unknown, known.skipped)
         if numbers is not None:
             numbers = [number for number, unit in zip(numbers, units, strict=True) if unit is not None]
@@ -235,4 +238,4 @@ def _batch_of(histories: Sequence[History]) -> SparseBatch:
 
 def as_refusal(error: WidenetError) -> RefusedError:
     """Return the answer to a request that the library refuses."""
-    return RefusedError(422, "invalid", str(error))
+    return RefusedError(422, "invalid", in_requests(str(error)))

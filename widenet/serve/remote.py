@@ -22,8 +22,8 @@ from widenet.serve.calls import (
     Batch,
     Call,
     Channel,
+    DiedError,
     Failed,
-    FailedError,
     Loaded,
     LoadRun,
     Refused,
@@ -160,7 +160,7 @@ def _asked(channel: Channel, call: Call, kind: type[_R]) -> _R:
         channel.send(_ENCODE(call))
         message = channel.receive()
     except (EOFError, OSError):
-        raise FailedError("the process of the model died.") from None
+        raise DiedError("the process of the model died.") from None
     reply = _REPLIES.decode(message)
     if isinstance(reply, Failed | Refused):
         raise reply.error()

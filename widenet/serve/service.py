@@ -35,13 +35,19 @@ _SECONDS_TO_ANSWER = 10
 """Seconds that a request may still take after its deadline, once the service ends."""
 
 
-def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[str], None]) -> None:
+def serve(
+    arguments: ServeArguments,
+    say: Callable[[str], None],
+    url: Callable[[str], None],
+    words: Callable[[str], str] = str,
+) -> None:
     """Answer requests until SIGTERM or Ctrl-C; what was accepted before is answered.
 
     Args:
         arguments: What to serve, where, and within which bounds.
         say: Called with sentences to read before trusting the model.
         url: Called with the address when the service is ready.
+        words: Renders sentences of the library for whoever runs the service.
 
     Raises:
         WidenetError: The run, the dataset, the token or the port cannot be used.
@@ -79,7 +85,8 @@ def serve(arguments: ServeArguments, say: Callable[[str], None], url: Callable[[
         model = ModelThread(remote, rhythm, Measurements())
         bounds = Bounds(arguments.max_items, arguments.max_k, min(arguments.queue, arguments.max_batch))
         runs = None if arguments.runs is None else Path(arguments.runs)
-        service = Service(model, Follower(run, state, model, process.load), guard, bounds, runs)
+        follower = Follower(run, state, model, process.load, words)
+        service = Service(model, follower, guard, bounds, runs)
         seconds_to_end = int(rhythm.deadline_seconds) + _SECONDS_TO_ANSWER
         connection = direct(service.asking, guard)
         config = configuration(service.app(), "on", seconds_to_end, connection)
