@@ -1,13 +1,16 @@
 """Searching: promoted trials have the bits of uninterrupted trainings, and studies resume; mistakes."""
 
 import os
+import shutil
 import signal
 import sys
 
 import pytest
 
+import widenet
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
 from widenet.checkpoint import Checkpoint
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
 from widenet.tuning import worker
@@ -141,8 +144,6 @@ def test_another_study_is_not_resumed(change, kind, said, searched, data, tmp_pa
 def test_nothing_is_made_for_a_wrong_space_or_without_optuna(data, tmp_path, monkeypatch):
     with pytest.raises(DocumentError, match="None of 100 documents of this space keep all rules"):
         tune(with_layer(units={"from": [0, -1]}), data, tmp_path / "study")
-    with pytest.raises(FitError, match="has no validation part"):
-        tune(SPACE, people(tmp_path / "plain", validation=False), tmp_path / "study")
     with pytest.raises(CheckpointError, match="holds no study to resume"):
         tune(SPACE, data, tmp_path / "study", resume=True)
     monkeypatch.setitem(sys.modules, "optuna", None)
@@ -156,3 +157,26 @@ def test_a_study_whose_trials_all_fail_says_why(data, tmp_path):
     linear = space | {"network": with_layer(units=4, activation="linear")["network"]}
     with pytest.raises(FitError, match=r"study: all trials have failed. The first one: epoch 1, step \d+"):
         tune(linear, data, tmp_path / "study", trials=2)
+
+
+def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
+    plain = people(tmp_path / "plain", validation=False)
+    heard, out = Heard(), tmp_path / "study"
+    result = tune(SPACE, plain, out, trials=1, rungs=2, report=heard)
+    assert heard.said[0] == (
+        f"A random quarter of each user's items is set aside for validation, in {out / 'data'}."
+    )
+    split = widenet.split(plain, tmp_path / "split", validation=0.25)
+    assert (out / "data" / "examples-00000.arrow").read_bytes() == (
+        split.path / "examples-00000.arrow"
+    ).read_bytes()
+    assert outcome(result) == outcome(tune(SPACE, split, tmp_path / "apart", trials=1, rungs=2))
+    shutil.rmtree(out / "data")
+    more = tune(SPACE, plain, out, trials=2, rungs=2, resume=True, workers=2)
+    assert outcome(more)[0] == outcome(result)[0]
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "study", "split", "apart"}
+    with pytest.raises(CheckpointError, match="study exists already"):
+        tune(SPACE, plain, out, trials=1)
+    with pytest.raises(FitError, match="nobody has enough items for one"):
+        tune(SPACE, dataset_from_lists(tmp_path / "ones", [[1], [2]], width=32), tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -96,7 +96,7 @@ def _start_several(context: typer.Context, arguments: TrainArguments, processes:
 
     may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
     if may_be_several and not is_one_of_several():
-        with prepared(arguments, _say_nothing):  # mistakes are seen before processes start
+        with prepared(arguments, _say_nothing, cuts=False):  # mistakes are seen before processes start
             _check_path(arguments)
         run_in_processes(context, processes, arguments.device)
 

@@ -30,6 +30,7 @@ def tune(
     from widenet.data.dataset import Dataset
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
+    from widenet.training.existing_run import DATA
     from widenet.tuning.tune import tune as search
 
     report = StudyProgress(words["trials"], quiet)
@@ -59,8 +60,10 @@ def tune(
             typer.echo(f"  {place}: {value}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
         documents = NetworkSpec.read(best.run / "network.json"), TrainingSpec.read(best.run / "training.json")
-        data, dataset = shown(words["data"]), Dataset.open(words["data"])
-        typer.echo(after_training(str(best.run), data, dataset, *documents), err=True)
+        own = result.path / DATA
+        cut = str(own) if own.is_dir() else ""
+        dataset = Dataset.open(cut or words["data"])
+        typer.echo(after_training(str(best.run), shown(words["data"]), dataset, *documents, cut), err=True)
 
 
 def _resume_command(words: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from widenet.training.existing_run import CUT
 
 @contextmanager
 def prepared(
-    arguments: TrainArguments, say: Callable[[str], None] | None = None
+    arguments: TrainArguments, say: Callable[[str], None] | None = None, cuts: bool = True
 ) -> Iterator[tuple[Layout, Dataset]]:
     """Open and check the dataset and the documents of a training.
 
@@ -27,6 +27,7 @@ def prepared(
     Args:
         arguments: The arguments of the training.
         say: Called in one process with what is set aside. Default: a warning.
+        cuts: Whether to set a part aside; without, the rest is checked for the processes that will do it.
 
     Raises:
         DocumentError, DataError, FitError, OptionError: They do not go together.
@@ -41,7 +42,7 @@ def prepared(
 
             dataset = cut_again(arguments, dataset, run)
         field = _without_validation(arguments, network, dataset)
-        if field is not None:
+        if field is not None and cuts:
             from widenet.runs.cutting import cut_anew
 
             dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))

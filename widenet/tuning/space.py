@@ -1,6 +1,7 @@
 """Checks that a space holds documents that its dataset allows, before anything trains."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError
 from widenet.plan.layout import Layout
 from widenet.randomness import stream
+from widenet.runs.arguments import target_of
 from widenet.spec.metric_names import check_metric
 from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec
 from widenet.training.check import check_training
@@ -68,6 +70,16 @@ def check_space(space: SpaceSpec, dataset: Dataset) -> Layout:
         for value in choice.labels if isinstance(choice, From) else choice.between:
             _some_layout(space, dataset, place, value)
     return layout
+
+
+def field_to_cut(space: SpaceSpec, dataset: Dataset) -> str | None:
+    """Return the field of which a study must set a validation part aside; None without one."""
+    for choose in _attempts(space, "", None):
+        with suppress(DocumentError):
+            target = target_of(space.documents(choose)[0], dataset)
+            is_cut = target is None or target.kind == "dense" or "validation" in target.parts
+            return None if target is None or is_cut else target.name
+    return None
 
 
 def _some_layout(space: SpaceSpec, dataset: Dataset, place: str, value: Any) -> Layout:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import secrets
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -71,14 +72,27 @@ class Study:
         self.journal = journal.Journal(path, self.space, self.rungs)
 
     @classmethod
-    def begin(cls, path: Path, facts: Facts) -> "Study":
-        """Make the directory of a new study; raises CheckpointError if the path is taken."""
+    def begin(cls, path: Path, facts: Facts, make: Callable[[Path], None] | None = None) -> "Study":
+        """Make the directory of a new study.
+
+        Args:
+            path: The directory.
+            facts: What its trials have in common.
+            make: Called with a hidden folder that becomes the study, to put the dataset of its trials there.
+
+        Raises:
+            CheckpointError: The path is taken, or cannot be written.
+        """
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise _taken(path)
         beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             with writing(path):
                 for name in ("trials", "claims"):
                     (beside / name).mkdir(parents=True)
                 journal.create(beside)
+                if make is not None:
+                    make(beside)
                 (beside / FILE_NAME).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
                 force_all_to_disk(beside)
                 _put(beside, path)
@@ -213,9 +227,13 @@ def _put(beside: Path, path: Path) -> None:
     except OSError:
         if not path.exists():
             raise
-        remedy = "Resume it with `resume=True`, or choose" if is_study(path) else "Choose"
-        raise CheckpointError(f"{path} exists already. {remedy} another `out`.") from None
+        raise _taken(path) from None
     force_to_disk(path.parent)
+
+
+def _taken(path: Path) -> CheckpointError:
+    remedy = "Resume it with `resume=True`, or choose" if is_study(path) else "Choose"
+    return CheckpointError(f"{path} exists already. {remedy} another `out`.")
 
 
 def is_study(path: Path) -> bool:

@@ -1,5 +1,8 @@
 """Searching for good documents: `widenet.tune`."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
@@ -7,12 +10,14 @@ from widenet.optional import optional
 from widenet.parallel.group import device_for, num_processes
 from widenet.runs.arguments import dataset_of, document, path_of
 from widenet.spec.space import SpaceSpec
+from widenet.training.cut import Cut
+from widenet.training.existing_run import DATA
 from widenet.tuning.arguments import TuneArguments
 from widenet.tuning.processes import run_workers
 from widenet.tuning.reports import Silence, StudyReport
 from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Rungs
-from widenet.tuning.space import check_space, with_metric
+from widenet.tuning.space import check_space, field_to_cut, with_metric
 from widenet.tuning.study import Facts, Study
 from widenet.tuning.worker import work
 
@@ -40,8 +45,8 @@ def tune(arguments: TuneArguments) -> StudyResult:
             "`tune` trains each trial in one process. Start it without a launcher; use `workers`."
         )
     dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
-    study = begun(arguments, dataset)
     report = arguments.report or Silence()
+    study, dataset = begun(arguments, dataset, report.say)
     if arguments.workers == 1:
         work(study, arguments.trials, dataset, report)
     else:
@@ -57,8 +62,11 @@ def tune(arguments: TuneArguments) -> StudyResult:
     return result
 
 
-def begun(arguments: TuneArguments, dataset: Dataset) -> Study:
-    """Return a new study, or the one to resume, once the space has been checked."""
+def begun(arguments: TuneArguments, dataset: Dataset, say: Callable[[str], None]) -> tuple[Study, Dataset]:
+    """Return a new study, or the one to resume, and the dataset of its trials.
+
+    That is the dataset itself if it has a validation part. Otherwise the study sets one aside.
+    """
     space = with_metric(document(SpaceSpec, arguments.space), arguments.metric)
     fixed, path = space.fixed_training, path_of("out", arguments.out)
     every = 1 if fixed.evaluation is None else fixed.evaluation.every_epochs
@@ -71,9 +79,35 @@ def begun(arguments: TuneArguments, dataset: Dataset) -> Study:
         arguments.seed,
         device_for(arguments.device).type,
     )
-    if not arguments.resume:
+    if arguments.resume:
+        study = Study.open(path)
+        study.check_same(facts, dataset)
+        return study, cut_again(path, dataset)
+    field = field_to_cut(space, dataset)
+    if field is None:
         check_space(space, dataset)
-        return Study.begin(path, facts)
-    study = Study.open(path)
-    study.check_same(facts, dataset)
-    return study
+        return Study.begin(path, facts), dataset
+    cut, words = Cut.of(dataset, field), dataset.manifest.words
+    if not cut.options:
+        raise FitError(
+            f"{dataset.path} has no validation part, by which trials are compared, and nobody has enough"
+            f" {words.feature(field)}s for one. Search with more data."
+        )
+
+    def make(folder: Path) -> None:
+        cut.note(folder)
+        cut.make(dataset, folder)
+        check_space(space, Dataset.open(folder / DATA))
+
+    study = Study.begin(path, facts, make)
+    say(f"{cut.said(words)} set aside for validation, in {path / DATA}.")
+    return study, Dataset.open(path / DATA)
+
+
+def cut_again(path: Path, dataset: Dataset) -> Dataset:
+    """Return the dataset of a study's trials; make it again if the study has set a part aside and lost it."""
+    cut = Cut.read(path)
+    if cut is None:
+        return dataset
+    cut.make(dataset, path)
+    return Dataset.open(path / DATA)
