@@ -152,3 +152,13 @@ def test_what_a_file_holds_reaches_a_terminal_as_plain_text_on_one_line(widenet,
     )
     assert (ended.status, len(ended.err.splitlines())) == (2, 1)
     assert r'got "two\nlines \x1b[31mred \x9b".' in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [("evaluate RUN --interval", "widenet evaluate"), ("data split DIR --seed", "widenet data split")],
+)
+def test_an_option_without_its_value_names_the_help_of_its_command(words, command, widenet):
+    ended = widenet(*words.split())
+    option = words.rpartition(" ")[2]
+    assert ended.err == f"{command}: Option '{option}' requires an argument. See `{command} --help`.\n"

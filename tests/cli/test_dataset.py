@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 from tests.extreme import write_points
 from tests.pages import Page
@@ -63,3 +64,19 @@ def test_points_and_labels_have_their_own_words(widenet, tmp_path, monkeypatch):
         'no point is called "unknown"',
     ):
         assert words in everything, words
+
+
+def test_a_description_says_which_titles_and_attributes_there_are(widenet, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("likes.csv").write_text("user,item\n1,a\n1,b\n2,a\n")
+    Path("items.csv").write_text("id,title,genre,year\na,Emma,novel,1815\nb,,play,1990\n")
+    assert widenet(*["data", "ingest", "likes.csv", "--items", "items.csv", "--out", "named"]).status == 0
+    assert widenet(*["data", "ingest", "likes.csv", "--out", "plain"]).status == 0
+    assert (
+        "  titles: 1\n  attributes: genre (text), year (number)\n" in widenet("data", "describe", "named").out
+    )
+    described = widenet("data", "describe", "plain").out
+    assert "  titles: none\n" in described
+    assert "attributes" not in described
+    field = json.loads(widenet("data", "describe", "named", "--json").out)["fields"]["items"]
+    assert (field["titles"], field["attributes"]) == (1, {"genre": "text", "year": "number"})

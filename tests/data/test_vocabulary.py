@@ -211,3 +211,21 @@ def test_a_feature_that_does_not_exist_is_refused(vocabulary, indices):
             names(indices)
         rule = f"{vocabulary.path}: indices must be whole numbers from 0 to 5; got {indices[-1]}."
         assert str(raised.value) == f"{rule} Leave it out."
+
+
+def test_a_title_is_found_without_its_accents_after_those_that_have_the_text(tmp_path):
+    titles = ["\u00dcbermut", "Ubermut", "Der Fu\u0308nfte", "M\u00e9lanie", "\u30ac\u30e9\u30b9"]
+    data = dataset_from_lists(tmp_path / "data", [[0, 1, 2, 3, 4], [0]], titles=titles)
+    vocabulary = data.vocabulary("items")
+    assert vocabulary.search("ubermut", 5) == [1, 0]
+    assert vocabulary.search("\u00fcbermut", 5) == [0]
+    assert vocabulary.search("ubermut", 1) == [1]
+    assert vocabulary.find("funfte") == vocabulary.find("f\u00fcnfte") == [2]
+    assert vocabulary.find("melanie") == [3]
+    assert vocabulary.search("\u30ab\u30e9\u30b9", 5) == []  # other letters, not accents
+
+
+def test_a_field_without_titles_says_so(tmp_path):
+    vocabulary = dataset_from_lists(tmp_path / "data", [[0, 1]], item_ids=["a1", "b2"]).vocabulary("items")
+    with pytest.raises(DataError, match=r"has the id 'Der Zauberberg', and it has no titles\. "):
+        vocabulary.find("Der Zauberberg")

@@ -150,6 +150,11 @@ MISTAKES = [
         "item,wait\na,1\n",
         'filter.csv: column "weight" is missing; the first line has item, wait. Add it.',
     ),
+    (
+        "weights",
+        "item;weight\na;0,5\n",
+        "the first line has item;weight. Part the columns with commas, not with ';', and write",
+    ),
     ("weights", "item,weight\na,1\nd\n", "filter.csv: line 3: must have 2 columns; got 1. Fix the line."),
     (
         "weights",

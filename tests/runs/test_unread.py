@@ -207,3 +207,13 @@ def test_a_user_is_known_by_numbers_or_by_the_earlier_parts_of_a_sequence(tmp_pa
     sequence = dataset_from_lists(tmp_path / "sequence", [[], [1]], **ends)
     assert strangers(network, sequence, rows) == []
     assert strangers(network, sequence, rows, "heldout") == [NOTHING.format('1 of 2 users, such as "0"')]
+
+
+def test_a_field_of_one_item_is_said(tmp_path):
+    alone = dataset_from_lists(tmp_path / "alone", [[0], [0]], item_ids=["a"])
+    said = Heard()
+    train(None, {"epochs": 1, "shards": 1}, alone, tmp_path / "run", report=said)
+    assert (
+        'The field "items" has one item alone: nothing else can be recommended to those who have it.'
+        in said.said
+    )

@@ -4,7 +4,7 @@ import http.client
 import json
 import re
 import shutil
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urljoin
 
 import pytest
 
@@ -56,12 +56,17 @@ def test_all_scripts_together_are_small_and_name_no_host(shown):
 
 
 @pytest.mark.parametrize(
-    "place", ["/page/", "/page/../app.py", "/page/%2e%2e/app.py", "/nothing", "/log.jsonl", "/%00"]
+    "place",
+    ["/page/", "/page/../app.py", "/page/%2e%2e/app.py", "/nothing", "/run/shop", "/log.jsonl", "/%00"],
 )
 def test_nothing_else_is_sent(place, shown):
     reply = shown.get(place)
     assert reply.status == 404
-    assert "There is no such page." in Page(reply.body.decode()).text
+    page = Page(reply.body.decode())
+    assert "There is no such page." in page.text
+    addresses = [attributes["href"] for tag, attributes in page.elements if tag in ("link", "a")]
+    ways = [urljoin(f"http://here{quote(place, safe='/%')}", each) for each in addresses if each[0] != "#"]
+    assert {"http://here/", "http://here/data", "http://here/page/page.css"} <= {*ways}
 
 
 def test_the_table_has_a_row_for_each_run_and_those_that_are_asked_for(shown):

@@ -1,8 +1,10 @@
 """The page of a dataset: which users a search shows first."""
 
+from types import SimpleNamespace
+
 from tests.pages import Page
 from widenet.data.lists import dataset_from_lists
-from widenet.ui.data_page import data_page
+from widenet.ui.data_page import data_page, datasets_page
 
 
 def test_the_user_with_exactly_this_id_comes_first_however_many_begin_with_it(tmp_path):
@@ -11,3 +13,12 @@ def test_the_user_with_exactly_this_id_comes_first_however_many_begin_with_it(tm
     page = Page(data_page(data, None, "1", None))
     assert page.texts["a"][page.texts["a"].index("1") :][:2] == ["1", "10000"]
     assert Page(data_page(data, None, "12", None)).texts["a"].count("12") == 1
+
+
+def test_a_dataset_that_lies_in_a_run_has_the_name_of_the_run():
+    runs = {
+        name: SimpleNamespace(documents={"data": data})
+        for name, data in (("a", "/x/runs/a/data"), ("b", "/x/runs/b/data"), ("c", "/x/books"))
+    }
+    page = Page(datasets_page(SimpleNamespace(runs=runs, version=0)))
+    assert page.texts["a"][-3:] == ["a/data", "b/data", "books"]

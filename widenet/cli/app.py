@@ -203,7 +203,7 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(2)
     except _USAGE_ERROR as error:
         if not left_to_the_first():
-            _show_usage(error)
+            _show_usage(error, sys.argv[1:] if arguments is None else arguments)
         sys.exit(2)
     if status == _INTERRUPTED and speaks():
         typer.echo("widenet: interrupted.", err=True)
@@ -222,18 +222,30 @@ def _trace() -> None:
         traceback.print_exc()
 
 
-def _show_usage(error: Any) -> None:
-    """Print what is wrong with a command line in one sentence; print the help if it has no arguments."""
+def _show_usage(error: Any, words: list[str]) -> None:
+    """Print what is wrong with the words of a command line in one sentence, or the help if there are none."""
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         return
-    command = error.ctx.command_path if error.ctx is not None else "widenet"
+    command = error.ctx.command_path if error.ctx is not None else _command_of(words)
     problem = " ".join((_of_value(error) or error.format_message().replace("Value error, ", "")).split())
     problem = problem if problem.endswith((".", "?")) else f"{problem}."
     if (choice := _CHOICE.search(problem)) is not None:
         near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
         problem += near if near.startswith(" Did") else ""
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
+
+
+def _command_of(words: list[str]) -> str:
+    """The command that some words begin with."""
+    names, group = ["widenet"], typer.main.get_command(app)
+    for word in words:
+        commands = getattr(getattr(group, "whole", group), "commands", {})
+        if word not in commands:
+            break
+        names.append(word)
+        group = commands[word]
+    return " ".join(names)
 
 
 def _of_value(error: Any) -> str | None:

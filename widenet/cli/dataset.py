@@ -71,6 +71,10 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
     for name, field in described["fields"].items():
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
+        if "titles" in field:
+            typer.echo(f"  titles: {field['titles'] or 'none'}")
+        if kinds := field.get("attributes"):
+            typer.echo(f"  attributes: {', '.join(f'{each} ({kind})' for each, kind in kinds.items())}")
         for line in lines_of(field.get("descriptions", {})):
             typer.echo(f"  described by {line}")
         for part, facts in field["parts"].items():

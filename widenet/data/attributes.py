@@ -240,7 +240,7 @@ class Attributes:
         kind = self.check(name)
         if kind not in _CATEGORIES:
             usable = [known for known, kind in self.kinds.items() if kind in _CATEGORIES]
-            remedy = f"Name one of {', '.join(usable)}." if usable else "The items have no such attribute."
+            remedy = f"Name one of {', '.join(usable)}." if usable else "Of the items' attributes, none does."
             raise OptionError(
                 f'`{option}` needs {rule} of texts, lists or booleans; "{name}" holds {_PLURAL[kind]}.'
                 f" {remedy}"

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.arguments import typed
+from widenet.data.attributes import Attributes, attributes_file
 from widenet.data.described import Described, described_file
 from widenet.data.manifest import Field, Manifest, Part, column
 from widenet.data.mapped import MappedFile, batches_with, damaged
+from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError
 from widenet.optional import optional
 from widenet.stores.fetch import readable
@@ -119,7 +121,9 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
     if plot is not None and plot.suffix not in PLOTS:
         raise OptionError(f"`plot` must end in {' or '.join(PLOTS)}; got {plot.name}.")
     manifest = Manifest.read(folder)
-    fields: dict[str, Any] = {name: _field(folder, field) for name, field in manifest.fields.items()}
+    fields: dict[str, Any] = {
+        name: _field(folder, manifest, field) for name, field in manifest.fields.items()
+    }
     to_draw = []
     for part in counts(folder, manifest):
         cells = manifest.num_examples * manifest.fields[part.field].width
@@ -145,9 +149,13 @@ def describe(folder: Path | str, plot: Path | str | None = None) -> dict[str, An
     }
 
 
-def _field(folder: Path, field: Field) -> dict[str, Any]:
+def _field(folder: Path, manifest: Manifest, field: Field) -> dict[str, Any]:
     known: dict[str, Any] = {"kind": field.kind, "width": field.width, "has_values": field.has_values}
     known |= {"min_value": field.min_value, "max_value": field.max_value, "parts": {}}
+    if field.vocabulary is not None:
+        known["titles"] = Vocabulary.open(folder / field.vocabulary).num_titles
+    if (file := attributes_file(field.name)) in manifest.files:
+        known["attributes"] = dict(Attributes.open(folder / file, field.width).kinds)
     if field.described:
         known["descriptions"] = Described.open(folder / described_file(field.name), field.width).facts
     return known

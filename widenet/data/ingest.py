@@ -248,6 +248,14 @@ def _listed(sources: Any) -> list[Any]:
     listed = list(sources) if several else [sources]
     if is_in_memory(listed):
         return [listed]
+    if any(is_in_memory([each]) for each in listed) and all(
+        isinstance(each, tuple | list) for each in listed
+    ):
+        place, wrong = next(pair for pair in enumerate(listed) if not is_in_memory([pair[1]]))
+        raise OptionError(
+            f"entry {place} of the list must be a tuple (user, item), perhaps with a value and a time, as"
+            f" others are; got {wrong!r}. Fix or remove it."
+        )
     if not listed:
         raise OptionError("there must be at least one source of interactions; got none.")
     return listed

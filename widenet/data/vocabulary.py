@@ -23,6 +23,9 @@ NUM_COMPARED = 5_000
 _LOOKED_AT = 100
 """How many ids tell whether ids are numbers."""
 
+_ACCENTS = "[\\x{300}-\\x{36f}]+"
+"""Accents apart from their letters: those of the alphabets of Europe."""
+
 _Rule = Callable[[pa.Array], pa.Array]
 
 
@@ -131,7 +134,8 @@ class Vocabulary:
 
         Returns the feature with this id; otherwise those with this title; otherwise those whose title
         contains the text as whole words; otherwise those whose title contains it; otherwise those whose id
-        has this text in other case or another Unicode form of accents. Neither counts in titles.
+        has this text in other case or another Unicode form of accents. Neither counts in titles, and a title
+        is also found without its accents.
 
         Where ids are numbers, a number is an id or a whole title: part of a title would hide a wrong id.
 
@@ -148,7 +152,10 @@ class Vocabulary:
         if not near:
             remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
         field = self.path.name.partition(".")[0]
-        raise DataError(f'nothing in the field "{field}" has the id or the title {text!r}.{remedy}')
+        rule = (
+            f"the id or the title {text!r}" if self.num_titles else f"the id {text!r}, and it has no titles"
+        )
+        raise DataError(f'nothing in the field "{field}" has {rule}.{remedy}')
 
     def matching(self, text: str) -> list[int]:
         """As `find`; returns an empty list if there is no such feature."""
@@ -157,13 +164,16 @@ class Vocabulary:
         is_id = text.isdecimal() and self._has_numbers
         if text and not is_id and (matches := self._containing(text)):
             return self._with_whole_words(matches, text) or matches
-        return self._equal("id", text)
+        return self._equal("id", text) or (
+            [] if not text or is_id else self._containing(text, _without_accents)
+        )
 
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
 
         First comes the feature with this id. Then come those whose title contains the text, first those
-        with this title, then those that have it as whole words. Ids that begin with the text come last.
+        with this title, then those that have it as whole words. Then come those that contain it without
+        accents, and last ids that begin with the text.
         Within each of these, the most popular is first.
         """
         if not text:
@@ -175,9 +185,16 @@ class Vocabulary:
             *self._with_title(text),
             *self._with_whole_words(containing[:NUM_COMPARED], text),
             *containing,
+            *(self._containing(text, _without_accents) if len(containing) < most else ()),
             *beginning,
         ]
         return list(dict.fromkeys(found))[:most]
+
+    @property
+    def num_titles(self) -> int:
+        """Number of features that have a title."""
+        titles = self._table.column("title")
+        return len(titles) - int(titles.null_count)
 
     @cached_property
     def _has_numbers(self) -> bool:
@@ -219,10 +236,12 @@ class Vocabulary:
         near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
         return list(dict.fromkeys(pieces[piece] for piece in near))
 
-    def _containing(self, text: str) -> list[int]:
-        composed = normalize("NFC", text)
+    def _containing(self, text: str, form: _Rule | None = None) -> list[int]:
+        """The features whose title contains a text, both in a form; None: in that of `_composed`."""
+        form = form or _composed
+        (sought,) = form(_text(text)).to_pylist()
         return self._matching(
-            "title", lambda titles: pc.match_substring(_composed(titles), composed, ignore_case=True)
+            "title", lambda titles: pc.match_substring(form(titles), sought, ignore_case=True)
         )
 
     def _with_whole_words(self, matches: list[int], text: str) -> list[int]:
@@ -246,6 +265,14 @@ class Vocabulary:
 def _composed(titles: pa.Array) -> pa.Array:
     """Return titles with accents in one Unicode form: macOS writes "e" and an accent, most others "é"."""
     return pc.utf8_normalize(titles, "NFC")
+
+
+def _without_accents(titles: pa.Array) -> pa.Array:
+    """Return titles in which no letter has an accent: "Übermut" is "Ubermut"."""
+    apart = pc.utf8_normalize(titles, "NFKD")
+    if pc.all(pc.string_is_ascii(apart)).as_py() is not False:
+        return apart
+    return pc.utf8_normalize(pc.replace_substring_regex(apart, _ACCENTS, ""), "NFC")
 
 
 def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:

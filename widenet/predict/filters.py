@@ -211,9 +211,14 @@ def _rows(path: Path, columns: tuple[str, ...], header: bool) -> Iterator[_Row]:
             missing = [name for name in columns if name not in names]
             if missing:
                 listed = ", ".join(names) or "nothing"
-                raise DataError(
-                    f'{path}: column "{missing[0]}" is missing; the first line has {listed}. Add it.'
-                )
+                rule = f'{path}: column "{missing[0]}" is missing; the first line has {listed}.'
+                other = next((each for each in ";\t|" if each in listed), None)
+                if len(names) == 1 and other is not None:
+                    rule += (
+                        f" Part the columns with commas, not with {other!r}, and write numbers with a point."
+                    )
+                    raise DataError(rule)
+                raise DataError(f"{rule} Add it.")
             for row in reader:
                 if not row:
                     continue

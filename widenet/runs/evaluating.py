@@ -33,6 +33,17 @@ def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: Evalua
         _check_keeps(run, facts)
 
 
+def check_part(run: RunDirectory, network: Network, dataset: Dataset, arguments: EvaluateArguments) -> None:
+    """Raise FitError that names the dataset of the training if it has the part, and the dataset lacks it."""
+    field = network.outputs[output_name(network, arguments.output)].spec.field
+    trained = None if arguments.part in dataset.field(field).parts else run.dataset()
+    if trained is not None and arguments.part in trained.field(field).parts:
+        raise FitError(
+            f"{dataset.path}: field {field!r} has no {arguments.part} part. Use {trained.path}, which"
+            f" {run.path} was trained on."
+        )
+
+
 def _check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:
     if "fingerprint" not in facts:
         raise OptionError(f"`keep` needs finished weights; {run.path} has none. Finish the training first.")

@@ -24,10 +24,20 @@ _ONES = (1.0, 1.0)
 
 
 def unread(run: RunDirectory, data: Dataset) -> list[str]:
-    """Return sentences about fields and descriptions of a dataset that a run does not read, if any."""
+    """Return sentences about fields and descriptions of a dataset that a run does not read, if any.
+
+    Another one is about a dataset of a single item.
+    """
     network = run.network
     names = [f'"{name}"' for name in data.fields if name not in network.fields]
-    sentences = []
+    sentences = [
+        f'The field "{layer.field}" has one {data.manifest.words.feature(layer.field)} alone: nothing else'
+        " can be recommended to those who have it."
+        for layer in network.outputs
+        if layer.field in data.fields
+        and data.fields[layer.field].kind != "dense"
+        and data.fields[layer.field].width == 1
+    ]
     if names:
         plural = "s" * (len(names) > 1)
         sentences.append(f"The network does not read the field{plural} {', '.join(names)} of {data.path}.")

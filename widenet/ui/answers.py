@@ -53,7 +53,8 @@ def always(status: int, sentence: str) -> Callable[[Request, Exception], Awaitab
     """Return a handler that answers with one sentence."""
 
     async def answer(request: Request, error: Exception) -> Response:
-        del request, error
-        return html(page("Not here", "", [tag("p", sentence, class_="card")]), status)
+        del error
+        up = "../" * (request.url.path.count("/") - 1)
+        return html(page("Not here", "", [tag("p", sentence, class_="card")], up=up), status)
 
     return answer

@@ -12,6 +12,7 @@ from widenet.errors import DataError
 from widenet.pictures.bars import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
+from widenet.training.existing_run import DATA
 from widenet.training.log_curves import grid
 from widenet.ui.data_facts import PartFacts, facts_of
 from widenet.ui.known_runs import Known
@@ -60,13 +61,18 @@ def datasets_page(known: Known) -> Html:
     entries = [
         tag(
             "li",
-            tag("a", Path(path).name, href=link("data", run=names[0])),
+            tag("a", _name(Path(path)), href=link("data", run=names[0])),
             tag("small", f" {path}, of {len(names):,} {'run' if len(names) == 1 else 'runs'}"),
         )
         for path, names in by_path.items()
     ]
     content = tag("ul", *entries) if entries else tag("p", "No run names its dataset.")
     return page("Data", "The datasets of the runs.", [tag("div", content, class_="card")], here="Data")
+
+
+def _name(path: Path) -> str:
+    """The name of a dataset; with that of its run if it lies in one."""
+    return f"{path.parent.name}/{path.name}" if path.name == DATA else path.name
 
 
 def _search(dataset: Dataset, run: str | None, search: str) -> Html:

@@ -38,6 +38,7 @@ def page(
     here: str = "",
     version: int | None = None,
     scripts: Sequence[str] = (),
+    up: str = "",
 ) -> Html:
     """Return a whole page.
 
@@ -48,6 +49,7 @@ def page(
         here: The entry of the navigation that it belongs to.
         version: Version of the runs that it shows, from which on it follows them; None: it follows none.
         scripts: Its scripts beside those of every page.
+        up: The way from the page to the folder of all pages.
     """
     modules = [*(("live.js",) if version is not None else ()), *scripts]
     styles = ["page.css", *(["uPlot.min.css"] if PLOTS[0] in modules else []), "ui.css"]
@@ -56,12 +58,12 @@ def page(
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("title", f"{title} \u00b7 widenet"),
-        tag("link", rel="icon", href="page/icon.svg"),
-        *(tag("link", rel="stylesheet", href=f"page/{name}") for name in styles),
+        tag("link", rel="icon", href=f"{up}page/icon.svg"),
+        *(tag("link", rel="stylesheet", href=f"{up}page/{name}") for name in styles),
         *(_script(name) for name in modules),
     )
     ways = [
-        tag("a", name, href=place, aria_current="page" if here == name else None)
+        tag("a", name, href=up + place, aria_current="page" if here == name else None)
         for name, place in (("Runs", "./"), ("Data", "data"))
     ]
     body = tag(

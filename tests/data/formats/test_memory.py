@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from widenet.data.ingest import ingest
-from widenet.errors import DataError
+from widenet.errors import DataError, OptionError
+from widenet.fitting import fit
 
 PAIRS = [("u", "a"), ("u", "b"), ("v", "a")]
 GIVEN = {
@@ -87,6 +88,11 @@ def test_a_missing_id_is_named(tmp_path, missing):
             ),
         ),
         (
+            {"user": [1, 1, 2], "item": ["a", "b"]},
+            "all columns must have the same number of rows; 'item' has 2, and 'user' has 3. Fill the gaps"
+            " with None.",
+        ),
+        (
             {"user": ["u"], "item": [["a", "b"]]},
             "no column is obviously the item; it has user. Name one with `item`.",
         ),
@@ -103,3 +109,20 @@ def test_other_python_is_refused(tmp_path, given, said):
     with pytest.raises(DataError) as refused:
         ingest(given, tmp_path / "ds")
     assert str(refused.value) == f"the table: {said}"
+
+
+def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
+    table = pd.DataFrame({"user": [1, 2, 2], "item": pd.Series([1032, 7, 1032]).astype("category")})
+    model = fit(table, tmp_path / "run", quiet=True, device="cpu")
+    assert [row.item for row in model.recommend([7], k=1)] == [1032]
+
+
+def test_a_column_and_a_list_of_unlike_entries_are_refused_with_their_place(tmp_path):
+    with pytest.raises(DataError, match=r"one for the item; got a Series, which is one column. Give a DataF"):
+        ingest(pd.Series([1, 2]), tmp_path / "ds")
+    for entries, said in (
+        ([(1, "a"), (2,)], r"^entry 1 of the list must be a tuple .*; got \(2,\). Fix"),
+        ([(1, "a"), [2, "b"]], r"^entry 1 of the list must be a tuple .*; got \[2, 'b'\]"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            ingest(entries, tmp_path / "ds")

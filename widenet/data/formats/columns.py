@@ -232,7 +232,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
                 f"{_more_formats(text)}Correct the format, or fix the row.",
             )
         elif text:
-            remedy = _time_remedy(text)
+            remedy = _time_remedy(text) or "Say how it is written with `time_format`, or fix the row."
     skip = ", or skip it with `skip_bad_lines`" if can_skip and not text else ""
     return f'column "{column}" {rule}{got}. {remedy or f"Fix or remove the row{skip}."}'
 

@@ -61,24 +61,49 @@ def opened(value: Any, name: str) -> "TableInMemory":
         }
     if isinstance(value, np.ndarray | tuple):
         value = _of_arrays(list(value.T) if isinstance(value, np.ndarray) else list(value), name)
+    if hasattr(value, "__arrow_c_stream__") and hasattr(value, "to_frame"):
+        kind = f"a {type(value).__name__}"
+        raise DataError(
+            f"{name} must have a column for the user and one for the item; got {kind}, which is one column."
+            " Give a DataFrame."
+        )
     try:
-        table = _of_columns(value) if isinstance(value, Mapping) else pa.table(value)
+        table = _of_columns(value, name) if isinstance(value, Mapping) else pa.table(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"{name}: every column must be of one type that Arrow has; {error}. Convert the column."
         ) from error
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
-    floats = frozenset(column.name for column in table.schema if pa.types.is_floating(column.type))
-    integers = frozenset(column.name for column in table.schema if pa.types.is_integer(column.type))
+    types = {column.name: _plain_type(column.type) for column in table.schema}
+    floats = frozenset(name for name, kind in types.items() if pa.types.is_floating(kind))
+    integers = frozenset(name for name, kind in types.items() if pa.types.is_integer(kind))
     return TableInMemory(name, "a table", columns, floats=floats, integers=integers, table=table)
 
 
-def _of_columns(columns: Mapping[Any, Any]) -> pa.Table:
-    """Make a table from a dictionary of columns; raises TypeError for a text in place of a column."""
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of a column's cells: that of its categories if it has them."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _of_columns(columns: Mapping[Any, Any], source: str) -> pa.Table:
+    """Make a table from a dictionary of columns.
+
+    Raises:
+        DataError: The columns differ in length.
+        TypeError: A text is in place of a column.
+    """
     for name, entries in columns.items():
         if isinstance(entries, str | bytes) or not hasattr(entries, "__len__"):
             raise TypeError(f"column {name!r} is {type(entries).__name__}, and must be a list or an array")
-    return pa.table({str(name): pa.array(entries, from_pandas=True) for name, entries in columns.items()})
+    arrays = {str(name): pa.array(entries, from_pandas=True) for name, entries in columns.items()}
+    rows = {name: len(entries) for name, entries in arrays.items()}
+    if len(set(rows.values())) > 1:
+        short, long = min(rows, key=rows.__getitem__), max(rows, key=rows.__getitem__)
+        raise DataError(
+            f"{source}: all columns must have the same number of rows; {short!r} has {rows[short]:,}, and"
+            f" {long!r} has {rows[long]:,}. Fill the gaps with None."
+        )
+    return pa.table(arrays)
 
 
 def _is_record(value: object) -> bool:
