@@ -37,6 +37,7 @@ def test_a_description_has_the_numbers_of_every_part(dataset):
         "has_values": True,
         "min_value": 1.0,
         "max_value": 5.0,
+        "titles": 0,
     }
     train = items["parts"]["train"]
     assert (
