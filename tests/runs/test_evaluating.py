@@ -70,7 +70,5 @@ def test_propensities_count_in_the_dataset_of_the_training(place, tmp_path):
 def test_a_dataset_without_the_part_is_told_that_of_the_training(place, tmp_path):
     whole = books(tmp_path / "whole", validation=None)
     model = widenet.Model.load(place / "run")
-    with pytest.raises(
-        FitError, match=rf"no validation part\. Use {place / 'data'}, which {place / 'run'}"
-    ):
+    with pytest.raises(FitError, match=rf"no validation part\. Use {place / 'data'}, which {place / 'run'}"):
         model.evaluate(whole, "validation")

@@ -209,16 +209,40 @@ def test_of_epochs_that_are_short_those_have_checkpoints_that_end_seconds_after_
 def test_a_training_of_short_epochs_that_crashes_resumes_from_its_checkpoint_to_the_same_bits(
     seconds, epochs, data, tmp_path, monkeypatch
 ):
-    documents, out = short_epochs(keep="best"), tmp_path / "run"
+    documents, out = short_epochs(), tmp_path / "run"
     train(*documents, data, tmp_path / "whole")
     clock = Ticking(monkeypatch, seconds)
     with pytest.raises(RuntimeError, match="a crash"):
         train(*documents, data, out, report=Watch(7 * STEPS + 2, clock.tick))
-    # The log and the best weights are ahead of the checkpoint.
+    # The log is ahead of the checkpoint.
     assert len((out / "log.jsonl").read_text().splitlines()) == 7
     assert saved(out) == [at(epoch, 0) for epoch in epochs]
     train(*documents, data, out, resume=True)
     assert outcome(out) == outcome(tmp_path / "whole")
+
+
+def epochs_that_were_better(run, metric):
+    """The epochs after which a metric was higher than ever before."""
+    values = [json.loads(line)[metric] for line in (run / "log.jsonl").read_text().splitlines()]
+    return {epoch for epoch, value in enumerate(values, 1) if value > max([-1, *values[: epoch - 1]])}
+
+
+def test_an_epoch_that_is_kept_as_the_best_has_a_checkpoint_however_short(data, tmp_path, monkeypatch):
+    # Else best/ would be of a later epoch than the checkpoint, and a resume with other bits might never
+    # come to an epoch that is better than the one before.
+    clock = Ticking(monkeypatch, 0.0)
+    out, metric = tmp_path / "run", "ndcg@5"
+    train(*short_epochs(keep="best", evaluation={"metric": metric}), data, out, report=Watch(act=clock.tick))
+    better = epochs_that_were_better(out, metric)
+    assert 1 < len(better) < 8
+    assert saved(out) == [at(epoch, 0) for epoch in sorted(better | {1, 8})]
+
+
+def test_a_checkpoint_that_is_due_at_the_end_of_a_short_epoch_is_not_put_off(data, tmp_path, monkeypatch):
+    Ticking(monkeypatch, 0.0)
+    documents = short_epochs(checkpoints={"every_steps": STEPS, "keep_last": 99})
+    train(*documents, data, tmp_path / "run")
+    assert saved(tmp_path / "run") == [at(epoch, 0) for epoch in range(1, 9)]
 
 
 def test_an_interruption_and_the_end_by_patience_have_a_checkpoint_at_once(data, tmp_path, monkeypatch):
@@ -231,7 +255,8 @@ def test_an_interruption_and_the_end_by_patience_have_a_checkpoint_at_once(data,
     model = train(*short_epochs(**patient), data, tmp_path / "patient")
     epochs = len((tmp_path / "patient" / "log.jsonl").read_text().splitlines())
     assert 2 < epochs < 8
-    assert saved(tmp_path / "patient") == [at(1, 0), at(epochs, 0)]
+    better = epochs_that_were_better(tmp_path / "patient", "ndcg@5")
+    assert saved(tmp_path / "patient") == [at(epoch, 0) for epoch in sorted(better | {1, epochs})]
     assert model.facts["best_epoch"] == epochs - 1
 
 

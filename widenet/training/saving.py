@@ -49,7 +49,7 @@ class Saving:
     def is_early(self) -> bool:
         """Return whether the newest checkpoint is not `min_seconds` old yet, by the leader's clock.
 
-        The first one is never early.
+        The first one of a process is never early.
         """
         is_young = self.has_saved and monotonic() - self.newest < self.settings.min_seconds
         return self.network.exchange.leads and is_young
