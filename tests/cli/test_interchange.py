@@ -175,3 +175,16 @@ def test_an_import_replaces_an_earlier_run_if_asked_and_a_failed_one_leaves_it(w
     write_model(Path("network.nc"), layers, connected(0, layers))
     assert widenet("import", "network.nc", "--out", "imported", "--overwrite").status == 0
     assert sorted(Model.load("imported").run.fields) == ["asked", "given"]
+
+
+@pytest.mark.usefixtures("model")
+def test_an_imported_network_takes_values_since_nobody_knows_whether_it_was_trained_with_them(widenet):
+    layers = [
+        fully("Input", "Input", 9, data="given", attributes=1),
+        fully("Output", "Output", 9, ["Input"], data="given"),
+    ]
+    write_model(Path("network.nc"), layers, connected(0, layers))
+    assert widenet("import", "network.nc", "--out", "imported").status == 0
+    imported = Model.load("imported")
+    plain, other = imported.recommend(["1", "2"]), imported.recommend(["1", "2"], values=[0.2, 5.0])
+    assert [row.score for row in plain] != [row.score for row in other]

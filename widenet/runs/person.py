@@ -50,9 +50,12 @@ def field_of_items(run: RunDirectory, output: str) -> str:
 
 
 def reads_values(run: RunDirectory, field: str) -> bool:
-    """Return whether the network was trained with a number for each item of a field."""
-    record = run.fields[field]
-    has_values = (record.min_value, record.max_value) != (1.0, 1.0)
+    """Return whether the network was trained with a number for each item of a field.
+
+    Of an imported network nobody knows, so that it counts as trained with them.
+    """
+    record, is_imported = run.fields[field], not (run.path / "log.jsonl").exists()
+    has_values = is_imported or (record.min_value, record.max_value) != (1.0, 1.0)
     return has_values and any(layer.field == field and layer.values == "use" for layer in run.network.inputs)
 
 

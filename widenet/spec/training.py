@@ -35,9 +35,9 @@ class Checkpoints(Spec):
     every_epochs: Count = 1
     """Epochs between two checkpoints; the end and an interruption always write one."""
     min_seconds: Annotated[float, Field(ge=0)] = 5.0
-    """An epoch that ends within these seconds after the newest checkpoint has none, so that a training of many
-    short epochs does not wait for the disk; 0: all have one. The last epoch and one that is kept as the best
-    always have one.
+    """An epoch that ends within these seconds after the newest checkpoint has none, so that a training of
+    many short epochs does not wait for the disk; 0: all have one. The last epoch and one that is kept as the
+    best always have one.
     """
     every_steps: Count | None = None
     """Also save after this many steps, within epochs; unset: no step counts."""

@@ -150,8 +150,8 @@ class Training:
     def _is_checkpoint_due(self) -> bool:
         """Return whether a checkpoint is due at the end of this epoch, which is not the last.
 
-        The leader's clock decides when a checkpoint is written, never what it holds. An epoch whose weights are
-        kept as the best always has one: a resume from an earlier epoch might find other bits on another
+        The leader's clock decides when a checkpoint is written, never what it holds. An epoch whose weights
+        are kept as the best always has one: a resume from an earlier epoch might find other bits on another
         processor, and then another best epoch than the one that is kept.
         """
         if self.state.epoch % self.spec.checkpoints.every_epochs:
