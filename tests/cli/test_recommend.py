@@ -231,22 +231,3 @@ def test_networks_and_histories_that_cannot_be_explained_are_refused(linear, tra
     ended = widenet("recommend", linear.run.path, "--field", "items=3", "--explain")
     assert (ended.status, ended.out) == (2, "")
     assert "--explain is for networks that read items alone" in ended.err
-
-
-def test_values_belong_to_the_items_and_to_networks_that_read_them(folder, widenet):
-    rows = [f"u{user},{item},{1 + item % 4}" for user in range(12) for item in range(user % 3, 12, 3)]
-    (folder / "rated.csv").write_text("\n".join(["user,item,rating", *rows]))
-    ingest(folder / "rated.csv", folder / "rated-data", value="rating")
-    model = train(json.loads((folder / "network.json").read_text()), {"epochs": 1, "shards": 2},
-                  folder / "rated-data", folder / "rated")  # fmt: skip
-    asked = ("recommend", folder / "rated", "--items", "3", "6", "-k", "3", "--json")
-    found = json.loads(widenet(*asked, "--values", "1,4").out)
-    assert found == [asdict(row) for row in model.recommend(["3", "6"], k=3, values=[1, 4])]
-    assert found != json.loads(widenet(*asked).out)
-    for words, said in (
-        (("--items", "3", "--values", "x"), '--values takes numbers, with commas between them; got "x".'),
-        (("--items", "3", "--values", "1,2"), "values must be one number for each of 1 items; got 2."),
-        (("--user", "u1", "--values", "1"), "--values needs items, each with a number."),
-    ):
-        ended = widenet("recommend", folder / "rated", *words)
-        assert (ended.status, ended.err.startswith(f"widenet: {said}")) == (2, True), ended.err

@@ -393,16 +393,8 @@ def test_a_damaged_note_is_refused(text, place, books, tmp_path):
 
 
 def test_the_launcher_of_several_processes_leaves_the_cut_to_them(place, tmp_path, monkeypatch):
-    def fail(*_):
-        raise AssertionError("the launcher must cut nothing")
-
-    def start(_, processes, __):
-        raise SystemExit(processes)
-
-    monkeypatch.setattr("widenet.training.cut.Cut.make", fail)
-    monkeypatch.setattr("widenet.cli.train.run_in_processes", start)
-    words = ["train", "--data", str(place / "books"), "--out", str(tmp_path / "run"), "--processes", "3"]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 3
+    monkeypatch.setattr("widenet.training.cut.Cut.make", lambda *_: pytest.fail("the launcher has cut"))
+    monkeypatch.setattr("widenet.cli.train.run_in_processes", lambda _, processes, __: sys.exit(processes))
+    with pytest.raises(SystemExit, match=r"^3$"):
+        main(["train", "--data", str(place / "books"), "--out", str(tmp_path / "run"), "--processes", "3"])
     assert names(tmp_path) == []

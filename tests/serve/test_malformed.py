@@ -83,7 +83,7 @@ def test_an_unknown_parameter_is_named_with_the_nearest():
         ("`only` must name an item. Write ids.", "only must name an item. Write ids."),
         (
             "`at_most` needs attributes. Ingest with `items=FILE`.",
-            "at_most needs attributes. Ingest with --items FILE.",
+            "at_most needs attributes. Ingest with items=FILE.",
         ),
         ('`where` must be one of these; got "`only`".', 'where must be one of these; got "`only`".'),
     ],

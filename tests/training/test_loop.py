@@ -86,7 +86,8 @@ class Record(Silence):
 
 def test_the_log_holds_a_line_an_epoch_with_the_mean_loss_over_its_examples(data, tmp_path):
     report = Record()
-    train(NETWORK, training(3), data, tmp_path / "run", report=report)
+    each = {"checkpoints": {"min_seconds": 0}}
+    train(NETWORK, training(3, **each), data, tmp_path / "run", report=report)
     assert [num for num, _ in report.steps] == [3, 3, 1] * 3
     lines = log(tmp_path / "run")
     assert all(

@@ -172,94 +172,6 @@ def test_checkpoints_are_taken_every_so_many_minutes(data, undisturbed, tmp_path
     assert outcome(tmp_path / "run") == undisturbed("momentum")
 
 
-class Ticking:
-    """A clock that goes on by some seconds with every step."""
-
-    def __init__(self, monkeypatch, seconds):
-        self.now, self.seconds = 0.0, seconds
-        monkeypatch.setattr(saving, "monotonic", lambda: self.now)
-
-    def tick(self, _):
-        self.now += self.seconds
-
-
-def short_epochs(**more):
-    """Documents of eight epochs of five steps, with the default time between checkpoints."""
-    network, training = SETTINGS["momentum"]
-    return network, {**training, "epochs": 8, "checkpoints": {"keep_last": 99}, **more}
-
-
-def test_of_epochs_that_are_short_those_have_checkpoints_that_end_seconds_after_the_last_one(
-    data, tmp_path, monkeypatch
-):
-    each = {"checkpoints": {"min_seconds": 0, "keep_last": 99}}
-    train(*short_epochs(**each), data, tmp_path / "each")
-    assert len(saved(tmp_path / "each")) == 8
-    clock = Ticking(monkeypatch, 0.5)
-    train(*short_epochs(), data, tmp_path / "run", report=Watch(act=clock.tick))
-    # Two epochs take 5 s. The first and the last one always have one.
-    assert saved(tmp_path / "run") == [at(1, 0), at(3, 0), at(5, 0), at(7, 0), at(8, 0)]
-    clock.seconds = 0.4
-    train(*short_epochs(), data, tmp_path / "faster", report=Watch(act=clock.tick))
-    assert saved(tmp_path / "faster") == [at(1, 0), at(4, 0), at(7, 0), at(8, 0)]
-    assert outcome(tmp_path / "run") == outcome(tmp_path / "faster") == outcome(tmp_path / "each")
-
-
-@pytest.mark.parametrize(("seconds", "epochs"), [(0.0, [1]), (0.25, [1, 5])])
-def test_a_training_of_short_epochs_that_crashes_resumes_from_its_checkpoint_to_the_same_bits(
-    seconds, epochs, data, tmp_path, monkeypatch
-):
-    documents, out = short_epochs(), tmp_path / "run"
-    train(*documents, data, tmp_path / "whole")
-    clock = Ticking(monkeypatch, seconds)
-    with pytest.raises(RuntimeError, match="a crash"):
-        train(*documents, data, out, report=Watch(7 * STEPS + 2, clock.tick))
-    # The log is ahead of the checkpoint.
-    assert len((out / "log.jsonl").read_text().splitlines()) == 7
-    assert saved(out) == [at(epoch, 0) for epoch in epochs]
-    train(*documents, data, out, resume=True)
-    assert outcome(out) == outcome(tmp_path / "whole")
-
-
-def epochs_that_were_better(run, metric):
-    """The epochs after which a metric was higher than ever before."""
-    values = [json.loads(line)[metric] for line in (run / "log.jsonl").read_text().splitlines()]
-    return {epoch for epoch, value in enumerate(values, 1) if value > max([-1, *values[: epoch - 1]])}
-
-
-def test_an_epoch_that_is_kept_as_the_best_has_a_checkpoint_however_short(data, tmp_path, monkeypatch):
-    # Else best/ would be of a later epoch than the checkpoint, and a resume with other bits might never
-    # come to an epoch that is better than the one before.
-    clock = Ticking(monkeypatch, 0.0)
-    out, metric = tmp_path / "run", "ndcg@5"
-    train(*short_epochs(keep="best", evaluation={"metric": metric}), data, out, report=Watch(act=clock.tick))
-    better = epochs_that_were_better(out, metric)
-    assert 1 < len(better) < 8
-    assert saved(out) == [at(epoch, 0) for epoch in sorted(better | {1, 8})]
-
-
-def test_a_checkpoint_that_is_due_at_the_end_of_a_short_epoch_is_not_put_off(data, tmp_path, monkeypatch):
-    Ticking(monkeypatch, 0.0)
-    documents = short_epochs(checkpoints={"every_steps": STEPS, "keep_last": 99})
-    train(*documents, data, tmp_path / "run")
-    assert saved(tmp_path / "run") == [at(epoch, 0) for epoch in range(1, 9)]
-
-
-def test_an_interruption_and_the_end_by_patience_have_a_checkpoint_at_once(data, tmp_path, monkeypatch):
-    Ticking(monkeypatch, 0.0)
-    out, steps = tmp_path / "run", iter(range(99))
-    with pytest.raises(KeyboardInterrupt):
-        train(*short_epochs(), data, out, interrupted=lambda: next(steps) == 2 * STEPS + 1)
-    assert saved(out) == [at(1, 0), at(2, 2)]
-    patient = {"evaluation": {"metric": "ndcg@5", "stop_after": 1}, "keep": "best"}
-    model = train(*short_epochs(**patient), data, tmp_path / "patient")
-    epochs = len((tmp_path / "patient" / "log.jsonl").read_text().splitlines())
-    assert 2 < epochs < 8
-    better = epochs_that_were_better(tmp_path / "patient", "ndcg@5")
-    assert saved(tmp_path / "patient") == [at(epoch, 0) for epoch in sorted(better | {1, epochs})]
-    assert model.facts["best_epoch"] == epochs - 1
-
-
 class SlowDisk:
     """A disk that writes no file until it is let go."""
 
@@ -451,29 +363,6 @@ def trained_by_clocks(name, data, out):
         return trained(name, data, out, tick, every_minutes=5 / 60)
     finally:
         saving.monotonic = own
-
-
-def trained_by_clocks_of_short_epochs(data, out):
-    """Train under a clock that only in process 0 goes on between the ends of epochs."""
-    clock, own = [0.0], saving.monotonic
-
-    def tick():
-        clock[0] += 0.5 * (distributed.get_rank() == 0)
-        return False
-
-    saving.monotonic = lambda: clock[0]
-    try:
-        network, training = short_epochs()
-        return train(network, {**training, "shards": 2}, data, out, interrupted=tick).fingerprint()
-    finally:
-        saving.monotonic = own
-
-
-def test_the_clock_of_the_leader_decides_which_epochs_have_checkpoints(data, pair, tmp_path):
-    network, training = short_epochs()
-    expected = train(network, {**training, "shards": 2}, data, tmp_path / "undisturbed").fingerprint()
-    assert pair(trained_by_clocks_of_short_epochs, data, tmp_path / "run") == [expected] * 2
-    assert saved(tmp_path / "run") == [at(1, 0), at(3, 0), at(5, 0), at(7, 0), at(8, 0)]
 
 
 def test_the_clock_of_the_leader_decides_for_all(data, pair, tmp_path):

@@ -24,13 +24,6 @@ _Field = Annotated[
         help="A further field of the user, such as country=NL or age=0.34; may be given several times.",
     ),
 ]
-_Values = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBERS",
-        help="One number for each item, with commas between them, for networks trained with values.",
-    ),
-]
 _Attributes = Annotated[
     str | None, typer.Option(help="Attributes of the items to print, such as genre,in_stock.")
 ]
@@ -47,7 +40,6 @@ def recommend(
     run: Run,
     more: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="Further items.")] = None,
     field: _Field = None,
-    values: _Values = None,
     user: Annotated[str | None, typer.Option(help="The id of a user, instead of items.")] = None,
     include_seen: IncludeSeen = False,
     attributes: _Attributes = None,
@@ -69,8 +61,7 @@ def recommend(
     items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))
     k, output = words["k"], words["output"]
     data = words["data"]
-    _check_options(user, items, data, field, explain, values)
-    numbers = None if values is None else _numbers("values", values)
+    _check_options(user, items, data, field, explain)
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
@@ -83,7 +74,7 @@ def recommend(
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
     rules = values_of(RecommendArguments, words)
     shown |= {name: rules[name] for name in ("never", "only", "weights", "at_most", "where", "diversity")}
-    who: dict[str, Any] = {"items": items, "values": numbers} if user is None else {"data": data}
+    who: dict[str, Any] = {"items": items} if user is None else {"data": data}
     if user is not None:
         warn(model.ignored(data) + ([] if fields else model.strangers(data, [user])))
     with warnings.catch_warnings():
@@ -144,20 +135,13 @@ def _flags_with_values(context: typer.Context) -> set[str]:
 
 
 def _check_options(
-    user: str | None,
-    items: list[str],
-    data: Path | None,
-    field: list[str] | None,
-    explain: bool,
-    values: str | None,
+    user: str | None, items: list[str], data: Path | None, field: list[str] | None, explain: bool
 ) -> None:
     """Raise OptionError for options that do not go together."""
     from widenet.errors import OptionError
 
     if user is not None and items:
         raise OptionError("--user and items exclude each other. Name a user of a dataset, or items.")
-    if values is not None and not items:
-        raise OptionError("--values needs items, each with a number. Name them, or leave --values out.")
     if user is None and data is not None:
         raise OptionError("--data needs --user. Name a user of the dataset, or leave --data out.")
     if user is None and not items and not field:
@@ -194,19 +178,14 @@ def _fields(model: "Model", texts: list[str]) -> dict[str, list[Any]]:
             raise OptionError(f'--field must be FIELD=VALUE, such as country=NL; got "{text}".')
         values: list[Any] = [value]
         if name in model.run.fields and model.run.fields[name].kind == "dense":
-            values = [*_numbers(f"field {name}", value)]
+            try:
+                values = [float(number) for number in value.split(",")]
+            except ValueError:
+                raise OptionError(
+                    f'--field {name} takes numbers, with commas between them; got "{value}".'
+                ) from None
         fields_by_name[name] = [*fields_by_name.get(name, []), *values]
     return fields_by_name
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    """Read the numbers of an option."""
-    from widenet.errors import OptionError
-
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError:
-        raise OptionError(f'--{option} takes numbers, with commas between them; got "{text}".') from None
 
 
 def _inputs(model: "Model", known: dict[str, list[str]]) -> str:

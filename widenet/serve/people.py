@@ -102,7 +102,7 @@ class People:
             if person.items is not None or person.values is not None or person.fields is not None:
                 raise RefusedError(422, "contradiction", "user goes without items, values and fields.")
             if self.users is None:
-                raise RefusedError(422, "no_users", "this service has no users. Start it with --data.")
+                raise RefusedError(422, "no_users", "this service has no users. Start it with a dataset.")
             return Inputs(row=self.users.places([person.user], "refuse", [])[0])
         return self._basket(person)
 

@@ -2,21 +2,13 @@
 
 import re
 
-_ARGUMENT = re.compile(r"`([a-z]\w*)(?:=([^`]+))?`")
+_ARGUMENT = re.compile(r"`([a-z]\w*(?:=[^`]+)?)`")
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*"|\'`[^`]*`\')')
 """Quoted text: a client's own, which may look like an argument."""
 
 
 def in_requests(sentence: str) -> str:
-    """Return a sentence with fields of requests in place of arguments.
-
-    An argument with a value is of another command, which whoever runs the service may give.
-    """
+    """Return a sentence with fields of requests in place of arguments."""
     pieces = _QUOTED.split(sentence)
-    pieces[::2] = [_ARGUMENT.sub(_named, piece) for piece in pieces[::2]]
+    pieces[::2] = [_ARGUMENT.sub(r"\1", piece) for piece in pieces[::2]]
     return "".join(pieces)
-
-
-def _named(argument: re.Match[str]) -> str:
-    name, value = argument.groups()
-    return name if value is None else f"--{name.replace('_', '-')} {value}"

@@ -120,7 +120,7 @@ MISTAKES = {
     "evaluate nowhere --data data": "nowhere does not exist. Name the directory of a run.",
     "evaluate data --data data": "data is not a run",
     "evaluate run --data run": "run: a dataset must hold dataset.json",
-    "evaluate run --data whole": "has no heldout part, only train",
+    "evaluate run --data whole": "has no heldout part. Use ",
     "evaluate run --data data --output nxt": (
         'The network has no output called "nxt". Name one of its outputs: next.'
     ),
