@@ -114,7 +114,8 @@ def refusal(path, tmp_path, **options):
         (
             HEAD.replace("item,", "item,day,") + "a,x,2024-05-01T12:00:00,1\na,y,May,2\n",
             {"time": "day"},
-            'r.csv: line 3: column "day" must be a number or a timestamp; got "May". Fix or remove the row.',
+            'r.csv: line 3: column "day" must be a number or a timestamp; got "May". Say how it is written'
+            " with `time_format`, or fix the row.",
         ),
         (
             HEAD + "a,x,1\na,y,2\n",
@@ -364,8 +365,9 @@ def test_ids_that_are_rarely_meant_are_kept_and_told(tmp_path, source):
 
 
 def test_a_time_must_be_finite(tmp_path, source):
-    expected = 'r.csv: line 3: column "ts" must be a number or a timestamp; got "nan". Fix or remove the row.'
-    assert refusal(source("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n"), tmp_path, time="ts") == expected
+    expected = 'r.csv: line 3: column "ts" must be a number or a timestamp; got "nan". '
+    told = refusal(source("r.csv", "user,item,ts\na,x,5e200\na,y,nan\n"), tmp_path, time="ts")
+    assert told.startswith(expected)
     assert "line 2" in refusal(source("r.csv", "user,item,ts\na,x,inf\n"), tmp_path, time="ts")
 
 

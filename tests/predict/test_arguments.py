@@ -20,7 +20,8 @@ NETWORK = {
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arguments")
-    data = dataset_from_lists(folder / "data", [[0, 1], [1, 2]], heldout=[[2], [0]], width=5)
+    rows, values = [[0, 1], [1, 2]], [[1.0, 1.0], [1.0, 2.0]]
+    data = dataset_from_lists(folder / "data", rows, values=values, heldout=[[2], [0]], width=5)
     return train(NETWORK, {"epochs": 1, "shards": 2}, data, folder / "run")
 
 

@@ -117,7 +117,7 @@ MISTAKES = {
         OptionError,
         r'that the network reads \(age, items, country\); got "contry"\. Did you mean "country"',
     ),
-    "an unknown category": ({"country": "XX"}, DataError, r"has the id or the title 'XX'\. .* such as '0'"),
+    "an unknown category": ({"country": "XX"}, DataError, r"has the id 'XX', and .* such as '0'"),
     "a category that is a fraction": (
         {"country": 2.5},
         OptionError,
