@@ -223,6 +223,18 @@ def test_a_title_is_found_without_its_accents_after_those_that_have_the_text(tmp
     assert vocabulary.find("funfte") == vocabulary.find("f\u00fcnfte") == [2]
     assert vocabulary.find("melanie") == [3]
     assert vocabulary.search("\u30ab\u30e9\u30b9", 5) == []  # other letters, not accents
+    for accent in ("\u0301", "\u00b4"):
+        assert vocabulary.search(accent, 5) == vocabulary.matching(accent) == []
+
+
+def test_without_accents_a_whole_title_comes_before_whole_words_and_these_before_parts(tmp_path):
+    titles = ["\u00c9milie et les autres", "\u00c9milie", "T\u00fcbermann", "\u00dcber uns"]
+    vocabulary = dataset_from_lists(tmp_path / "data", [[0, 2], [0, 2], [0, 1, 3]], titles=titles).vocabulary(
+        "items"
+    )
+    assert vocabulary.find("emilie") == [1]
+    assert vocabulary.find("uber") == [3]
+    assert vocabulary.find("ubermann") == [2]
 
 
 def test_a_field_without_titles_says_so(tmp_path):

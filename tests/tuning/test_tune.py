@@ -174,6 +174,8 @@ def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
     shutil.rmtree(out / "data")
     more = tune(SPACE, plain, out, trials=2, rungs=2, resume=True, workers=2)
     assert outcome(more)[0] == outcome(result)[0]
+    own = tune(SPACE, out / "data", out, trials=2, rungs=2, resume=True)
+    assert outcome(own) == outcome(more)
     assert {path.name for path in tmp_path.iterdir()} == {"plain", "study", "split", "apart"}
     with pytest.raises(CheckpointError, match="study exists already"):
         tune(SPACE, plain, out, trials=1)

@@ -164,9 +164,9 @@ class Vocabulary:
         is_id = text.isdecimal() and self._has_numbers
         if text and not is_id and (matches := self._containing(text)):
             return self._with_whole_words(matches, text) or matches
-        return self._equal("id", text) or (
-            [] if not text or is_id else self._containing(text, _without_accents)
-        )
+        if matches := self._equal("id", text):
+            return matches
+        return [] if is_id else self._closest(self._containing(text, _without_accents), text)
 
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
@@ -185,7 +185,7 @@ class Vocabulary:
             *self._with_title(text),
             *self._with_whole_words(containing[:NUM_COMPARED], text),
             *containing,
-            *(self._containing(text, _without_accents) if len(containing) < most else ()),
+            *(self._containing(text, _without_accents) if len(containing) < most and len(text) > 2 else ()),
             *beginning,
         ]
         return list(dict.fromkeys(found))[:most]
@@ -240,6 +240,8 @@ class Vocabulary:
         """The features whose title contains a text, both in a form; None: in that of `_composed`."""
         form = form or _composed
         (sought,) = form(_text(text)).to_pylist()
+        if not sought.strip():
+            return []
         return self._matching(
             "title", lambda titles: pc.match_substring(form(titles), sought, ignore_case=True)
         )
@@ -249,6 +251,15 @@ class Vocabulary:
         whole = re.compile(rf"(?<!\w){re.escape(normalize('NFC', text))}(?!\w)", re.IGNORECASE)
         titles = zip(matches, self.titles(matches), strict=True)
         return [index for index, title in titles if whole.search(normalize("NFC", title))]
+
+    def _closest(self, matches: list[int], text: str) -> list[int]:
+        """Of matches without accents, those whose whole title is the text, else those with whole words."""
+        (sought,) = _without_accents(_text(text)).to_pylist()
+        titles = _without_accents(pa.array(self.titles(matches), pa.string())).to_pylist()
+        whole = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
+        of_title = dict(zip(matches, titles, strict=True))
+        same = [index for index, title in of_title.items() if title.lower() == sought.lower()]
+        return same or [index for index, title in of_title.items() if whole.search(title)] or matches
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""

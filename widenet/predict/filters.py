@@ -51,15 +51,21 @@ def filter_of(
         DataError: A file cannot be read, or an item or a weight is wrong.
         FitError: The scores may be negative, so that factors make no sense.
     """
-    if weights is not None and definition(output.spec.activation).signed:
-        raise FitError(
-            "weights need scores of at least 0, such as a sigmoid or softmax; output"
-            f' "{output.spec.name}" has "{output.spec.activation.kind}".'
-        )
+    if weights is not None:
+        check_weighable(output)
     masks = [] if never is None else [read_banned(never, vocabulary, output.width)]
     masks += [] if only is None else [~read_allowed(only, vocabulary, output.width)]
     banned_L = torch.stack(masks).any(dim=0) if masks else None
     return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, output.width))
+
+
+def check_weighable(output: WideOutput) -> None:
+    """Raise FitError if an output's scores may be negative, so that factors make no sense."""
+    if definition(output.spec.activation).signed:
+        raise FitError(
+            "weights need scores of at least 0, such as a sigmoid or softmax; output"
+            f' "{output.spec.name}" has "{output.spec.activation.kind}".'
+        )
 
 
 def read_banned(never: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
@@ -113,7 +119,7 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor
     """
     if isinstance(weights, Mapping):
         items = _listed_ids("weights", weights)
-        numbers = [_factor(item, weight) for item, weight in weights.items()]
+        numbers = [checked_factor(item, weight) for item, weight in weights.items()]
     else:
         rows = list(_rows(Path(weights), ("item", "weight"), header=True))
         items = [(place, item) for place, (item, _) in rows]
@@ -247,8 +253,8 @@ def _listed_ids(option: str, ids: Any) -> list[tuple[str, str]]:
     return [(f"`{option}`", str(item)) for item in checked_names(f"{option} must be a list of ids", ids)]
 
 
-def _factor(item: object, weight: Any) -> float:
-    """A factor of a dictionary of weights; raises DataError unless it is a number from 0 on."""
+def checked_factor(item: object, weight: Any) -> float:
+    """Return a factor of a dictionary of weights; raises DataError unless it is a number from 0 on."""
     number = weight.as_py() if hasattr(weight, "as_py") else weight
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:

@@ -29,6 +29,7 @@ def best_lists(
     allowed: Filter | None = None,
     rules: ListRules | None = None,
     only: Only | None = None,
+    factors: SparseBatch | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return a list of k units for every example of a batch, as `top_k`, such that it fulfils the rules.
 
@@ -50,9 +51,10 @@ def best_lists(
         allowed: Filter for all examples.
         rules: The rules; None or none is `top_k`.
         only: Units to choose from, for some examples.
+        factors: Factors on the scores of some units, example by example, each unit at most once.
     """
     if not rules:
-        return top_k(network, fields, output_name, k, excluded, allowed, only=only)
+        return top_k(network, fields, output_name, k, excluded, allowed, factors=factors, only=only)
     with torch.no_grad():
         tiles = Tiles.of_batch(network, fields, output_name)
         k = min(k, tiles.output.width)
@@ -63,7 +65,7 @@ def best_lists(
         lists = []
         for start in range(0, tiles.num, step):
             rows = torch.arange(start, min(start + step, tiles.num))
-            lists.append(search.run(rows, _of(excluded, rows), _only(only, rows)))
+            lists.append(search.run(rows, _of(excluded, rows), _only(only, rows), _of(factors, rows)))
         scores = np.concatenate([np.zeros((0, k), np.float32), *(scores for scores, _ in lists)])
         units = np.concatenate([np.zeros((0, k), np.int64), *(units for _, units in lists)])
         return torch.from_numpy(scores), torch.from_numpy(units)
@@ -99,7 +101,7 @@ class _Search:
         return max(1, min([self.tiles.num, *limits]))
 
     def run(
-        self, rows: Tensor, excluded: SparseBatch | None, only: Only | None
+        self, rows: Tensor, excluded: SparseBatch | None, only: Only | None, factors: SparseBatch | None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the lists of some examples: scores float32 [E, k] and units int64 [E, k]."""
         lists = _Lists.empty(len(rows), self.k)
@@ -120,6 +122,7 @@ class _Search:
                 self.pool,
                 hidden,
                 self.allowed,
+                factors=_of(factors, own),
                 only=_only(only, own),
                 full=[each.to(self.network.device) for each in flags],
             )

@@ -1,7 +1,7 @@
 """Answers batches of requests with one loaded model; only one thread at a time may call it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from widenet.evaluate import output_name
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.filters import filter_of, nothing_allowed
+from widenet.predict.filters import check_weighable, checked_factor, nothing_allowed
 from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares
@@ -50,7 +50,7 @@ _NO_RULES = (Filter(), ListRules())
 
 @dataclass(frozen=True)
 class _Row:
-    """A person of a batch: which request, who, what to leave out and what to choose from, by which rules."""
+    """A person of a batch: which request, who, what to leave out and to choose from, rules, and factors."""
 
     place: int
     ask: Recommend | Score
@@ -59,6 +59,7 @@ class _Row:
     only: list[int] | None
     candidates: list[int | None]
     rules: tuple[Filter, ListRules]
+    factors: dict[int, float] = field(default_factory=dict)
 
     @property
     def part(self) -> HeldPart | None:
@@ -196,7 +197,7 @@ class Engine:
         by_rules: dict[tuple[object, ...], list[_Row]] = {}
         for row in rows:
             decisive_k = row.k if row.rules[1].diversity else 0
-            by_rules.setdefault((id(row.rules), decisive_k, row.part), []).append(row)
+            by_rules.setdefault((id(row.rules), decisive_k, row.part, bool(row.factors)), []).append(row)
         for together in by_rules.values():
             for row, answer in zip(together, self._recommended(together), strict=True):
                 results[row.place] = answer
@@ -215,7 +216,8 @@ class Engine:
             raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
         left_out = [unit for unit in never if unit is not None]
-        return _Row(place, ask, known, left_out, self._only(ask, known), [], self._rules_of(ask, known))
+        rules, factors = self._rules_of(ask), self._factors(ask, known)
+        return _Row(place, ask, known, left_out, self._only(ask, known), [], rules, factors)
 
     def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
         """Return the units to choose from, None for all; raises DataError if no id is known.
@@ -230,30 +232,30 @@ class Engine:
             raise nothing_allowed("`only`", self.vocabulary)
         return units
 
-    def _rules_of(self, ask: Recommend, known: Inputs) -> tuple[Filter, ListRules]:
+    def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
         """Return a request's rules, one object for equal rules; raises WidenetError for wrong ones."""
-        if not (ask.at_most or ask.where or ask.weights or ask.diversity):
+        if not (ask.at_most or ask.where or ask.diversity):
             return _NO_RULES
-        weights = self._weights(ask, known)
-        key = msgspec.json.encode((ask.at_most, ask.where, weights, ask.diversity))
+        key = msgspec.json.encode((ask.at_most, ask.where, ask.diversity))
         if key not in self._rules:
             output = self.model.network.outputs[self.output]
             attributes, device = self.model.run.attributes(output.spec.field), self.model.network.device
-            allowed = filter_of(output, self.vocabulary, weights=weights)
-            allowed = allowed.without(banned_by(output, attributes, ask.where))
+            allowed = Filter().without(banned_by(output, attributes, ask.where))
             rules = rules_of(output, attributes, ask.at_most, ask.diversity)
             if len(self._rules) >= max(1, min(_MOST_RULES, _RULES_BYTES // (16 * output.width))):
                 self._rules.pop(next(iter(self._rules)))
             self._rules[key] = allowed.to(device), rules.to(device)
         return self._rules[key]
 
-    def _weights(self, ask: Recommend, known: Inputs) -> Mapping[str | int, float] | None:
-        """Return the weights of known items; raises RefusedError for others unless they are skipped."""
+    def _factors(self, ask: Recommend, known: Inputs) -> dict[int, float]:
+        """Return the weights of known units, in order; raises WidenetError for wrong ones."""
         if not ask.weights:
-            return None
+            return {}
+        check_weighable(self.model.network.outputs[self.output])
+        numbers = [checked_factor(*pair) for pair in ask.weights.items()]
         places = self.items.places([*ask.weights], ask.unknown, known.skipped)
-        pairs = zip(places, ask.weights.items(), strict=True)
-        return dict(pair for place, pair in pairs if place is not None)
+        pairs = zip(places, numbers, strict=True)
+        return dict(sorted((unit, number) for unit, number in pairs if unit is not None))
 
     def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
         people = [row.known for row in rows]
@@ -269,6 +271,7 @@ class Engine:
                 from_rows([sorted(set(row.only or [])) for row in rows]),
                 torch.tensor([row.only is not None for row in rows]),
             )
+        factors = [row.factors for row in rows]
         network, fields = self.model.network, self.people.batch(people, part)
         allowed, rules = rows[0].rules
         scores_EK, units_EK = best_lists(
@@ -280,6 +283,9 @@ class Engine:
             allowed.within(len(self.vocabulary), network.outputs[self.output]),
             rules,
             only,
+            from_rows([[*own] for own in factors], [[*own.values()] for own in factors])
+            if any(factors)
+            else None,
         )
         found: list[list[tuple[int, float]] | None] = []
         for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):

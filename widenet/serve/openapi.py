@@ -79,7 +79,7 @@ def _paths(with_load: bool) -> dict[str, Any]:
     answer, basket = _of(Answer), ["1", "2"]
     found = {"oneOf": [answer, _of(Answers)]}
     several = "Items for a basket, for a user, or for several of them."
-    shares = "What each item of a history adds to the logit of an item."
+    shares = "What each item of a history adds to the logit of an item, if the network is linear."
     paths: dict[str, Any] = {
         "/v1/recommend": _post(several, RecommendMany, {"items": basket, "k": 10}, found),
         "/v1/score": _post(

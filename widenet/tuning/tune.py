@@ -1,6 +1,7 @@
 """Searching for good documents: `widenet.tune`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from widenet.arguments import with_fields_of
@@ -81,8 +82,9 @@ def begun(arguments: TuneArguments, dataset: Dataset, say: Callable[[str], None]
     )
     if arguments.resume:
         study = Study.open(path)
-        study.check_same(facts, dataset)
-        return study, cut_again(path, dataset)
+        is_own = dataset.path.resolve() == (path / DATA).resolve()
+        study.check_same(replace(facts, examples=study.facts.examples) if is_own else facts, dataset)
+        return study, dataset if is_own else cut_again(path, dataset)
     field = field_to_cut(space, dataset)
     if field is None:
         check_space(space, dataset)
