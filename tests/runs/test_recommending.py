@@ -116,12 +116,12 @@ def test_a_table_of_baskets_becomes_a_table_of_recommendations(kind, model):
 
 
 def test_columns_may_be_named_and_hold_values(valued, model):
-    table = pd.DataFrame({"who": [1], "what": [3], "much": [1.0]})
+    table = pd.DataFrame({"who": [1], "what": [3], "much": [4.0]})
     named = {"user": "who", "item": "what", "value": "much"}
     for wrong in (
         lambda: model.recommend(table, columns=named),
         lambda: model.recommend([[3], [5]], values=[[1.0], [2.0]]),
-        lambda: model.explain(3, [5], values=[1.0]),
+        lambda: model.explain(3, [5], values=[0.5]),
     ):
         with pytest.raises(OptionError, match=r"^values are for networks that were trained with a"):
             wrong()

@@ -30,9 +30,12 @@ def _be_model(settings, descriptors):
             if own not in {0, 1, 2, nothing, *descriptors}:
                 os.dup2(nothing, own)
         model_process.main(settings)
+    except SystemExit as ended:
+        os._exit(ended.code if isinstance(ended.code, int) else 1)
     except BaseException:
         traceback.print_exc()
-    os._exit(1)
+        os._exit(1)
+    os._exit(0)
 
 
 def run():

@@ -73,6 +73,12 @@ def test_times_have_bounds(name, text, world):
         ServeArguments(world.run("first"), **{name: float(text)})
 
 
+def test_the_program_that_users_start_answers_and_ends_well(world):
+    with service(world.run("first"), program=("-m", "widenet")) as running:
+        assert running.recommend(items=["i1"]).status == 200
+        assert running.end()[0] == 0
+
+
 def test_a_service_whose_model_dies_ends_with_an_error(world):
     program = (str(Path(__file__).with_name("dying.py")),)
     with service(world.run("first"), program=program) as running:

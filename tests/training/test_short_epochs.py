@@ -78,15 +78,18 @@ def epochs_that_were_better(run, metric):
     return {epoch for epoch, value in enumerate(values, 1) if value > max([-1, *values[: epoch - 1]])}
 
 
-def test_an_epoch_that_is_kept_as_the_best_has_a_checkpoint_however_short(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize("every", [1, 4])
+def test_an_epoch_that_is_kept_as_the_best_has_a_checkpoint_however_short(every, data, tmp_path, monkeypatch):
     # Else best/ would be of a later epoch than the checkpoint, and a resume with other bits might never
     # come to an epoch that is better than the one before.
     clock = Ticking(monkeypatch, 0.0)
     out, metric = tmp_path / "run", "ndcg@5"
-    train(*short_epochs(keep="best", evaluation={"metric": metric}), data, out, report=Watch(act=clock.tick))
+    checkpoints = {"keep_last": 99, "every_epochs": every}
+    documents = short_epochs(keep="best", evaluation={"metric": metric}, checkpoints=checkpoints)
+    train(*documents, data, out, report=Watch(act=clock.tick))
     better = epochs_that_were_better(out, metric)
     assert 1 < len(better) < 8
-    assert saved(out) == [at(epoch, 0) for epoch in sorted(better | {1, 8})]
+    assert saved(out) == [at(epoch, 0) for epoch in sorted(better | {8})]
 
 
 def test_a_checkpoint_that_is_due_at_the_end_of_a_short_epoch_is_not_put_off(data, tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """The inputs of a network for a new user: items by id or title, and values of its other fields."""
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -59,11 +59,11 @@ def reads_values(run: RunDirectory, field: str) -> bool:
     return has_values and any(layer.field == field and layer.values == "use" for layer in run.network.inputs)
 
 
-def check_reads_values(run: RunDirectory, field: str) -> None:
-    """Raise OptionError unless the network reads values of a field's items."""
+def check_reads_values(run: RunDirectory, field: str, values: Iterable[float]) -> None:
+    """Raise OptionError unless the network reads these values of a field's items, or all are 1."""
     if run.fields[field].kind == "sequence":
         raise OptionError("values do not go with a network that reads a sequence. Leave them out.")
-    if not reads_values(run, field):
+    if not reads_values(run, field) and any(value != 1 for value in values):
         raise OptionError(
             "values are for networks that were trained with a number for each item, and this one was not."
             " Leave them out."
@@ -128,7 +128,7 @@ def batches_of(
             continue
         numbers = None if item_values is None or position else checked_values(item_values, len(values))
         if numbers is not None:
-            check_reads_values(run, name)
+            check_reads_values(run, name, numbers)
         by_field[name] = named_history(
             run.vocabulary(name), _names(name, values), numbers, record.kind == "sequence"
         )

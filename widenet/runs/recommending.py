@@ -369,7 +369,7 @@ def _rows(run: RunDirectory, field: str, known: Baskets) -> tuple[list[list[int]
     """
     is_sequence = run.fields[field].kind == "sequence"
     if known.values is not None:
-        person.check_reads_values(run, field)
+        person.check_reads_values(run, field, known.values)
     features = _features(run.vocabulary(field), known)
     if is_sequence:
         rows: list[list[int]] = [[] for _ in range(len(known.keys))]

@@ -149,7 +149,7 @@ class People:
         is_sequence = self.run.fields[name].kind == "sequence"
         numbers = None if values is None else checked_values(values, len(ids))
         if numbers is not None:
-            check_reads_values(self.run, name)
+            check_reads_values(self.run, name, numbers)
         units = self.names[name].places(ids, person.unknown, known.skipped)
         if numbers is not None:
             numbers = [number for number, unit in zip(numbers, units, strict=True) if unit is not None]

@@ -154,10 +154,10 @@ class Training:
         are kept as the best always has one: a resume from an earlier epoch might find other bits on another
         processor, and then another best epoch than the one that is kept.
         """
-        if self.state.epoch % self.spec.checkpoints.every_epochs:
-            return False
-        if self.saving.is_overdue or (self.spec.keep == "best" and self.state.best_epoch == self.state.epoch):
-            return True
+        is_kept = self.spec.keep == "best" and self.state.best_epoch == self.state.epoch
+        is_counted = self.state.epoch % self.spec.checkpoints.every_epochs == 0
+        if is_kept or not is_counted or self.saving.is_overdue:
+            return is_kept or is_counted
         exchange = self.network.exchange
         (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint").result()
         return not is_early

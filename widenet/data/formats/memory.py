@@ -61,7 +61,7 @@ def opened(value: Any, name: str) -> "TableInMemory":
         }
     if isinstance(value, np.ndarray | tuple):
         value = _of_arrays(list(value.T) if isinstance(value, np.ndarray) else list(value), name)
-    if hasattr(value, "__arrow_c_stream__") and hasattr(value, "to_frame"):
+    if hasattr(value, "to_frame") and getattr(value, "ndim", 1) == 1:  # of pandas or Polars
         kind = f"a {type(value).__name__}"
         raise DataError(
             f"{name} must have a column for the user and one for the item; got {kind}, which is one column."
