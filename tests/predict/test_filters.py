@@ -88,12 +88,12 @@ VALUES = {
     ),
     "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is none of"),
     "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is none of"),
-    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "at least 0; got -1 for 'a'"),
+    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "; got -1 for 'a'"),
     "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4), "`weights`.*got 1e.39 for 'a'"),
     "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4), "got '0.5' for 'a'"),
     "no weight": (
         lambda names: read_weights({"a": None}, names, 4),
-        "`weights`: a weight must be a finite number of at least 0; got None for 'a'. Write a number below 1",
+        "`weights`: a weight must be a number from 0 to 3.4e\\+38; got None for 'a'. Write a number below 1",
     ),
     "a weight that is true": (lambda names: read_weights({"a": True}, names, 4), "got True for 'a'"),
 }

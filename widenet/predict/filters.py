@@ -259,7 +259,7 @@ def checked_factor(item: object, weight: Any) -> float:
     is_number = isinstance(number, Real) and not isinstance(number, bool)
     if not is_number or not 0 <= number <= LARGEST:
         raise DataError(
-            f"`weights`: a weight must be a finite number of at least 0; got {number!r} for {item!r}."
+            f"`weights`: a weight must be a number from 0 to {LARGEST:.2g}; got {number!r} for {item!r}."
             " Write a number below 1 to show an item less, or leave the item out."
         )
     return float(number)

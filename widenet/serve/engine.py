@@ -42,10 +42,11 @@ from widenet.serve.messages import (
 )
 from widenet.serve.names import Names
 from widenet.serve.people import History, Inputs, People, as_refusal
-from widenet.sparse import from_rows
+from widenet.sparse import SparseBatch, from_rows
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
 _NO_RULES = (Filter(), ListRules())
+_Pairs = list[tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -145,11 +146,13 @@ class Engine:
         return engine
 
     def _check(self) -> None:
-        """Raise FitError unless a full block gives finite scores, the same wherever a row stands."""
+        """Raise FitError unless a full block gives finite scores, the same at every place, and both ways."""
         rows = PREDICTED_ROWS[self.model.network.device.type]
         one = self._sample()
         (alone,) = self._ranked([one], 10)
         others = self._ranked([one] * rows, 10)
+        # Then no request with weights waits until the code of the other way is compiled.
+        others += self._ranked([one] * rows, 10, from_rows([[0]] * rows, [[1.0]] * rows))
         if not all(math.isfinite(score) for _, score in alone):
             raise FitError(f"{self.model.run.path}: the model's scores are not finite. Train it again.")
         if any(each != alone for each in others):
@@ -169,10 +172,11 @@ class Engine:
                 one.histories[layer.field] = History([*range(0, width, max(1, width // 5))])
         return one
 
-    def _ranked(self, people: Sequence[Inputs], k: int) -> list[list[tuple[int, float]]]:
-        scores_EK, units_EK = top_k(self.model.network, self.people.batch(people), self.output, k)
+    def _ranked(self, people: Sequence[Inputs], k: int, factors: SparseBatch | None = None) -> list[_Pairs]:
+        fields = self.people.batch(people)
+        scores_EK, units_EK = top_k(self.model.network, fields, self.output, k, factors=factors)
         rows = zip(units_EK.tolist(), scores_EK.tolist(), strict=True)
-        return [list(zip(units, scores, strict=True)) for units, scores in rows]
+        return [[*zip(*row, strict=True)] for row in rows]
 
     def answers(self, asks: Sequence[Ask]) -> list[Answer | RefusedError]:
         """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
@@ -287,7 +291,7 @@ class Engine:
             if any(factors)
             else None,
         )
-        found: list[list[tuple[int, float]] | None] = []
+        found: list[_Pairs | None] = []
         for row, units, scores in zip(rows, units_EK.tolist(), scores_EK.tolist(), strict=True):
             pairs = [(unit, score) for unit, score in zip(units, scores, strict=True) if unit >= 0]
             if not all(math.isfinite(score) for _, score in pairs):
