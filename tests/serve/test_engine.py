@@ -308,12 +308,8 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
 def test_weights_of_unknown_items_are_refused_or_skipped(ruled):
     engine = ruled[0]
     ask = {"items": ["i1"], "weights": {"i3": 0.5, "zzz": 2.0}}
-    refused, skipped, known = answered(
-        engine,
-        Recommend(**ask),
-        Recommend(**ask, unknown="skip"),
-        Recommend(items=["i1"], weights={"i3": 0.5}),
-    )
+    asks = Recommend(**ask), Recommend(**ask, unknown="skip"), Recommend(items=["i1"], weights={"i3": 0.5})
+    refused, skipped, known = answered(engine, *asks)
     assert (refused.status, refused.mistake.code) == (422, "unknown_item")
     assert (pairs(skipped), skipped.unknown) == (pairs(known), ["zzz"])
 
