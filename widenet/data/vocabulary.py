@@ -109,7 +109,8 @@ class Vocabulary:
         unknown = np.flatnonzero(indices < 0)
         if len(unknown):
             raise DataError(
-                f"{self.path}: the id {ids[unknown[0]]!r} is not among the {len(self):,} of the vocabulary."
+                f"{self.path}: the id {ids[unknown[0]]!r} is not among the {len(self):,} of the vocabulary,"
+                f" such as {self.ids([0])[0]!r}. Check the id."
             )
         return indices
 

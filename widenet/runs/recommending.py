@@ -254,15 +254,10 @@ def alike(
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
     scores_EK, units_EK, kept_EK = collection.others(own, k)
-    answers = Answers(
-        asked,
-        kept_EK.sum(axis=1),
-        units_EK[kept_EK],
-        scores_EK[kept_EK],
-        names,
-        run.fields[field].whole_numbers,
-    )
-    return answers, is_one
+    pairs = zip(asked, names.ids(own), strict=True)
+    known = [item if str(item) == name else name for item, name in pairs]  # ids in place of titles
+    kept = kept_EK.sum(axis=1), units_EK[kept_EK], scores_EK[kept_EK]
+    return Answers(known, *kept, names, run.fields[field].whole_numbers), is_one
 
 
 def reasons(

@@ -120,6 +120,11 @@ def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
 def test_a_column_and_a_list_of_unlike_entries_are_refused_with_their_place(tmp_path):
     with pytest.raises(DataError, match=r"one for the item; got a Series, which is one column. Give a DataF"):
         ingest(pd.Series([1, 2]), tmp_path / "ds")
+    twice = pd.DataFrame([[1, 2, 3]], columns=["user", "item", "item"])
+    with pytest.raises(
+        DataError, match=r'every column must have its own name; two are "item"\. Rename one\.'
+    ):
+        ingest(twice, tmp_path / "ds")
     for entries, said in (
         ([(1, "a"), (2,)], r"^entry 1 of the list must be a tuple .*; got \(2,\). Fix"),
         ([(1, "a"), [2, "b"]], r"^entry 1 of the list must be a tuple .*; got \[2, 'b'\]"),

@@ -67,6 +67,9 @@ def opened(value: Any, name: str) -> "TableInMemory":
             f"{name} must have a column for the user and one for the item; got {kind}, which is one column."
             " Give a DataFrame."
         )
+    names = [str(each) for each in value.columns] if hasattr(value, "iloc") else []  # of pandas
+    if twice := next((each for each in names if names.count(each) > 1), None):
+        raise DataError(f'{name}: every column must have its own name; two are "{twice}". Rename one.')
     try:
         table = _of_columns(value, name) if isinstance(value, Mapping) else pa.table(value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
