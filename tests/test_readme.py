@@ -16,7 +16,7 @@ from widenet.spec.training import TrainingSpec
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
 
-MAX_WORDS = 1_100
+MAX_WORDS = 1_200
 
 
 def tree_names() -> list[str]:
