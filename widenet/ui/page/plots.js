@@ -51,12 +51,19 @@ function draw(figure) {
   const plot = new uPlot(optionsOf(figure, numbers, back), dataOf(numbers), place);
   plots.set(figure, plot);
   sizes.observe(figure);
-  Object.assign(plot.over, { tabIndex: 0, role: "img", ariaLabel: `${figure.dataset.title}. The arrow keys read the curve, plus and minus zoom.` });
+  Object.assign(plot.over, { tabIndex: 0, role: "img" });
+  name(plot, figure);
   plot.over.addEventListener("keydown", event => key(event, plot, figure, said));
   plot.over.addEventListener("blur", () => { said.textContent = ""; plot.setCursor({ left: -10, top: -10 }); });
   back.addEventListener("click", () => { whole(plot); plot.over.focus(); });
   list.addEventListener("toggle", () => fill(list, numbersOf(figure)));
   if (numbers.names.length > 1) for (const [at, label] of [...place.querySelectorAll(".u-label")].entries()) if (at) press(label, plot, at);
+}
+
+/** Names a plot for who cannot see it. */
+function name(plot, figure) {
+  const { mark } = numbersOf(figure);
+  plot.over.ariaLabel = [figure.dataset.title, ...(mark ? [mark[1]] : []), "The arrow keys read the curve, plus and minus zoom."].join(". ");
 }
 
 /** Lets the keyboard show and hide a line by its name in the legend. */
@@ -74,7 +81,7 @@ function press(label, plot, at) {
 
 const powers = (_, marks) => marks.map(each => (Number.isInteger(+Math.log10(each).toFixed(9)) ? each : null)); // lines of logarithmic axes
 
-function optionsOf(figure, { across, names, colours, mark, logarithmic }, back) {
+function optionsOf(figure, { across, names, colours, logarithmic }, back) {
   const axis = { stroke: () => colour("--soft"), grid: { stroke: () => colour("--rule"), width: 1, ...(logarithmic && { filter: powers }) }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   const scale = logarithmic ? { distr: 3 } : {};
   return {
@@ -94,14 +101,16 @@ function optionsOf(figure, { across, names, colours, mark, logarithmic }, back) 
     focus: { alpha: 0.35 },
     legend: { markers: { fill: (_, at) => colours[at - 1] } },
     hooks: {
-      draw: mark ? [plot => drawMark(plot, mark)] : [],
+      draw: [plot => drawMark(plot, numbersOf(figure).mark)], // of now: the kept epoch moves
       setScale: [(plot, name) => { if (name === "x") back.hidden = isWhole(plot); }],
     },
   };
 }
 
 /** Draws a dashed line at the kept epoch, with its name on the side that has more room. */
-function drawMark(plot, [at, text]) {
+function drawMark(plot, mark) {
+  if (!mark) return;
+  const [at, text] = mark;
   const { left, top, width, height } = plot.bbox;
   const x = Math.round(plot.valToPos(at, "x", true));
   if (x < left || x > left + width) return;
@@ -126,13 +135,21 @@ const ends = plot => [plot.data[0][0], plot.data[0].at(-1)];
 const whole = plot => plot.setData(plot.data); // which also resets the scales
 const isWhole = plot => plot.scales.x.min <= ends(plot)[0] && plot.scales.x.max >= ends(plot)[1];
 
-/** Takes new numbers; what is zoomed stays so. */
+/** Takes new numbers; what is zoomed stays so. A curve that has got a further line is drawn anew. */
 function renew(figure) {
   const plot = plots.get(figure);
   const numbers = numbersOf(figure);
+  if (numbers.names.join() !== plot.series.slice(1).map(line => line.label).join()) {
+    forget(figure);
+    const caption = figure.querySelector("figcaption");
+    caption.querySelector("button").remove();
+    figure.replaceChildren(caption);
+    return draw(figure);
+  }
   const wasWhole = isWhole(plot);
   plot.setData(dataOf(numbers), wasWhole);
   if (!wasWhole) plot.redraw();
+  name(plot, figure);
   const list = figure.querySelector("details");
   if (list.open) fill(list, numbers);
 }
