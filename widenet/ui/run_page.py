@@ -4,10 +4,7 @@ from collections.abc import Sequence
 
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, brief, joined, table, tag
-from widenet.pictures.stacks import stacks
 from widenet.plan.job import DeviceKind, Job
-from widenet.plan.memory import WORDS, memory
-from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
 from widenet.report.histograms import histograms_section
 from widenet.report.listing import ListedRun
@@ -17,6 +14,7 @@ from widenet.training.environment import recorded_processes
 from widenet.training.log_curves import grid, metric_names
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
+from widenet.ui.memory_figure import memory_figure
 from widenet.ui.pages import PLOTS, link, live, page, strict
 from widenet.ui.plots import plot
 
@@ -48,7 +46,7 @@ def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | 
             live("evaluations", "div", strict(sections.evaluations_section(subject))),
             strict(sections.network_section(subject)),
             live("layers", "div", strict(histograms_section(subject, plot))),
-            strict(_plan(subject.run)),
+            _plan(subject.run),
             live("time", "div", strict(sections.time_section(subject, plot))),
             live("log", "div", strict(_log(subject))),
             tag("p", tag("a", "The data of this run", href=link("data", run=subject.name)), class_="card"),
@@ -97,11 +95,6 @@ def _plan(run: RunDirectory) -> Html:
         )
     except (WidenetError, OSError, ValueError) as error:
         return sections.section("Plan", sections.note(str(error)))
-    rows = {
-        f"process {process}": {WORDS.get(name, name): float(size) for name, size in vars(needed).items()}
-        for process in range(job.all_processes)
-        for needed in [memory(job, process % job.num_processes)]
-    }
     assumed = (
         "" if dataset is not None else " The dataset is not at hand: 100 entries an example are assumed."
     )
@@ -109,9 +102,7 @@ def _plan(run: RunDirectory) -> Html:
     said = f"What widenet plan counts for {job.all_processes:,} processes on {kind}, not what was measured."
     if job.all_processes == 1:
         said = said.replace("1 processes", "one process").replace(f"on {kind}", f"on a {kind[:-1]}")
-    return sections.section(
-        "Plan", stacks("memory of each process", rows, amount), sections.note(said + assumed)
-    )
+    return sections.section("Plan", memory_figure(job), sections.note(said + assumed))
 
 
 def _device(run: RunDirectory) -> DeviceKind:

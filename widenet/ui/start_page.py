@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from widenet.pictures.html import Html, joined, tag
-from widenet.pictures.stacks import stacks
 from widenet.plan.fit import mostly
 from widenet.plan.job import Job
-from widenet.plan.memory import WORDS, memory
+from widenet.plan.memory import memory
 from widenet.plan.numbers import amount
 from widenet.plan.report import checkpoint_bytes
 from widenet.report.listing import ListedRun
 from widenet.report.sections import note
 from widenet.ui.draft import KINDS, Checked
 from widenet.ui.known_runs import Known
-from widenet.ui.pages import link, live, page, strict
+from widenet.ui.memory_figure import memory_figure
+from widenet.ui.pages import link, live, page
 from widenet.ui.trainings import Trainings
 
-_MOST_DRAWN, _MOST_MODELS = 16, 100
+_MOST_MODELS = 100
 
 
 def start_page(
@@ -149,13 +149,6 @@ def plan_page(checked: Checked) -> Html:
 
 def _plan(job: Job, checked: Checked) -> Html:
     needed, device_bytes, training = memory(job), checked.device_bytes, job.training
-    rows = {
-        f"process {process}": {
-            WORDS.get(name, name): float(size) for name, size in vars(memory(job, process)).items()
-        }
-        for process in range(min(job.num_processes, _MOST_DRAWN))
-    }
-    drawn = strict(stacks("memory of each process", rows, amount))
     need = f"A process needs {amount(needed.total)}: mostly {mostly(needed)}."
     fits = device_bytes is None or needed.total <= device_bytes
     if device_bytes is not None:
@@ -165,7 +158,7 @@ def _plan(job: Job, checked: Checked) -> Html:
         f"An epoch has {steps:,} steps, the training {training.epochs:,} epochs."
         f" A checkpoint takes {amount(checkpoint_bytes(job))} on disk."
     )
-    return joined([tag("p", need, class_=None if fits else "warning"), drawn, note(said)])
+    return joined([tag("p", need, class_=None if fits else "warning"), memory_figure(job), note(said)])
 
 
 def begun_page(name: str, trainings: Trainings, version: int) -> Html:

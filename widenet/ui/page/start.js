@@ -36,7 +36,9 @@ async function check() {
       at(`mistake-${name}`).hidden = !sentence;
       at(name)?.setAttribute("aria-invalid", String(Boolean(sentence)));
     }
+    const isOpen = at("plan").querySelector("details")?.open;
     at("plan").replaceChildren(...[...page.getElementById("plan").childNodes].map(node => document.adoptNode(node)));
+    if (isOpen) at("plan").querySelector("details")?.setAttribute("open", "");
     at("measure").disabled = at("start").disabled = Boolean(page.querySelector("[data-mistake]"));
   } catch (error) {
     if (turn === last) fail(error);
