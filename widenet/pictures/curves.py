@@ -95,14 +95,17 @@ def swatch(position: int) -> Html:
     )
 
 
-def picture(width: float, height: float, title: str, content: Sequence[object]) -> Html:
-    """An SVG element of a maximum size, which shrinks with the page."""
+def picture(width: float, height: float, title: str, content: Sequence[object], role: str = "img") -> Html:
+    """An SVG element of a maximum size, which shrinks with the page.
+
+    Screen readers say the title of an "img" and nothing of its content; of a "group", they read all texts.
+    """
     attributes = {
         "viewBox": f"0 0 {width:g} {height:g}",
         "style": f"width:100%;max-width:{width * 1.2:g}px",
         "font_size": 11,
     }
-    return tag("svg", *content, **attributes, role="img", aria_label=title, font_family="inherit")
+    return tag("svg", *content, **attributes, role=role, aria_label=title, font_family="inherit")
 
 
 def ticks(values: Sequence[float], about: int, whole: bool = False) -> list[float]:

@@ -57,7 +57,7 @@ def graph(
     shapes += [_joint(places[start], places[end], f"{start} and {end}") for start, end in shared]
     for name, (stroke, _) in boxes.items():
         shapes += _box(name, stroke, texts[name], places[name])
-    return picture(width, top - _ROWS + _EDGE, title, shapes)
+    return picture(width, top - _ROWS + _EDGE, title, shapes, role="group")
 
 
 def _wrapped(line: str) -> list[str]:
@@ -83,8 +83,9 @@ def _joint(start: _Place, end: _Place, names: str) -> Html:
     far = min(start.x, end.x) - 0.75 * _ASIDE
     path = f"M{start.x:g},{y1:g} C{far:g},{y1:g} {far:g},{y2:g} {end.x:g},{y2:g}"
     look = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.6", "stroke_width": "1.5"}
-    hint = tag("title", f"{names} share their weights")
-    return tag("path", hint, d=path, stroke_dasharray="5 4", class_="shared", **look)
+    said = f"{names} share their weights"
+    look |= {"role": "img", "aria_label": said, "class_": "shared"}
+    return tag("path", tag("title", said), d=path, stroke_dasharray="5 4", **look)
 
 
 def _label(text: str, x: float, y: float, **look: object) -> Html:
