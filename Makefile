@@ -40,10 +40,10 @@ test-faults: .venv/.stamp
 test-spark: .venv/.stamp-spark
 	$(BIN)/python -m pytest tests/spark tests/test_spark.py
 
-# The pages in a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
+# All tests that need a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
 # Installs Playwright's driver, axe-core and Schemathesis.
 test-page: .venv/.stamp-page
-	$(BIN)/python -m pytest tests/serve/test_page.py tests/serve/test_about.py tests/serve/test_openapi.py tests/ui/test_page.py
+	$(BIN)/python -m pytest tests/serve/test_openapi.py $$(grep -rl needs_chromium --include='test_*.py' tests)
 
 # Real MLflow stores on this machine. Installs mlflow-skinny.
 test-mlflow: .venv/.stamp-mlflow

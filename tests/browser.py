@@ -62,7 +62,7 @@ def visit(chromium, address, width=1280, expected=(), **options):
         page.goto(address)
         yield page
         unexpected = [text for text in said if not any(word in text for word in expected)]
-        assert unexpected == []
+        assert unexpected == [], unexpected
         assert hosts == {urlsplit(address).netloc}
 
 
