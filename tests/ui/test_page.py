@@ -1,11 +1,7 @@
 """The pages in a real Chromium: live, by mouse and by keyboard, on a phone, in the dark."""
 
-import json
-import os
 import re
 import shutil
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,9 +11,6 @@ import widenet.ui.page as ui_page
 from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
-from widenet.spec.layers import InputLayer
-from widenet.spec.optimizers import Sgd
-from widenet.spec.recurrent import RecurrentLayer
 
 pytestmark = needs_chromium
 
@@ -245,89 +238,3 @@ def test_the_token_is_asked_for_and_kept_from_scripts(chromium, trained, tmp_pat
             page.get_by_role("link", name="untied").wait_for()
             kept = "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href])"
             assert not re.search(f"{TOKEN}|widenet-ui", page.evaluate(kept))
-
-
-@pytest.fixture(scope="module")
-def starting(trained, tmp_path_factory):
-    """Pages that may train; trainings that a test leaves behind are killed."""
-    folder = tmp_path_factory.mktemp("starting")
-    shutil.copytree(trained / "runs", folder / "runs")
-    with pages(folder / "runs", "--allow-training") as running:
-        yield f"http://127.0.0.1:{running.port}/"
-    for note in (folder / "runs").glob(".*.start/process.json"):
-        with suppress(ProcessLookupError):
-            os.kill(json.loads(note.read_text())["pid"], signal.SIGKILL)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_that_starts_a_training_fits_and_axe_finds_nothing_serious(
-    width, scheme, chromium, starting
-):
-    with visit(chromium, starting, width, color_scheme=scheme) as page:
-        page.get_by_role("link", name="Start a training").click()
-        page.get_by_role("img", name="memory of each process").wait_for()
-        page.get_by_label("network.json", exact=True).fill('{"layers": [{"nam": 1}]}')
-        mistake = page.locator("#mistake-network")
-        expect(mistake).to_contain_text('layers[0].nam is not a known field. Did you mean "name"?')
-        assert page.get_by_role("button", name="Start the training").is_disabled()
-        choices(page, '{"layers": [{|}]}').first.wait_for()
-        assert fits(page, width)
-        check_accessible(page)
-
-
-def choices(page, text, editor="network"):
-    """What may stand at the mark in a text."""
-    page.locator(f"#{editor}").evaluate(
-        "(editor, text) => { editor.value = text.replace('|', ''); const at = text.indexOf('|');"
-        " editor.focus(); editor.setSelectionRange(at, at); editor.dispatchEvent(new Event('click')); }",
-        text,
-    )
-    return page.locator(f"#fields-{editor} button")
-
-
-def test_fields_and_values_are_completed_from_the_schema(chromium, starting):
-    with visit(chromium, starting + "start") as page:
-        page.locator("#network").click()
-        page.locator("#fields-network button").first.wait_for()
-        own = '{"layers": [{"kind": "input", "name": "a", |}]}'
-        names = [name for name in InputLayer.model_fields if name not in ("kind", "name")]
-        assert choices(page, own).all_inner_texts() == names
-        assert choices(page, own.replace("|", '"po|"')).all_inner_texts() == ["popularity_damping"]
-        assert choices(page, own.replace("|", '"scale": |')).all_inner_texts() == [
-            "none", "mean", "rsqrt", "unit"
-        ]  # fmt: skip
-        assert choices(page, own.replace("|", '"field": "|"')).all_inner_texts() == ["items"]
-        assert choices(page, '{"layers": [{|, "kind": "recurrent"}]}').all_inner_texts() == [
-            name for name in RecurrentLayer.model_fields if name != "kind"
-        ]
-        assert choices(page, '{"layers": [{"name": "x{\\"|"}]}').all_inner_texts() == []
-        page.locator("#training").click()
-        choices(page, '{"optimizer": {"kind": "sgd", |}}', "training").first.wait_for()
-        assert choices(page, '{"optimizer": {"kind": "sgd", |}}', "training").all_inner_texts() == [
-            name for name in Sgd.model_fields if name != "kind"
-        ]
-        choices(page, '{"epochs": 3, "kee|": "best"}', "training")
-        page.keyboard.press("Control+Space")
-        page.keyboard.press("Enter")
-        assert page.locator("#training").input_value() == '{"epochs": 3, "keep": "best"}'
-        assert page.evaluate("document.activeElement.id") == "training"
-
-
-def test_a_training_is_started_followed_and_stopped(chromium, starting):
-    with visit(chromium, starting + "start?like=untied", expected=["status of 409"]) as page:
-        text = page.get_by_label("training.json", exact=True).input_value()
-        page.get_by_label("training.json", exact=True).fill(text.replace('"epochs": 3', '"epochs": 90000'))
-        expect(page.locator("#plan")).to_contain_text("the training 90,000 epochs")
-        page.get_by_role("button", name="Start the training").click()
-        page.get_by_label("Name of the run").fill("untied")
-        page.get_by_role("button", name="Start the training").click()
-        expect(page.get_by_role("alert")).to_contain_text("holds untied already")
-        page.get_by_label("Name of the run").fill("mine")
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("status").first).to_have_text("The training begins.")
-        page.get_by_role("button", name="Stop with a checkpoint").click(timeout=60_000)
-        page.get_by_role("button", name="Resume").wait_for(timeout=60_000)
-        expect(page.get_by_role("status").first).to_contain_text("interrupted: epoch")
-        expect(page.get_by_label("Output of the training")).to_contain_text("Stopped; ")
-        check_accessible(page)
