@@ -53,7 +53,7 @@ def visit(chromium, address, width=1280, expected=(), **options):
     """A page that must ask its own host alone and write nothing but expected words on the console."""
     with chromium.new_context(viewport={"width": width, "height": 844}, **options) as context:
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(30_000)
         said, hosts = [], set()
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
