@@ -130,8 +130,9 @@ def _load() -> None:
     cpu_target.target_context.refresh()
     commands: Any = typer.main.get_command(app)
     sys.modules["widenet.cli.app"].app = commands  # type: ignore[attr-defined]
-    make = typer.main.get_command
-    typer.main.get_command = lambda given: commands if given is commands else make(given)
+    typer_main: Any = typer.main
+    make = typer_main.get_command
+    typer_main.get_command = lambda given: commands if given is commands else make(given)
     for command in commands.commands.values():
         _ = command.whole
     gc.freeze()

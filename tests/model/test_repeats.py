@@ -137,6 +137,7 @@ def test_what_cannot_hold_them_refuses_in_a_sentence(model, tmp_path):
         ({"predict": "all", "repeats": [1]}, r'layers\[3\].repeats needs "predict": "next"; got "all"'),
         ({"repeats": []}, r"layers\[3\].repeats must be at least 1 long"),
         ({"repeats": ["1"]}, r"layers\[3\].repeats\[0\] must be a number"),
+        ({"repeats": [0, 1e39]}, r"layers\[3\].repeats must be 0, or a number that a float32 can hold"),
     ],
 )
 def test_repeats_that_mean_nothing_are_refused(options, rule):

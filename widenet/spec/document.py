@@ -38,7 +38,10 @@ class Spec(BaseModel):
     @classmethod
     def _fits_float32(cls, value: Any) -> Any:
         """Refuse numbers that would become infinite or zero as a float32, with which widenet computes."""
-        if isinstance(value, float) and value != 0 and not _SMALLEST <= abs(value) <= _LARGEST:
+        numbers = [
+            each for each in (value if isinstance(value, tuple) else [value]) if isinstance(each, float)
+        ]
+        if any(number != 0 and not _SMALLEST <= abs(number) <= _LARGEST for number in numbers):
             raise PydanticCustomError("float32", "a number of float32")
         return value
 
