@@ -184,8 +184,12 @@ def test_an_epoch_shows_on_the_page_of_its_run_and_a_deleted_run_is_said(chromiu
 def test_users_and_items_are_found_while_one_types(chromium, address):
     with visit(chromium, address) as page:
         page.get_by_role("link", name="Data").click()
-        page.get_by_role("main").get_by_role("link").first.click()
+        held = []
+        page.route("**/search.js", lambda route: held.append(route))
+        with page.expect_request("**/search.js"):
+            page.get_by_role("main").get_by_role("link").first.click()
         page.get_by_label("Find users").fill("book 1")
+        held[0].continue_()
         expect(page.locator("#found")).to_contain_text("Book 12")
         page.keyboard.press("Control+A")
         page.keyboard.type("1")

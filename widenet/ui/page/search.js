@@ -33,3 +33,4 @@ form.addEventListener("submit", event => {
   clearTimeout(timer);
   search();
 });
+if (field.value !== field.defaultValue) search(); // somebody was faster than this script
