@@ -70,6 +70,7 @@ def expect(locator):
     """An expectation that waits until it is met."""
     from playwright.sync_api import expect as expectation
 
+    expectation.set_options(timeout=30_000)
     return expectation(locator)
 
 
