@@ -212,18 +212,26 @@ def test_pages_that_have_ended_say_so(chromium, trained):
         assert "does not answer" in page.get_by_role("alert").inner_text()
 
 
-def test_a_page_asks_for_the_token_again_after_a_restart(chromium, trained, tmp_path):
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_a_page_asks_for_the_token_again_after_a_restart(is_opened, chromium, trained, tmp_path):
+    """A page whose stream of events has not opened yet when the process ends asks, too."""
     (tmp_path / "token").write_text(TOKEN)
     words = [trained / "runs", "--token-file", tmp_path / "token"]
-    expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "status of 401"]
+    expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_FAILED", "status of 401"]
     with pages(*words) as running:
         address = f"http://127.0.0.1:{running.port}/"
         with visit(chromium, address, expected=expected) as page:
+            held = []
+            if not is_opened:
+                page.route("**/events*", lambda route: held.append(route), times=1)
             page.get_by_label("Token of these pages").fill(TOKEN)
-            page.keyboard.press("Enter")
+            with (page.expect_response if is_opened else page.expect_request)("**/events*"):
+                page.keyboard.press("Enter")
             page.get_by_role("link", name="untied").wait_for()
             assert running.end()[0] == 0
             with pages(*words, "--port", running.port):
+                if held:
+                    held[0].abort()
                 page.get_by_label("Token of these pages").wait_for()
 
 

@@ -10,7 +10,6 @@ const query = new URLSearchParams(location.search);
 const subject = [...query.getAll("name"), ...query.getAll("run")]; // the runs that the page is about; none: all
 let version = document.body.dataset.version;
 let stream;
-let hasOpened = false;
 let reading = Promise.resolve();
 
 /** Replaces the live parts of this page that differ in another. */
@@ -73,12 +72,17 @@ async function follow(change) {
   document.dispatchEvent(new Event("taken"));
 }
 
+/** Asks for the token if a process that began later wants it. */
+async function askWhoMayLook() {
+  const answer = await fetch(location, { cache: "no-store" }).catch(() => undefined);
+  if (answer?.status === 401) location.reload();
+}
+
 function listen() {
   stream = new EventSource(`events?since=${version}`);
-  stream.onopen = () => { hasOpened = true; lost.hidden = true; };
+  stream.onopen = () => { lost.hidden = true; };
   stream.onerror = () => {
-    // A refusal closes the stream. After one that was open, it is the next process that refuses: ask who may look.
-    if (stream.readyState === EventSource.CLOSED && hasOpened) location.reload();
+    if (stream.readyState === EventSource.CLOSED) askWhoMayLook(); // a refusal closes the stream
     lost.textContent = "The pages are not kept up to date: widenet ui does not answer.";
     lost.hidden = false;
   };
