@@ -247,20 +247,20 @@ class Vocabulary:
             "title", lambda titles: pc.match_substring(form(titles), sought, ignore_case=True)
         )
 
-    def _with_whole_words(self, matches: list[int], text: str) -> list[int]:
-        """The matches whose title contains the text neither preceded nor followed by a letter or a digit."""
-        whole = re.compile(rf"(?<!\w){re.escape(normalize('NFC', text))}(?!\w)", re.IGNORECASE)
-        titles = zip(matches, self.titles(matches), strict=True)
-        return [index for index, title in titles if whole.search(normalize("NFC", title))]
+    def _with_whole_words(self, matches: list[int], text: str, form: _Rule | None = None) -> list[int]:
+        """The matches whose title has the text as whole words, both in a form; see `_containing`."""
+        form = form or _composed
+        (sought,) = form(_text(text)).to_pylist()
+        whole = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
+        titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
+        return [index for index, title in titles if whole.search(title)]
 
     def _closest(self, matches: list[int], text: str) -> list[int]:
         """Of matches without accents, those whose whole title is the text, else those with whole words."""
         (sought,) = _without_accents(_text(text)).to_pylist()
-        titles = _without_accents(pa.array(self.titles(matches), pa.string())).to_pylist()
-        whole = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
-        of_title = dict(zip(matches, titles, strict=True))
-        same = [index for index, title in of_title.items() if title.lower() == sought.lower()]
-        return same or [index for index, title in of_title.items() if whole.search(title)] or matches
+        titles = zip(matches, _without_accents(_texts(self.titles(matches))).to_pylist(), strict=True)
+        same = [index for index, title in titles if title.lower() == sought.lower()]
+        return same or self._with_whole_words(matches, text, _without_accents) or matches
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
@@ -309,7 +309,12 @@ def _arrow(indices: np.ndarray) -> pa.Array:
 
 
 def _text(text: str) -> pa.Array:
-    """Make an Arrow array of one text; see `_arrow`."""
-    written = text.encode()
-    ends = np.array([0, len(written)], np.int32)
-    return pa.StringArray.from_buffers(1, pa.py_buffer(ends), pa.py_buffer(written))
+    """Make an Arrow array of one text."""
+    return _texts([text])
+
+
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """Make an Arrow array of texts; see `_arrow`."""
+    written = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, written)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(written)))
