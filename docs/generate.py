@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer.main
@@ -99,9 +100,9 @@ def stale_pages(folder: Path) -> list[Path]:
 
 
 @cache
-def pages() -> dict[str, str]:
-    """The text of every generated page, by its path in docs/."""
-    return {"network-documents.md": documents_page(), **command_pages()}
+def pages() -> Mapping[str, str]:
+    """The text of every generated page, by its path in docs/; all callers get the same."""
+    return MappingProxyType({"network-documents.md": documents_page(), **command_pages()})
 
 
 def documents_page() -> str:

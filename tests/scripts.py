@@ -62,7 +62,9 @@ class Conversation(Script):
     """A script whose standard input, output and error are pipes, as those of a `subprocess.Popen`.
 
     code: Python, `widenet` itself if there is none. words: `sys.argv` after its first. It has this process's
-    variables and current directory.
+    variables and no others, and its current directory. Libraries that read variables when they are imported
+    (OMP_NUM_THREADS, NUMBA_...) have read those that the tests began with: what sets others needs a program
+    that starts from nothing.
     """
 
     def __init__(self, words, code="from widenet.cli import main; main()"):
@@ -115,9 +117,12 @@ def _run(code, ends, environment, words, cwd):
     """Be the script, from its beginning to what Python does at the end of a process.
 
     ends: standard output and standard error as paths, or these and standard input before them as pipes.
+    environment: variables to set; for a script with three ends, all that it has.
     """
     atexit._clear()
     os.chdir(cwd)
+    if len(ends) == 3:
+        os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["-c", *words]
     for descriptor, end in enumerate(ends, start=3 - len(ends)):

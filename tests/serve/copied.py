@@ -1,5 +1,6 @@
 """`widenet` in a process that has loaded everything; the process of a service's model is a copy of it."""
 
+import inspect
 import os
 import subprocess
 import traceback
@@ -11,14 +12,20 @@ from widenet.serve import model_process, remote
 
 
 class Copy(subprocess.Popen):
-    """Forks where `subprocess.Popen` would start the program of the model from nothing."""
+    """Forks where `subprocess.Popen` would start the program of the model from nothing.
 
-    def _execute_child(self, command, _executable, _before, _close, descriptors, *_):
+    Python may order the parameters of `_execute_child` as it likes, and name them so.
+    """
+
+    _parameters = inspect.signature(subprocess.Popen._execute_child)
+
+    def _execute_child(self, *args):
+        asked = self._parameters.bind(self, *args).arguments
         self.pid = os.fork()
         if self.pid:
             self._child_created = True
         else:
-            _be_model(command[-1], descriptors)
+            _be_model(asked["args"][-1], asked["pass_fds"])
 
 
 def _be_model(settings, descriptors):
@@ -31,7 +38,7 @@ def _be_model(settings, descriptors):
                 os.dup2(nothing, own)
         model_process.main(settings)
     except SystemExit as ended:
-        os._exit(ended.code if isinstance(ended.code, int) else 1)
+        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException:
         traceback.print_exc()
         os._exit(1)
