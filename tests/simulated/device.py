@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -148,40 +150,86 @@ def place() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename[len(ROOT) + 1 :]}:{frame.f_code.co_name}"
 
 
+class Schema(NamedTuple):
+    """What torch says of an operation: its name, whether it gives another view of its argument, and which
+    arguments it writes to.
+    """
+
+    name: str
+    is_view: bool
+    written: list[int]
+
+
+@cache
+def schema_of(func) -> Schema:
+    """Torch makes the objects of a schema anew each time it is asked."""
+    aliases = [given.alias_info for given in func._schema.returns]
+    return Schema(
+        func._schema.name.removeprefix("aten::"),
+        bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases),
+        [
+            place
+            for place, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.is_write
+        ],
+    )
+
+
+def tensors_in(value) -> Iterator[Tensor]:
+    """The tensors among the arguments of an operation, which are in lists at most; torch's own walk through
+    trees of any kind takes as long as the operation.
+    """
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_in(each)
+
+
+def with_tensors(change: Callable[[Tensor], Tensor], value):
+    """Arguments or results with other tensors."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([with_tensors(change, each) for each in value])
+    return value
+
+
+def held_in(tensor: Tensor) -> Tensor:
+    """The numbers of a tensor, as a CPU holds them."""
+    return tensor.held if isinstance(tensor, OnDevice) else tensor
+
+
 def compute(func, args, kwargs):
     """An operation of which some tensors are on the device."""
-    name, leaves = func._schema.name.removeprefix("aten::"), tree_leaves((args, kwargs))
+    name, is_view, written = schema_of(func)
+    leaves = [*tensors_in(args), *tensors_in([*kwargs.values()])]
     if name.rstrip("_") == "copy":
         return copied(func, args, kwargs)
     given = [leaf for leaf in leaves if isinstance(leaf, OnDevice)]
-    check_devices(
-        func, args, [leaf for leaf in leaves if isinstance(leaf, Tensor) and not isinstance(leaf, OnDevice)]
-    )
+    strangers = [leaf for leaf in leaves if not isinstance(leaf, OnDevice)]
+    if strangers:
+        check_devices(func, args, strangers)
     for tensor in given:
         streams.read(tensor.memory)
-    own_args, own_kwargs = tree_map_only(OnDevice, lambda tensor: tensor.held, (args, kwargs))
+    own_args = with_tensors(held_in, args)
+    own_kwargs = {key: with_tensors(held_in, value) for key, value in kwargs.items()}
     work = _widened_product if func is torch.ops.aten.mm.dtype else func
     if name in PRODUCTS:
         products[_rounding(func, given)] += 1
-    check_twice(func, own_args, own_kwargs)
-    masks = name.startswith("index") and any(
-        leaf.dtype == torch.bool for leaf in tree_leaves(args[1]) if isinstance(leaf, Tensor)
-    )
+    check_twice(func, name, own_args, own_kwargs)
+    masks = name.startswith("index") and any(leaf.dtype == torch.bool for leaf in tensors_in(args[1]))
     if name in WAITING or masks or (name == "repeat_interleave" and kwargs.get("output_size") is None):
         wait()
-    if name not in WITHOUT_WORK and not is_view(func):
+    if name not in WITHOUT_WORK and not is_view:
         launch(name)
-    written = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
-    for argument, value in zip(func._schema.arguments, args, strict=False):
-        if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, OnDevice):
-            written.append(value)
+    targets = [kwargs[key] for key in {"out", "self"} & set(kwargs)]
+    targets += [args[place] for place in written if place < len(args) and isinstance(args[place], OnDevice)]
     found = work(*own_args, **own_kwargs)
     known = {id(tensor.held): tensor for tensor in given}
-    for tensor in written:
+    for tensor in targets:
         streams.write(tensor.memory)
-    return tree_map_only(
-        Tensor, lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found
-    )
+    return with_tensors(lambda tensor: known[id(tensor)] if id(tensor) in known else OnDevice(tensor), found)
 
 
 def _rounding(func, given: list[OnDevice]) -> str:
@@ -193,12 +241,6 @@ def _rounding(func, given: list[OnDevice]) -> str:
         assert func is torch.ops.aten.mm.dtype, f"{func} gives bfloat16"
         return "bfloat16"
     return "tf32" if matmul.allow_tf32 else "float32"
-
-
-def is_view(func) -> bool:
-    """Whether an operation gives another view of its argument."""
-    aliases = [given.alias_info for given in func._schema.returns]
-    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
 
 
 def _widened_product(left: Tensor, right: Tensor, out_dtype: torch.dtype) -> Tensor:
@@ -221,7 +263,7 @@ def check_devices(func, args, strangers: list[Tensor]) -> None:
         "aten::_index_put_impl_",
         "aten::fill_",
     )
-    if strangers and not (first_is_ours and takes and all(tensor.dim() == 0 for tensor in strangers)):
+    if not (first_is_ours and takes and all(tensor.dim() == 0 for tensor in strangers)):
         raise RuntimeError(
             f"{func}: expected all tensors to be on the same device, but found at least two devices, cuda:0"
             " and cpu"
@@ -246,7 +288,7 @@ def copied(func, args, kwargs):
             streams.read(tensor.memory)
         else:
             pinned.read(tensor)
-    own = tree_map_only(OnDevice, lambda tensor: tensor.held, args)
+    own = with_tensors(held_in, args)
     if arrives_later:
         pinned.start_copy(target, own[1])
     else:
