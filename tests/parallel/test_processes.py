@@ -60,11 +60,12 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "SOME_VALUES", 2: "EVERY_CASE", 3: "EVERY_CASE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
-EVERY = pytest.param(2, "EVERY_PAIR", marks=pytest.mark.long)
+SIZES = {1: "FEW_VALUES", 2: "EVERY_CASE", 3: "SOME_VALUES", 4: "FEW_VALUES", 8: "FEW_VALUES"}
+MORE = {1: "SOME_VALUES", 2: "EVERY_PAIR", 3: "EVERY_CASE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
+LONG = [pytest.param(*each, marks=pytest.mark.long) for each in MORE.items()]
 
 
-@pytest.mark.parametrize(("size", "name"), [*SIZES.items(), EVERY])
+@pytest.mark.parametrize(("size", "name"), [*SIZES.items(), *LONG])
 def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, name, data, groups):
     cases = getattr(matrix, name)
     groups(size).start(in_many, name, data)
@@ -73,7 +74,7 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
         assert [case for case, one, many in zip(cases, alone, found, strict=True) if one != many] == []
 
 
-@pytest.mark.parametrize("size", [5, 6, 7])
+@pytest.mark.parametrize("size", [7, *(pytest.param(size, marks=pytest.mark.long) for size in (5, 6))])
 def test_processes_that_hold_one_shard_or_two_give_the_bits_of_one(size, data, songs, tmp_path):
     names = list(sequences.SETTINGS)[size % 3 :: 3][:1]
     alone = in_one("FEW_VALUES", data), [along_in_one(name, songs) for name in names]
@@ -106,22 +107,22 @@ def along_in_one(name, songs):
         return along(name, songs, LocalExchange(8))
 
 
-def along_in_many(songs):
+def along_in_many(names, songs):
     rank = distributed.get_rank()
-    return [
-        along(name, songs, exchange(8, 1 + (rank + number) % 2))
-        for number, name in enumerate(sequences.SETTINGS)
-    ]
+    return [along(name, songs, exchange(8, 1 + (rank + number) % 2)) for number, name in enumerate(names)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_along_sequences_too(size, songs, groups):
-    groups(size).start(along_in_many, songs)
-    alone = [along_in_one(name, songs) for name in sequences.SETTINGS]
-    assert len({found[1] for found in alone}) == len(sequences.SETTINGS)
+@pytest.mark.parametrize(
+    ("size", "apart"),
+    [(1, 4), (2, 1), (3, 2), *(pytest.param(size, 1, marks=pytest.mark.long) for size in (1, 3))],
+)
+def test_along_sequences_too(size, apart, songs, groups):
+    names = list(sequences.SETTINGS)[::apart]
+    groups(size).start(along_in_many, names, songs)
+    alone = {name: along_in_one(name, songs) for name in names}
+    assert len({found[1] for found in alone.values()}) == len(names)
     for found in groups(size).outcomes():
-        pairs = zip(sequences.SETTINGS, alone, found, strict=True)
-        assert [name for name, one, many in pairs if one != many] == []
+        assert dict(zip(names, found, strict=True)) == alone
 
 
 def blocked(name, data, precision, divided, num_threads):
