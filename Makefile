@@ -57,7 +57,7 @@ test-stores: .venv/.stamp-stores
 test-pythons: .venv/.stamp
 	.ci/pythons $(or $(PYTHONS),3.11 3.12 3.13)
 
-# Every command over 20,000 changed files and command lines; `make test` runs the first 600, `make test-long` the next 1,400.
+# Every command over 20,000 changed files and command lines; `make test` runs the first 300, `make test-long` the next 1,700.
 fuzz: .venv/.stamp
 	$(BIN)/python -m benchmarks fuzz
 

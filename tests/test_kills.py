@@ -19,8 +19,10 @@ def undisturbed(tmp_path_factory):
 @pytest.mark.parametrize(
     ("launcher", "kills", "seed"),
     [
-        ("widenet train --processes 2", 1, 12),
-        pytest.param("widenet train --processes 2", 2, 25, marks=pytest.mark.long),
+        *(
+            pytest.param("widenet train --processes 2", kills, seed, marks=pytest.mark.long)
+            for kills, seed in ((1, 12), (2, 25))
+        ),
         ("torchrun --max-restarts 3", 1, 3),
     ],
 )
