@@ -77,16 +77,21 @@ def random_lists(random):
     return [(drawn, int(random.integers(1, 5)))]
 
 
+def as_lists(limits):
+    """Limits whose categories are lists of plain numbers, one a unit, which Python reads sooner."""
+    return [(categories.reshape(WIDTH, -1).tolist(), most) for categories, most in limits]
+
+
 def fits(unit, chosen, limits):
     return all(
-        category < 0 or sum(category in np.atleast_1d(categories[other]) for other in chosen) < most
+        category < 0 or sum(category in categories[other] for other in chosen) < most
         for categories, most in limits
-        for category in np.atleast_1d(categories[unit])
+        for category in categories[unit]
     )
 
 
 def greedy(ranked, k, limits):
-    chosen = []
+    limits, chosen = as_lists(limits), []
     for unit in ranked:
         if unit >= 0 and len(chosen) < k and fits(unit, chosen, limits):
             chosen.append(unit)
@@ -95,8 +100,9 @@ def greedy(ranked, k, limits):
 
 def marginal(scores, ranked, k, limits, diversity, vectors):
     """The formula of `best_lists`, unit by unit, over pools of the ranked units that limits leave."""
-    pool_size = max(100, 5 * k)
+    pool_size, limits = max(100, 5 * k), as_lists(limits)
     unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = (unit_vectors @ unit_vectors.T).tolist()
     score_of, chosen = dict(zip(ranked, scores, strict=True)), []
     while len(chosen) < k:
         pool = [u for u in ranked if u >= 0 and u not in chosen and fits(u, chosen, limits)][:pool_size]
@@ -106,8 +112,7 @@ def marginal(scores, ranked, k, limits, diversity, vectors):
         while len(chosen) < k:
             gains = {
                 unit: (1 - diversity) * ((score_of[unit] - low) / (high - low) if high > low else 0.0)
-                - diversity
-                * max((float(unit_vectors[unit] @ unit_vectors[other]) for other in chosen), default=0)
+                - diversity * max((cosines[unit][other] for other in chosen), default=0)
                 for unit in pool
                 if unit not in chosen and fits(unit, chosen, limits)
             }
