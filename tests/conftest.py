@@ -5,6 +5,9 @@ import os
 
 import pytest
 
+from tests import unsynced
+
+unsynced.begin()
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 """Set before torch is loaded: its threads wait without keeping processors busy, which all processes of the
 tests share.

@@ -5,6 +5,7 @@ of it.
 import gc
 from importlib import import_module
 
+from tests import unsynced
 from widenet.kernels.compiled_ranking import compiled_ranking
 from widenet.kernels.compiled_search import compiled_choice
 from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
@@ -12,6 +13,7 @@ from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.fixed_point import compiled_add
 
+unsynced.begin()
 # Nothing here may start a thread: a copy of a process is without it.
 LOADED = [
     import_module(
