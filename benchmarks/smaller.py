@@ -1,4 +1,4 @@
-"""Compares runs in 8 bits with those they are made of: bytes, NDCG on Gowalla, and the time of a ranking."""
+"""Compares quantized runs with those they are made of: bytes, NDCG on Gowalla, and the time of a ranking."""
 
 import argparse
 import json
@@ -16,6 +16,7 @@ USERS = (512, 1)
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--units", type=int, nargs="*", default=[64, 512], help="units of Gowalla's vectors")
+    parser.add_argument("--bits", type=int, nargs="*", default=[8, 4, 3, 2], help="bits of a number")
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn, at least one step")
     parser.add_argument("--items", type=int, default=ITEMS, help="how many are ranked")
@@ -24,14 +25,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print a table of losses, and one of times."""
     if asked.units:
-        _print_losses(asked.units)
+        _print_losses(asked.units, asked.bits)
     if asked.rounds:
         tables = [_times(num, asked) for num in USERS]
         print(*tables, sep="\n", flush=True)
         publish("smaller", tables, asked.out)
 
 
-def _print_losses(widths: list[int]) -> None:
+def _print_losses(widths: list[int], bits: list[int]) -> None:
     from widenet import ingest, quantize, train
     from widenet.runs.smaller import num_bytes
 
@@ -42,12 +43,17 @@ def _print_losses(widths: list[int]) -> None:
         for units in widths:
             document = json.loads(network.read_text("utf-8"))
             document["layers"][1]["units"] = units
-            whole = train(document, training, folder / "data", folder / f"{units}")
-            small = quantize(folder / f"{units}", folder / f"{units} small")
-            sizes = num_bytes(folder / f"{units}"), num_bytes(folder / f"{units} small")
-            gains = [model.evaluate(folder / "data", ks=(20,))["ndcg@20"] for model in (whole, small)]
-            for name, size, gain in zip(("float32", "8 bits"), sizes, gains, strict=True):
-                shares = f"{size / sizes[0]:.4f}", f"{gain / gains[0]:.5f}"
+            out, first = folder / f"{units}", (0, 0.0)
+            for number in (None, *bits):
+                if number is None:
+                    path, model = out, train(document, training, folder / "data", out)
+                else:
+                    path = folder / f"{units} {number}"
+                    model = quantize(out, path, bits=number)
+                size, gain = num_bytes(path), model.evaluate(folder / "data", ks=(20,))["ndcg@20"]
+                first = first if number else (size, gain)
+                name = f"{number} bits" if number else "float32"
+                shares = f"{size / first[0]:.4f}", f"{gain / first[1]:.5f}"
                 print(f"| {units} | {name} | {size:,} | {shares[0]} | {gain:.6f} | {shares[1]} |", flush=True)
     print(f"\nProcessor: {processor()}, {THREADS} threads.\n")
 
@@ -69,11 +75,11 @@ def _times(num: int, asked: argparse.Namespace) -> Table:
 
 def ranking(num: int, items: int, small: bool) -> Callable[[int], dict[str, Any]]:
     """Return steps of `widenet.predict.top_k` for drawn vectors, in float32 or in 8 bits."""
-    from widenet.runs.quantizing import in_8_bits
+    from widenet.runs.quantizing import in_few_bits
 
     network = drawn_network(max(USERS), items, COLUMNS)
     if small:
-        in_8_bits(network)
+        in_few_bits(network)
     return rankings(network, num, K)
 
 

@@ -22,7 +22,7 @@ from widenet.parallel.group import by_all
 from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, names_in, read_into
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Format 1 had consecutive units as shards; format 3 brought weights in 8 bits, format 4 pruned ones."""
 
 MANIFEST = "manifest.json"

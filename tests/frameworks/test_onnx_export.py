@@ -335,8 +335,8 @@ def test_onnxruntime_gives_the_scores_of_vectors_in_bfloat16(tmp_path):
 
 
 @pytest.mark.parametrize("cosine", [None, {"temperature": 0.2}])
-@pytest.mark.parametrize("kind", ["sparse", "sequence"])
-def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path):
+@pytest.mark.parametrize(("kind", "bits"), [("sparse", 8), ("sparse", 3), ("sequence", 8)])
+def test_onnxruntime_gives_the_scores_of_a_run_in_few_bits(cosine, kind, bits, tmp_path):
     rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]
     data = dataset_from_lists(tmp_path / "data", rows, width=23, sequence=kind == "sequence")
     layers = [
@@ -347,7 +347,7 @@ def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path)
     if kind == "sequence":
         layers[2]["predict"] = "next"
     train({"layers": layers}, {"epochs": 3, "batch_size": 2}, data, tmp_path / "run")
-    model = quantize(tmp_path / "run", tmp_path / "small")
+    model = quantize(tmp_path / "run", tmp_path / "small", bits=bits)
     export_onnx(model, tmp_path / "all.onnx")
     export_onnx(model, tmp_path / "best.onnx", top_k=6)
     fields = {"items": SparseBatch.from_lists(rows)}

@@ -10,8 +10,10 @@ import widenet
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
+from widenet.kernels.quantized import dequantized, quantized_to
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.report.listing import list_runs
 from widenet.runs.smaller import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend
@@ -60,6 +62,13 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module", params=[2, 3, 4])
+def few(request, place):
+    """A number of bits, and a run in so many."""
+    widenet.quantize(place / "tied", place / f"tied {request.param}", bits=request.param)
+    return request.param, widenet.Model.load(place / f"tied {request.param}", device="cpu")
+
+
 @pytest.fixture(params=LAYERS)
 def both(request, place):
     """A trained run and what is made of it."""
@@ -80,6 +89,45 @@ def test_its_weights_are_the_rounded_ones(both):
         assert wide.in_8_bits != wide.is_bias
         limit = 0 if wide.is_bias else before.abs().amax(dim=1, keepdim=True) / 253
         assert bool(((rows - before).abs() <= limit).all())
+
+
+def test_in_fewer_bits_its_weights_are_the_rounded_ones(few, place):
+    bits, small = few
+    whole = widenet.Model.load(place / "tied", device="cpu").network
+    for name, wide in small.network.wide.items():
+        rows, before = (torch.cat([block for _, block in one.rows(name)]) for one in (small.network, whole))
+        expected = before if wide.is_bias else dequantized(*quantized_to(before, bits))
+        assert torch.equal(rows, expected)
+    assert small.facts["fingerprint"] == small.fingerprint()
+    assert {run.name: run.form for run in list_runs(place).runs}[f"tied {bits}"] == f"in {bits} bits"
+    matrices = sum(not wide.is_bias for wide in small.network.wide.values())
+    saved = num_bytes(place / "tied small") - num_bytes(place / f"tied {bits}")
+    expected = matrices * WIDTH * (30 - 4 * bits)  # 30 bytes become planes of 4
+    assert abs(saved - expected) < 100 * matrices * 3
+
+
+def test_in_fewer_bits_it_ranks_and_scores_as_its_vectors_do(few):
+    _, small = few
+    vectors = torch.cat([rows for _, rows in small.network.rows("mid/in")]).double()
+    bias = torch.cat([rows for _, rows in small.network.rows("out bias")])[:, 0].double()
+    history = vectors[[0, 5, 10]].sum(dim=0)
+    logits = torch.nn.functional.cosine_similarity(history, vectors, dim=1) / 0.1 + bias
+    expected = torch.softmax(logits, dim=0)
+    for row in small.recommend(["0", "5", "10"], 7):
+        assert row.score == pytest.approx(float(expected[int(row.item)]), rel=0.05)
+    assert small.recommend([["0", "5"], ["7"]], 5)[1] == small.recommend([["7"]], 5)[0]
+
+
+def test_a_number_of_bits_that_there_is_not_is_refused(place, tmp_path):
+    with pytest.raises(OptionError, match=r"`bits` must be 2, 3, 4 or 8; got 5\."):
+        widenet.quantize(place / "tied", tmp_path / "small", bits=5)
+    assert not (tmp_path / "small").exists()
+
+
+def test_an_earlier_version_asks_for_a_newer_one_in_fewer_bits(few, monkeypatch):
+    monkeypatch.setattr("widenet.checkpoint.FORMAT_VERSION", 4)
+    with pytest.raises(CheckpointError, match="Use a newer widenet"):
+        widenet.Model.load(few[1].run.path)
 
 
 def test_every_use_of_a_run_takes_it(both, place):
@@ -116,6 +164,12 @@ def scores(folder, name):
 @pytest.mark.parametrize("name", LAYERS)
 def test_several_processes_have_the_bits_of_one(name, place, groups):
     assert groups(2)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * 2
+
+
+def test_in_3_bits_too_they_have_them(place, tmp_path, groups):
+    shutil.copytree(place / "data", tmp_path / "data")
+    widenet.quantize(place / "tied", tmp_path / "small", bits=3)
+    assert groups(2)(scores, tmp_path, "small") == [scores(tmp_path, "small")] * 2
 
 
 def test_an_answer_does_not_depend_on_what_came_with_it(both):
@@ -158,7 +212,7 @@ def stored(run):
 
 
 def test_wrong_uses_are_refused(place, tmp_path):
-    with pytest.raises(OptionError, match=r"is in 8 bits already\. Use it as it is\."):
+    with pytest.raises(OptionError, match=r"is in 8 bits already\. Use it as it is"):
         widenet.quantize(place / "plain small", tmp_path / "again")
     with pytest.raises(CheckpointError, match="exists already"):
         widenet.quantize(place / "plain", place / "tied")
@@ -211,11 +265,11 @@ def test_it_replaces_an_earlier_run_and_what_a_killed_process_left(place, tmp_pa
 
 
 def test_nothing_is_at_its_path_before_it_is_whole(place, tmp_path, monkeypatch):
-    def look(_):
+    def look(*_, **__):
         assert not (tmp_path / "small").exists()
         raise MemoryError
 
-    monkeypatch.setattr("widenet.runs.quantizing.in_8_bits", look)
+    monkeypatch.setattr("widenet.runs.quantizing.in_few_bits", look)
     with pytest.raises(MemoryError):
         widenet.quantize(place / "plain", tmp_path / "small")
     assert [*tmp_path.iterdir()] == []

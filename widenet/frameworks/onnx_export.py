@@ -21,12 +21,12 @@ from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, 
 from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
 from widenet.frameworks.onnx_pruned import add_widened, columns_name, numbers_name
 from widenet.kernels.pruned import pruned
-from widenet.kernels.quantized import quantized
+from widenet.kernels.quantized import regained
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
 from widenet.model.pruned_part import PrunedPart
-from widenet.model.quantized_part import directions
+from widenet.model.quantized_part import QuantizedPart, directions
 from widenet.regular_files import check_new
 from widenet.runs import Model
 
@@ -176,7 +176,9 @@ def _weights(network: Network) -> Iterator[_Weight]:
         if output.spec.cosine is not None:
             weight = network.layout.links[name, ""].weight
             if network.wide[weight].in_8_bits:
-                direction_L = torch.cat([directions(*quantized(rows)) for rows in _rows(network, weight)])
+                direction_L = torch.cat(
+                    [directions(*_whole_numbers(network, weight, rows)) for rows in _rows(network, weight)]
+                )
                 yield _whole(f"{name} lengths", direction_L)
                 continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
@@ -200,12 +202,21 @@ def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
 
 
 def _bytes_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    """Yield a weight in 8 bits, uint8 with 128 for 0; rounding again what was rounded changes nothing."""
-    return ((quantized(rows)[0].short() + ZERO).to(torch.uint8) for rows in _rows(network, name))
+    """Yield a weight in 8 bits or fewer, uint8 with 128 for 0."""
+    return (
+        (_whole_numbers(network, name, rows)[0].short() + ZERO).to(torch.uint8)
+        for rows in _rows(network, name)
+    )
 
 
 def _scales_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    return (quantized(rows)[1] for rows in _rows(network, name))
+    return (_whole_numbers(network, name, rows)[1] for rows in _rows(network, name))
+
+
+def _whole_numbers(network: Network, name: str, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the whole numbers and scales of some rows of a weight."""
+    part = next(part for part in network.wide[name].parts.values() if isinstance(part, QuantizedPart))
+    return regained(rows, part.bits)
 
 
 def _whole(name: str, tensor: torch.Tensor) -> _Weight:

@@ -23,7 +23,7 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.pieces import Pieces
 from widenet.model.pruned_part import PrunedPart
-from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
+from widenet.model.quantized_part import PackedPart, QuantizedPart, fits_in_8_bits
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
@@ -51,7 +51,7 @@ def build(
     counts: Mapping[str, np.ndarray] | None = None,
     elsewhere: Scratch | HostMemory | None = None,
     attributes: Mapping[str, SparseBatch] | None = None,
-    in_8_bits: bool = False,
+    bits: int | None = None,
     nonzeros: int | None = None,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
@@ -66,12 +66,13 @@ def build(
             None: the device's memory does.
         attributes: The attributes of the rows of every weight that is described, by name; None outside
             training.
-        in_8_bits: Whether a checkpoint will fill the matrices that can be in 8 bits with whole numbers.
+        bits: Bits of the whole numbers with which a checkpoint will fill the matrices that can be in 8 bits;
+            None: they are in float32.
         nonzeros: How many numbers of each row a checkpoint holds of the matrices that can be pruned; None:
             all.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, counts is None, elsewhere, in_8_bits, nonzeros)
+    made = _InitialWeights(layout, device, counts is None, elsewhere, bits, nonzeros)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -173,11 +174,11 @@ class _InitialWeights:
         device: torch.device,
         blank: bool,
         elsewhere: Scratch | HostMemory | None,
-        in_8_bits: bool = False,
+        bits: int | None = None,
         nonzeros: int | None = None,
     ) -> None:
         self.layout, self.device, self.blank = layout, device, blank
-        self.in_8_bits, self.nonzeros = in_8_bits, nonzeros
+        self.bits, self.nonzeros = bits, nonzeros
         self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
         self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
 
@@ -222,8 +223,10 @@ class _InitialWeights:
                     yield shard, draw.result()
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
-        if self.in_8_bits and fits_in_8_bits(weight):
+        if self.bits is not None and fits_in_8_bits(weight):
             assert weight.columns is not None
+            if self.bits < 8:
+                return PackedPart.empty(rows, weight.columns, self.bits)
             return QuantizedPart.blank(rows, weight.columns)
         if self.nonzeros is not None and is_prunable(weight, self.nonzeros):
             return PrunedPart.blank(rows, weight.row_length, self.nonzeros)

@@ -1,7 +1,7 @@
 """The sections of a report about one run; a section without content is empty."""
 
 from widenet.errors import WidenetError
-from widenet.model.quantized_part import fits_in_8_bits
+from widenet.model.quantized_part import fits_in_8_bits, quantized_row_bytes
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
@@ -110,7 +110,7 @@ def network_section(subject: Subject) -> Html:
 def _row_bytes(subject: Subject, weight: Weight) -> int:
     nonzeros = subject.final.nonzeros
     if subject.final.in_8_bits and fits_in_8_bits(weight):
-        return weight.row_length + 4  # and a scale
+        return quantized_row_bytes(weight.row_length, subject.final.bits)
     return weight.row_bytes if nonzeros is None else pruned_row_bytes(weight, nonzeros)
 
 

@@ -40,7 +40,7 @@ from widenet.training.in_common import check_in_common, check_same_dataset, fact
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import TrainingFacts, are_in_8_bits, nonzeros_of
+from widenet.training.saved_facts import TrainingFacts, bits_of, nonzeros_of
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
 
@@ -87,7 +87,7 @@ class Model:
         """
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        in_8_bits, nonzeros = are_in_8_bits(checkpoint.facts), nonzeros_of(checkpoint.facts)
+        bits, nonzeros = bits_of(checkpoint.facts), nonzeros_of(checkpoint.facts)
         chosen = device_for(device_of(arguments, checkpoint.facts))
         join(chosen, arguments.timeout)
         check_in_common(
@@ -95,7 +95,7 @@ class Model:
         )
         layout = directory.layout
         exchange = exchange_for(layout.num_shards, chosen)
-        network = build(layout, exchange, chosen, in_8_bits=in_8_bits, nonzeros=nonzeros)
+        network = build(layout, exchange, chosen, bits=bits, nonzeros=nonzeros)
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:

@@ -18,7 +18,7 @@ from widenet.run_arguments import LoadArguments, TrainArguments
 from widenet.runs.arguments import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
-from widenet.training.saved_facts import are_in_8_bits, made_of, nonzeros_of
+from widenet.training.saved_facts import bits_of, made_of, nonzeros_of
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
@@ -86,16 +86,16 @@ def folder_of(arguments: TrainArguments, out: Path) -> Path:
 
 
 def device_of(arguments: LoadArguments, facts: Mapping[str, Any]) -> str | None:
-    """Return the kind of device that is asked for; a CPU for a run in 8 bits or a pruned one.
+    """Return the kind of device that is asked for; a CPU for a quantized or pruned run.
 
     Raises:
         OptionError: Another device is asked for such a run.
     """
-    is_pruned = nonzeros_of(facts) is not None
-    if not is_pruned and not are_in_8_bits(facts):
+    is_pruned, bits = nonzeros_of(facts) is not None, bits_of(facts)
+    if not is_pruned and bits is None:
         return arguments.device
     if arguments.device not in (None, "cpu"):
-        words = "pruned" if is_pruned else "in 8 bits"
+        words = "pruned" if is_pruned else f"in {bits} bits"
         raise OptionError(
             f"`device` must be cpu for {shown(arguments.run)}, whose weights are {words}; got"
             f" {arguments.device!r}. Use {made_of(facts)}."

@@ -14,7 +14,7 @@ from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
 from widenet.runs.smaller import saved_smaller
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import are_in_8_bits, nonzeros_of
+from widenet.training.saved_facts import bits_of, nonzeros_of
 
 
 @typed
@@ -66,8 +66,8 @@ def _pruned(parts: Mapping[int, Part], nonzeros: int, shard: int) -> tuple[int, 
 def _check_weights(model: Model, nonzeros: int) -> None:
     """Raise OptionError if a run cannot be pruned."""
     path = model.run.path
-    if are_in_8_bits(model.facts):
-        raise OptionError(f"{path} is in 8 bits. Use it as it is, or the run that it was made of.")
+    if (bits := bits_of(model.facts)) is not None:
+        raise OptionError(f"{path} is in {bits} bits. Use it as it is, or the run that it was made of.")
     if nonzeros_of(model.facts) is not None:
         raise OptionError(f"{path} is pruned already. Use it as it is, or the run that it was made of.")
     weights = model.network.layout.weights.values()

@@ -7,7 +7,7 @@ from widenet.serve.messages import About, AskedField, Category
 from widenet.serve.people import People
 from widenet.spec.network import NetworkSpec
 from widenet.training.field_records import FieldRecord
-from widenet.training.saved_facts import are_in_8_bits
+from widenet.training.saved_facts import bits_of
 
 _MOST_VALUES = 100
 """Values of an attribute that are named."""
@@ -24,7 +24,7 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         fingerprint=fingerprint,
         run=run_name,
         num_items=num_items,
-        in_8_bits=are_in_8_bits(model.facts),
+        in_8_bits=bits_of(model.facts) is not None,
         has_users=people.users is not None,
         parts=[*people.parts()],
         can_explain=is_sparse and why_no_shares(spec, people.output) is None,

@@ -92,7 +92,8 @@ class WeightsFacts:
         metrics: Metrics of this evaluation.
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
-        in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
+        in_8_bits: Whether wide matrices are whole numbers in 8 bits or fewer, with a scale for each row.
+        bits: Bits of these numbers.
         nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
         made_of: Path of the run whose weights were made smaller; None in models of early versions.
     """
@@ -108,6 +109,7 @@ class WeightsFacts:
     documents: Mapping[str, str] | None = None
     fingerprint: str | None = None
     in_8_bits: bool = False
+    bits: int = 8
     nonzeros: int | None = None
     made_of: str | None = None
 
@@ -125,7 +127,7 @@ class WeightsFacts:
     def form(self) -> str | None:
         """How the weights were made smaller, in words; None if they were not."""
         if self.in_8_bits:
-            return "in 8 bits"
+            return f"in {self.bits} bits"
         return None if self.nonzeros is None else f"pruned to {self.nonzeros:,} numbers a vector"
 
 
@@ -139,9 +141,10 @@ def made_of(facts: Mapping[str, Any]) -> str:
     return WeightsFacts.of(facts).origin
 
 
-def are_in_8_bits(facts: Mapping[str, Any]) -> bool:
-    """Return whether the weights of a checkpoint with these facts are in 8 bits."""
-    return "state" not in facts and WeightsFacts.of(facts).in_8_bits
+def bits_of(facts: Mapping[str, Any]) -> int | None:
+    """Return the bits of a whole number if the weights of a checkpoint with these facts are made of them."""
+    known = WeightsFacts.of(facts)
+    return known.bits if "state" not in facts and known.in_8_bits else None
 
 
 def nonzeros_of(facts: Mapping[str, Any]) -> int | None:

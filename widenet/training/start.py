@@ -78,7 +78,7 @@ def _matched(
     facts = WeightsFacts.of(model.facts)
     if facts.in_8_bits:
         raise CheckpointError(
-            f"{start} has weights in 8 bits, which are not trained further. Start from"
+            f"{start} has weights in {facts.bits} bits, which are not trained further. Start from"
             f" {made_of(model.facts)}."
         )
     if facts.nonzeros is not None:

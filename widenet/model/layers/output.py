@@ -114,7 +114,7 @@ class WideOutput:
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         if isinstance(part, QuantizedPart):
             factor_R = part.scale_R if self.spec.cosine is None else part.for_directions
-            return QuantizedTile(part.weight[start:stop], bias_T, None, False, factor_R[start:stop])
+            return QuantizedTile(part.whole_numbers[start:stop], bias_T, None, False, factor_R[start:stop])
         if isinstance(part, PrunedPart):
             factor_R = part.factors if self.spec.cosine is None else part.for_directions
             own = part.column_RK[start:stop], factor_R[start:stop], part.columns
