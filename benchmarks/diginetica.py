@@ -19,6 +19,7 @@ _SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
 _CASES = DATA / "diginetica" / "test_prefix_target.plain.txt"
 _PUBLISHED = [("SR-GNN (AAAI 2019)", 50.73, 17.59), ("GCE-GNN (SIGIR 2020)", 54.22, 19.04)]
 _PADDED = "PyTorch"
+_Numbers = tuple[float, ...]
 _VALIDATION = 10_000
 """Newest training sessions of which a validation asks every beginning; they are not trained on."""
 
@@ -42,10 +43,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each model, and the published ones."""
     with workplace() as folder:
-        num_cases = prepare(folder, arguments.sessions, arguments.validation)
+        cases = prepare(folder, arguments.sessions, arguments.validation)
         of_part = "validation" if arguments.validation else "test"
-        print(f"\nDiginetica, all items ranked, mean over {num_cases:,} {of_part} cases, percent\n")
-        print("| model | P@20 | MRR@20 | epochs | seconds an epoch | peak GB |\n|---|---|---|---|---|---|")
+        print(f"\nDiginetica, all items ranked, mean over {len(cases):,} {of_part} cases, percent")
+        print(f"The next click is {_repeated(cases)}.\n")
+        print("| model | P@20 | MRR@20 | newest first | epochs | seconds an epoch | peak GB |")
+        print("|---|---|---|---|---|---|---|")
         for name in arguments.models:
             network, training = presets("diginetica")["full" if name == _PADDED else name]
             document = json.loads(training.read_text("utf-8"))
@@ -55,27 +58,28 @@ def run(arguments: argparse.Namespace) -> None:
                 print(_padded(name, network, folder), flush=True)
                 continue
             print(_widenet(name, network, folder), flush=True)
-            print_repeats(name, Model.load(folder / name), folder / "test", arguments.repeats)
+            _print_repeats(name, Model.load(folder / name), folder, arguments.repeats)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
-            print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - |")
+            print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - | - |")
 
 
-def _numbers(text: str) -> tuple[float, ...] | None:
+def _numbers(text: str) -> _Numbers | None:
     return None if text == "none" else tuple(map(float, text.split(",")))
 
 
-def print_repeats(name: str, model: Model, cases: Path, settings: Sequence[tuple[float, ...] | None]) -> None:
+def _print_repeats(name: str, model: Model, folder: Path, settings: Sequence[_Numbers | None]) -> None:
     """Print a row for each setting of the "repeats" of a trained model's output."""
     [output] = model.network.outputs.values()
     for numbers in settings:
         output.repeats = numbers
-        metrics = model.evaluate(cases, ks=(20,), exclude_seen=False)
         shown = "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
-        print(f"| widenet, {name}, repeats {shown} | {_cells(metrics)} | - | - | - |", flush=True)
+        print(f"| widenet, {name}, repeats {shown} | {_ranked(model, folder)} | - | - | - |", flush=True)
 
 
-def prepare(folder: Path, num_sessions: int, is_validation: bool) -> int:
-    """Make the datasets "train" and "test" in a folder: sessions, and cases with the clicks so far.
+def prepare(folder: Path, num_sessions: int, is_validation: bool) -> list[tuple[list[str], str]]:
+    """Make the datasets "train", "test" and "newest" in a folder.
+
+    They have sessions, cases with the clicks so far, and the same cases as if the newest item came again.
 
     Args:
         folder: The folder.
@@ -83,26 +87,38 @@ def prepare(folder: Path, num_sessions: int, is_validation: bool) -> int:
         is_validation: Whether the cases are beginnings of training sessions set aside.
 
     Returns:
-        The number of cases.
+        The cases: the clicks so far, and the next.
     """
     ingest([_SESSIONS], folder / "all", format="sessions", sequence=True)
     sessions = _SESSIONS.read_text("utf-8").splitlines()
-    cases = [line.split("\t") for line in _CASES.read_text("utf-8").splitlines()]
+    lines = (line.split("\t") for line in _CASES.read_text("utf-8").splitlines())
+    cases = [(before.split(), following) for before, following in lines]
     if is_validation:
         aside = [line.split() for line in sessions[-_VALIDATION:]]
         sessions = sessions[:-_VALIDATION]
-        cases = [[" ".join(row[:end]), row[end]] for row in aside for end in range(1, len(row))]
-    _write_rows(folder / "sessions.txt", sessions[-num_sessions:])
-    _write_rows(folder / "prefixes.txt", [before for before, _ in cases])
-    _write_rows(folder / "targets.txt", [following for _, following in cases])
+        cases = [(row[:end], row[end]) for row in aside for end in range(1, len(row))]
     make = partial(ingest, format="adjacency", sequence=True, vocabulary=folder / "all")
-    make([folder / "sessions.txt"], folder / "train")
-    make([folder / "prefixes.txt"], folder / "test", heldout=folder / "targets.txt")
-    return len(cases)
+    make([_written(folder / "sessions.txt", sessions[-num_sessions:])], folder / "train")
+    prefixes = _written(folder / "prefixes.txt", [" ".join(before) for before, _ in cases])
+    for name, targets in {
+        "test": [following for _, following in cases],
+        "newest": [before[-1] for before, _ in cases],
+    }.items():
+        make([prefixes], folder / name, heldout=_written(folder / f"{name}.txt", targets))
+    return cases
 
 
-def _write_rows(path: Path, rows: Sequence[str]) -> None:
+def _repeated(cases: Sequence[tuple[list[str], str]]) -> str:
+    """Return in how many of the cases the next click is an item that the session has already."""
+    newest = sum(before[-1] == following for before, following in cases)
+    older = sum(following in before for before, following in cases) - newest
+    shares = [f"{100 * count / len(cases):.1f} %" for count in (newest, older)]
+    return f"the newest item again in {shares[0]} of the cases, and an older one in {shares[1]}"
+
+
+def _written(path: Path, rows: Sequence[str]) -> Path:
     path.write_text("".join(f"{number} {row}\n" for number, row in enumerate(rows)), "utf-8")
+    return path
 
 
 def _widenet(name: str, network: Path, folder: Path) -> str:
@@ -111,9 +127,9 @@ def _widenet(name: str, network: Path, folder: Path) -> str:
     ran = measured(
         widenet("train", network, "training.json", "--data", "train", "--out", run, "--quiet"), folder
     )
-    metrics = Model.load(run).evaluate(folder / "test", ks=(20,), exclude_seen=False)
     records = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
-    return _row(f"widenet, {name}", metrics, [record["seconds"] for record in records], ran.peak_bytes)
+    ranked = _ranked(Model.load(run), folder)
+    return _row(f"widenet, {name}", ranked, [record["seconds"] for record in records], ran.peak_bytes)
 
 
 def _padded(name: str, network: Path, folder: Path) -> str:
@@ -130,7 +146,7 @@ def _padded(name: str, network: Path, folder: Path) -> str:
     program = [sys.executable, "-m", "benchmarks.padded_sessions", *map(str, paths)]
     ran = measured([*program, str(available_threads())], ROOT)
     figures = json.loads((folder / "figures.json").read_text("utf-8"))
-    return _row(f"{name}, padded, same widths", figures, figures["seconds"], ran.peak_bytes)
+    return _row(f"{name}, padded, same widths", f"{_cells(figures)} | -", figures["seconds"], ran.peak_bytes)
 
 
 def _rows(dataset: Dataset, part: Part) -> list[list[int]]:
@@ -139,9 +155,16 @@ def _rows(dataset: Dataset, part: Part) -> list[list[int]]:
     return [indices[start:stop] for start, stop in pairwise(ends)]
 
 
-def _row(name: str, metrics: Mapping[str, Any], seconds: Sequence[float], peak_bytes: int) -> str:
+def _row(name: str, ranked: str, seconds: Sequence[float], peak_bytes: int) -> str:
     cost = f"{len(seconds)} | {sum(seconds) / len(seconds):.0f} | {peak_bytes / 1e9:.2f}"
-    return f"| {name} | {_cells(metrics)} | {cost} |"
+    return f"| {name} | {ranked} | {cost} |"
+
+
+def _ranked(model: Model, folder: Path) -> str:
+    """Return the metrics of a model, and in how many cases it ranks the newest item first."""
+    metrics = model.evaluate(folder / "test", ks=(20,), exclude_seen=False)
+    newest = model.evaluate(folder / "newest", ks=(1,), exclude_seen=False)
+    return f"{_cells(metrics)} | {100 * newest['recall@1']:.1f}"
 
 
 def _cells(metrics: Mapping[str, Any]) -> str:
