@@ -6,12 +6,14 @@ import torch
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DocumentError, FitError
 from widenet.frameworks.onnx_export import export_onnx
+from widenet.model.repeats import Repeats
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.shards import Shards
 from widenet.predict.top_k import top_k
 from widenet.predict.values import layer_values
 from widenet.runs import Model, train
 from widenet.runs.quantizing import quantize
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 from widenet.spec.network import NetworkSpec
 
 WIDTH, SHARDS = 29, 3
@@ -76,6 +78,28 @@ def test_one_number_is_for_all_of_them(data, plain, tmp_path):
     alike = train(network(repeats=[3]), TRAINING, data, tmp_path / "run")
     after = torch.log_softmax(logits(plain, ROWS) + expected(ROWS, [3.0]), dim=1)
     torch.testing.assert_close(logits(alike, ROWS), after, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [1, 7, 2**32 - 1])
+def test_the_numbers_of_random_sequences_are_those_of_a_sort_by_pairs(width):
+    random = torch.Generator().manual_seed(width % 100)
+    counts = torch.randint(0, 40, (50,), generator=random)
+    history = SparseBatch(
+        indptr_of(counts), torch.randint(max(0, width - 9), width, (int(counts.sum()),), generator=random)
+    )
+    numbers, shards = [0.5, -1.0, 2.0], Shards(width, 3)
+    found = Repeats.of(history, numbers, shards).parts
+    example_Z = history.example_of_entry()
+    pairs_2U, places_Z = torch.stack([example_Z, history.indices]).unique(dim=1, return_inverse=True)
+    newest = {}
+    for entry, place in enumerate(places_Z.tolist()):
+        newest[place] = int(history.indptr[example_Z[entry] + 1]) - 1 - entry
+    for shard, part in enumerate(found):
+        own = pairs_2U[1] % 3 == shard
+        assert part.example_of_entry().tolist() == pairs_2U[0, own].tolist()
+        assert part.indices.tolist() == (pairs_2U[1, own] // 3).tolist()
+        backs = [newest[place] for place in own.nonzero()[:, 0].tolist()]
+        assert part.values.tolist() == [numbers[min(back, 2)] for back in backs]
 
 
 def test_training_and_its_loss_are_those_without_them(model, plain):

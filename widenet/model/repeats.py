@@ -32,13 +32,16 @@ class Repeats:
         """
         example_Z, entries = history.example_of_entry(), torch.arange(len(history.indices))
         back_Z = history.indptr[1:][example_Z] - 1 - entries.to(example_Z.device)
-        pairs_2Z = torch.stack([example_Z, history.indices.long()])
-        pairs_2U, places_Z = torch.unique(pairs_2Z, dim=1, return_inverse=True)
-        back_U = back_Z.new_full(pairs_2U.shape[1:], len(back_Z))
+        # An example and its feature are one integer; it fits, as features have 32 bits, and examples fewer.
+        keys_U, places_Z = torch.unique(
+            example_Z * shards.width + history.indices.long(), return_inverse=True
+        )
+        example_U, feature_U = keys_U // shards.width, keys_U % shards.width
+        back_U = back_Z.new_full(keys_U.shape, len(back_Z))
         back_U.scatter_reduce_(0, places_Z, back_Z, "amin")
         values_U = torch.tensor(numbers, device=back_U.device)[back_U.clamp_max(len(numbers) - 1)]
-        indptr = indptr_of(torch.bincount(pairs_2U[0], minlength=history.num_examples))
-        return cls(split(SparseBatch(indptr, pairs_2U[1], values_U), shards))
+        indptr = indptr_of(torch.bincount(example_U, minlength=history.num_examples))
+        return cls(split(SparseBatch(indptr, feature_U, values_U), shards))
 
     def add(self, logits_ET: Tensor, shard: int, start: int) -> None:
         """Add the numbers to the logits of the units from `start` of a shard, float32, in place."""
