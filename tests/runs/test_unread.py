@@ -14,7 +14,7 @@ from widenet.cli.progress import TrainingReport
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.runs import train
-from widenet.runs.unread import strangers, unread
+from widenet.runs.unread import strangers, unread, unused_repeats
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -74,6 +74,42 @@ def test_descriptions_are_advised_only_where_a_training_takes_them(training, tmp
     (said,) = unread(run_of(NETWORK, **training), data)
     assert said.startswith("The network does not read the descriptions of items")
     assert ('add "described_by": ["genre", "price"] to the layer "taste".' in said) == (not training)
+
+
+REPEATS = {
+    "layers": [
+        {"name": "session", "kind": "input", "field": "items"},
+        {"name": "state", "kind": "recurrent", "units": 2},
+        {"name": "next", "kind": "output", "field": "items", "predict": "next", "repeats": [0, 1]},
+        {"name": "other", "kind": "output", "source": "state", "field": "items", "predict": "next"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("training", "has_note"),
+    [
+        ({}, False),
+        ({"evaluation": {"output": "next"}}, True),
+        ({"evaluation": {"output": "other"}}, False),
+        ({"evaluation": {"output": "next", "seen": "include"}}, False),
+    ],
+)
+def test_repeats_without_effect_on_evaluations_are_noted(training, has_note):
+    assert unused_repeats(run_of(REPEATS, **training)) == has_note * [
+        'The "repeats" of the layer "next" have no effect on evaluations, which leave out what a sequence has'
+        ' already. To count it, add "seen": "include" to "evaluation".'
+    ]
+
+
+def test_a_training_notes_repeats_without_effect(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", ROWS, validation=[[3], [3], [3]], width=4, sequence=True)
+    network = {"layers": REPEATS["layers"][:3]}
+    heard = Heard()
+    training = {"epochs": 1, "evaluation": {"metric": "ndcg@1"}}
+    model = train(network, training, data, tmp_path / "run", report=heard)
+    assert heard.said == unused_repeats(model.run)
+    assert model.ignored() == []
 
 
 def test_descriptions_are_advised_for_the_first_layer_that_takes_them(tmp_path):

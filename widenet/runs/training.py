@@ -46,7 +46,7 @@ from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
 from widenet.runs.prepared import prepared
 from widenet.runs.resume import agreed, restored_state
-from widenet.runs.unread import unread
+from widenet.runs.unread import unread, unused_repeats
 from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
@@ -132,7 +132,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*unread(run, dataset), *_drawn(run), *slow]:
+        for sentence in [*unread(run, dataset), *unused_repeats(run), *_drawn(run), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)

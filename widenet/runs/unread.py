@@ -67,6 +67,19 @@ def _describable(run: RunDirectory, data: Dataset, names: list[str]) -> str | No
     return None
 
 
+def unused_repeats(run: RunDirectory) -> list[str]:
+    """Return a sentence for each output with "repeats" whose evaluations leave out what a sequence has."""
+    evaluation = run.training.evaluation
+    if evaluation is None or evaluation.seen == "include":
+        return []
+    return [
+        f'The "repeats" of the layer "{layer.name}" have no effect on evaluations, which leave out what a'
+        ' sequence has already. To count it, add "seen": "include" to "evaluation".'
+        for layer in run.network.outputs
+        if layer.repeats is not None and evaluation.output in (None, layer.name)
+    ]
+
+
 def values_read(run: RunDirectory) -> dict[str, tuple[float, float]]:
     """Return the smallest and largest training value of each field whose values the network reads.
 
