@@ -8,11 +8,13 @@ import sys
 import pytest
 
 import widenet
+from tests.scripts import Script
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
+from widenet.training.run_path import locked
 from widenet.tuning import worker
 from widenet.tuning.tune import tune
 
@@ -182,3 +184,29 @@ def test_a_study_sets_a_validation_part_aside_once_and_resumes_on_it(tmp_path):
     with pytest.raises(FitError, match="nobody has enough items for one"):
         tune(SPACE, dataset_from_lists(tmp_path / "ones", [[1], [2]], width=32), tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+KILLED = """
+import os, signal, sys
+from tests.tuning.studies import SPACE
+from widenet.tuning import study
+from widenet.tuning.tune import tune
+
+study.force_all_to_disk = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+tune(SPACE, *sys.argv[1:], trials=1)
+"""
+
+
+def test_what_killed_searches_leave_is_removed_by_the_next_one(tmp_path):
+    plain, out = people(tmp_path / "plain", validation=False), tmp_path / "study"
+    for turn in ("first", "second"):
+        killed = Script(KILLED, tmp_path / turn, words=[str(plain.path), str(out)])
+        killed.communicate()
+        assert killed.returncode == -signal.SIGKILL
+        names = {path.name for path in tmp_path.iterdir()} - {"plain", "first", "second"}
+        assert names == {".study.cut"}
+        assert (tmp_path / ".study.cut" / "data").is_dir()
+    with locked(tmp_path / ".study.cut"), pytest.raises(CheckpointError, match="by another process"):
+        tune(SPACE, plain, out, trials=1, rungs=1)
+    assert len(tune(SPACE, plain, out, trials=1, rungs=1).trials) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"plain", "first", "second", "study"}

@@ -94,7 +94,7 @@ class Cut:
 
 
 def beside(path: Path) -> Path:
-    """The hidden folder in which the dataset of a run is made before the run begins."""
+    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
     return path.with_name(f".{path.name}.cut")
 
 

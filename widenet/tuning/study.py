@@ -5,9 +5,9 @@ All that workers share is here, so they may be on several machines with a common
 
 import fcntl
 import json
-import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,9 @@ from widenet.durable import force_all_to_disk, force_to_disk
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
+from widenet.training.cut import beside
+from widenet.training.existing_run import LOCK
+from widenet.training.run_path import locked
 from widenet.tuning import journal
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.space import layout_of
@@ -81,23 +84,19 @@ class Study:
             make: Called with a hidden folder that becomes the study, to put the dataset of its trials there.
 
         Raises:
-            CheckpointError: The path is taken, or cannot be written.
+            CheckpointError: The path is taken, another process begins a study there, or it cannot be written.
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise _taken(path)
-        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            with writing(path):
-                for name in ("trials", "claims"):
-                    (beside / name).mkdir(parents=True)
-                journal.create(beside)
-                if make is not None:
-                    make(beside)
-                (beside / FILE_NAME).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
-                force_all_to_disk(beside)
-                _put(beside, path)
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
+        with _hidden(path) as folder, writing(path):
+            for name in ("trials", "claims"):
+                (folder / name).mkdir()
+            journal.create(folder)
+            if make is not None:
+                make(folder)
+            (folder / FILE_NAME).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
+            force_all_to_disk(folder)
+            _put(folder, path)
         return cls(path, facts)
 
     @classmethod
@@ -220,10 +219,33 @@ class Study:
         return trial, claim
 
 
-def _put(beside: Path, path: Path) -> None:
+@contextmanager
+def _hidden(path: Path) -> Iterator[Path]:
+    """Give the hidden folder in which a new study is made, locked and without what a killed process left.
+
+    What has not become the study by the end of the block is removed.
+    """
+    folder = beside(path)
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, path) as is_there:
+        try:
+            with writing(path):
+                for entry in folder.iterdir():
+                    if entry.is_dir():
+                        shutil.rmtree(entry)
+                    elif entry.name != LOCK:
+                        entry.unlink()
+            yield folder
+        finally:
+            if is_there():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _put(folder: Path, path: Path) -> None:
     """Rename a new study, which replaces an empty directory, but nothing else; raises CheckpointError."""
     try:
-        beside.rename(path)
+        folder.rename(path)
     except OSError:
         if not path.exists():
             raise
