@@ -1,4 +1,4 @@
-"""Propensity-scored precision against a sum written out by hand, and against a plain loop over points."""
+"""Propensity-scored precision against sums by hand, loops over points, and the field's own implementation."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 
 from widenet.errors import OptionError
 from widenet.metrics.propensity import Propensity, PropensityScored
+from widenet.metrics.ranking import RankingMetrics
 
 COUNTS = np.array([40, 10, 3, 1, 0], dtype=np.int64)
 POINTS = 50
@@ -47,6 +48,33 @@ def by_loops(lists, truths, k):
         found += sum(inverse[item] for item in items[:k] if item in truth) / k
         best += sum(sorted((inverse[label] for label in truth), reverse=True)[:k]) / k
     return found / best
+
+
+TRAINED = [[0, 1], [0, 2], [0], [1, 3], [0, 4], [0, 1, 5], [2], [0, 6], [1], [0, 2, 7], [3], [0, 1]]
+TRUTHS = [[0, 3], [1], [2, 5, 7], [0, 1, 4, 6], [3], [0]]
+LISTS = [[0, 1, 3, 2, 4], [0, 1, 2, 3, 5], [5, 0, 2, 1, 7], [6, 0, 3, 1, 2], [0, 1, 2, 4, 5], [0, 2, 1, 3, 6]]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "psp"),
+    [
+        ((0.55, 1.5), [0.6443564473, 0.6080648671, 0.6885811275, 0.7161152485, 0.8140388483]),
+        ((0.5, 0.4), [0.6493664910, 0.6020185262, 0.6830366373, 0.7099429899, 0.8114029769]),
+        ((0.6, 2.6), [0.6428546380, 0.6122677552, 0.6918883132, 0.7196843454, 0.8157397462]),
+    ],
+)
+def test_the_reference_implementation_gives_these_figures(numbers, psp):
+    """Those of `compute_inv_propesity`, `psprecision`, `precision` and `ndcg` of pyxclib, commit 5d13086."""
+    counts = np.bincount([label for labels in TRAINED for label in labels])
+    inverse = Propensity(*numbers).inverse(counts, len(TRAINED))
+    ks = (1, 2, 3, 4, 5)
+    assert [*measured(LISTS, TRUTHS, inverse, ks=ks).values()] == pytest.approx(psp, abs=1e-7)
+    ranking = RankingMetrics(ks, counts)
+    ranking.add(np.array(LISTS), np.cumsum([0, *map(len, TRUTHS)]), np.concatenate(TRUTHS))
+    found = ranking.result()
+    precision, ndcg = ([found[f"{name}@{k}"] for k in ks] for name in ("precision", "ndcg"))
+    assert precision == pytest.approx([2 / 3, 1 / 2, 4 / 9, 3 / 8, 1 / 3], abs=1e-12)
+    assert ndcg == pytest.approx([0.6666667, 0.6428707, 0.6699882, 0.6765631, 0.7068201], abs=1e-6)
 
 
 @pytest.mark.parametrize("block", [1, 3, 100])
