@@ -101,12 +101,12 @@ _OTHERS: dict[str, ModuleType] = {
 }
 
 
-def main() -> None:
-    """Parse and run."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    whole = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md."
     )
-    names = parser.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
+    names = whole.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
     for name, module in {**_SPEED, **_ALONE}.items():
         child = names.add_parser(name, help=module.__doc__)
         child.add_argument(
@@ -119,12 +119,17 @@ def main() -> None:
         child.set_defaults(run=module.run)
     for name, module in _OTHERS.items():
         names.add_parser(name, help=module.__doc__).set_defaults(run=lambda _, module=module: module.run())
-    asked = parser.parse_args()
+    return whole
+
+
+def main() -> None:
+    """Parse and run."""
+    asked = parser().parse_args()
     if "run" in asked:
         asked.run(asked)
         return
     for name in _SPEED:
-        default = parser.parse_args([name])
+        default = parser().parse_args([name])
         default.run(default)
 
 

@@ -33,9 +33,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--repeats",
         nargs="+",
+        action="extend",
         type=_numbers,
         default=[],
-        help="also rank with these repeats in place of the document's, such as 0,4,2 or none",
+        help="also rank with these repeats in place of the document's, such as none, 0,4,2 or =-1,4,2",
     )
     parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
 

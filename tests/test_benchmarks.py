@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks import catalogue, device, latest
+from benchmarks.__main__ import parser
 from benchmarks.alternately import Measured, Program, _Worker, measure, measure_alone
 from benchmarks.device import Step
 from benchmarks.published import Rows, compared, tables_of
@@ -318,3 +320,12 @@ def test_the_latest_items_are_the_last_of_each_line(tmp_path, monkeypatch):
     ordered.write_text("0 4 0 3 1 2\n1 2 5 1\n")
     with pytest.raises(DataError, match=r"must have the users and items of the published training part"):
         latest.cut_latest(ordered, 0.3, tmp_path / "other")
+
+
+def test_every_benchmark_that_a_page_names_has_these_options():
+    pages = [Path("README.md"), *Path("docs").glob("*.md"), *Path("examples").glob("*/README.md")]
+    texts = [page.read_text("utf-8").replace("\\\n", " ") for page in pages]
+    named = [words.split() for text in texts for words in re.findall(r"python -m benchmarks([^`\n#]*)", text)]
+    assert len(named) > 60
+    for words in [words for words in named if words[:1] != ["NAME"]]:
+        parser().parse_args(words)

@@ -267,7 +267,7 @@ def test_what_one_call_gives_the_next_one_takes(tmp_path, monkeypatch, capsys):
 
 
 def test_the_data_example_compiles_and_its_names_exist(tmp_path, monkeypatch):
-    example = blocks(PAGES["data.md"], "python")[0]
+    example = blocks(PAGES["data.md"], "python")[1]
     rows = [f"{user},{item},{4 + (item % 2)}" for user in range(12) for item in range(user, user + 10)]
     monkeypatch.chdir(tmp_path)
     Path("ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows]), "utf-8")
