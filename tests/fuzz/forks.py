@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from tests import unsynced
+
 ROOT = Path(__file__).parent.parent.parent
 HANG_SECONDS = 120
 """How long a command may take by the clock, on however busy a machine, before it is killed as one that
@@ -83,6 +85,7 @@ class Forks:
 
 def serve(lines_per_process: int) -> None:
     """Read command lines from standard input, run each in a forked process, and print how it ended."""
+    unsynced.begin()
     _load()
     child = None
     for line in sys.stdin:
