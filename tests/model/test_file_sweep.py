@@ -198,6 +198,19 @@ def test_the_next_pass_is_read_while_one_ends(at_once, counted):
     assert torch.equal(first[0], 2 * torch.arange(ROWS).float()[:, None].expand(ROWS, COLUMNS))
 
 
+def test_the_first_rows_are_read_before_the_first_pass(tensors, counted):
+    first, second = tensors[:1], tensors[1:]
+    with Course([(first, True), (second, True)]) as course:
+        course.begin()
+        assert counted.most == (1 + AROUND) * REQUEST
+        assert course.sweep(first, writes=True).begun == 1 + AROUND
+        assert course.sweep(second, writes=True).begun == 0
+        doubled(course.sweep(first, writes=True), first, tile=128)
+        doubled(course.sweep(second, writes=True), second, tile=128)
+    assert (counted.now, counted.most) == (0, (1 + AROUND) * REQUEST)
+    assert torch.equal(tensors[0], 2 * torch.arange(ROWS).float()[:, None].expand(ROWS, COLUMNS))
+
+
 def test_passes_in_threads_write_every_row_once(tmp_path, small_requests, counted):
     """Each thread takes the next of seven tensors, in two passes; at no time is there more than planned."""
     del small_requests

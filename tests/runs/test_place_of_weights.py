@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack
 
 import pytest
@@ -14,14 +15,17 @@ from benchmarks.cgroups import capped, peak, within
 from tests.parallel.workers import Group
 from tests.scripts import Script
 from tests.test_runs import After, outcome
-from tests.test_scratch import refuse_direct
+from tests.test_scratch import refuse_direct, resident
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
 from widenet import scratch
-from widenet.errors import OptionError
+from widenet.errors import CapacityError, OptionError
 from widenet.model import file_sweep
+from widenet.model import part as part_module
+from widenet.model.network import Network
 from widenet.plan import streaming, tiles
 from widenet.runs import train
 from widenet.scratch import load
+from widenet.training import loop
 
 WIDTH = 4_500
 """Features: rows of several tiles, and of more pages than a chunk has."""
@@ -122,6 +126,80 @@ def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, s
     train(*settings(name), data, out, resume=True, weights_in="disk")
     assert outcome(out) == outcome(tmp_path / "memory")
     assert small_chunks
+
+
+@pytest.fixture
+def before_forward(small_chunks, monkeypatch):
+    """What each step's forward pass finds: the network, and the rows that the step has begun to read."""
+    forward, step, steps = Network.forward, loop.train_step, []
+
+    def noted(self, prepared, random):
+        if random is not None:
+            steps.append((self, [*small_chunks]))
+        return forward(self, prepared, random)
+
+    def from_the_beginning(*arguments):
+        small_chunks.clear()
+        return step(*arguments)
+
+    monkeypatch.setattr(Network, "forward", noted)
+    monkeypatch.setattr(loop, "train_step", from_the_beginning)
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("momentum", True),
+        ("adam, linear_max", True),
+        ("nesterov", False),
+        ("adam, tied", False),
+        ("rmsprop, two outputs", False),
+        ("rmsprop, sampled", False),
+    ],
+)
+def test_a_step_begins_with_the_first_rows_of_an_output_of_its_own(
+    name, begins, data, tmp_path, before_forward
+):
+    """Before the forward pass: unless another layer has the weight, or the update waits for something."""
+    train(*settings(name), data, tmp_path / "run", weights_in="disk")
+    for network, rows in before_forward:
+        part = network.wide[network.layout.links["next", ""].weight].parts[0]
+        assert {tensor.untyped_storage().data_ptr() for tensor in rows} == (
+            {part.weight.untyped_storage().data_ptr()} if begins else set()
+        )
+    assert before_forward
+
+
+def test_a_step_that_fails_leaves_nothing_of_the_first_rows_in_memory(
+    data, tmp_path, before_forward, monkeypatch
+):
+    def failing(*_):
+        raise CapacityError("no room")
+
+    monkeypatch.setattr(Network, "direct", failing)
+    with pytest.raises(CapacityError, match="no room"):
+        train(*settings("momentum"), data, tmp_path / "run", weights_in="disk")
+    ((network, rows),) = before_forward
+    assert rows
+    assert resident(network.wide["next"].parts[0].weight) == 0
+
+
+def test_rows_of_a_batch_to_come_are_asked_for_while_it_is_prepared(data, tmp_path, monkeypatch):
+    asked = []
+
+    def noted(tensor, rows):
+        asked.append((threading.current_thread().name, tensor.data_ptr(), rows.tolist()))
+
+    monkeypatch.setattr(part_module, "fetch_rows", noted)
+    model = train(*settings("momentum"), data, tmp_path / "run", weights_in="disk")
+    (weight,) = [wide for wide in model.network.wide.values() if wide.in_files and wide.by_rows]
+    places = {
+        tensor.data_ptr() for part in weight.parts.values() for tensor in (part.weight, *part.state.values())
+    }
+    assert {place for _, place, _ in asked} == places
+    assert all(name.startswith("widenet-batches") for name, _, _ in asked)
+    assert any(rows for _, _, rows in asked)
 
 
 def _trained(out, data, name):

@@ -40,6 +40,14 @@ class Course:
         self._lock = Lock()
         self.held = self._limit = self._threads = 0
 
+    def begin(self) -> None:
+        """Begin to read the first rows of the first pass, before anybody waits for them."""
+        with self._lock:
+            for first in self._coming[:1]:
+                self._threads, self._limit = 1, first.room
+                self._ahead.append(self._start(first))
+        self._read_on()
+
     def sweep(self, tensors: Sequence[Tensor], writes: bool) -> "FileSweep":
         """Return a pass over some tensors, whose first rows may be in memory already."""
         with self._lock:
@@ -253,6 +261,11 @@ class FileSweep:
     def chunk_rows(self) -> int:
         """Number of rows that are read or written together."""
         return self._rows
+
+    @property
+    def room(self) -> int:
+        """Bytes of memory while one chunk is at work."""
+        return self._chunk_bytes + self._around
 
     @property
     def has_more(self) -> bool:

@@ -119,6 +119,9 @@ class Network:
         prepared = preparation.prepared(self._ends, fields, random, PREDICTED_ROWS[self.device.type])
         prepared.weights_E = weights_E
         if self.device.type == "cpu":
+            if random is not None and any(weight.in_files for weight in self.wide.values()):
+                prepared.touched = self.touched(prepared)
+                touched_rows.read_ahead(self.wide, prepared.touched)
             return prepared
         shards = self._ends.shards
         whole = {name: joined(own, shards[name], self._held) for name, own in prepared.sparse.items()}
@@ -299,14 +302,9 @@ class Network:
                 bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()
             ):
                 return name
-        return next(
-            (
-                name
-                for name, output in self.outputs.items()
-                if output.deferred_rows is not None and not output.deferred_rows.is_finite()
-            ),
-            None,
-        )
+        deferred = {name: output.deferred_rows for name, output in self.outputs.items()}
+        broken = (name for name, rows in deferred.items() if rows is not None and not rows.is_finite())
+        return next(broken, None)
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]

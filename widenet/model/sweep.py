@@ -99,15 +99,23 @@ def swept(part: _Part, updates: bool) -> list[Tensor]:
 
 
 @contextmanager
-def in_turn(parts: Iterable[_Part], *updates: bool) -> Iterator[None]:
+def in_turn(parts: Iterable[_Part], *updates: bool, begins: bool = False) -> Iterator[None]:
     """Within the block, read rows in files ahead from part to part, and from pass to pass.
+
+    A block within another one over the same parts belongs to it.
 
     Args:
         parts: Shards of a weight.
         updates: For each pass over all parts, whether it updates the rows; nothing else may.
+        begins: Whether to read the first rows now, not when the first pass begins.
     """
     parts = [part for part in parts if scratch_of(part.weight) is not None]
+    if any(part.course is not None for part in parts):
+        yield
+        return
     with Course((swept(part, update), update) for update in updates for part in parts) as course:
+        if begins:
+            course.begin()
         for part in parts:
             part.course = course
         try:

@@ -1,4 +1,4 @@
-"""The rows that a batch touches: brought at the beginning of a step, and let go of at its end.
+"""The rows that a batch touches: brought before a step, and let go of after it.
 
 Those in files come into memory, and those in the host's memory to the device.
 """
@@ -23,7 +23,7 @@ Rows = Mapping[str, Mapping[int, Tensor]]
 def fetch_rows(
     wide: Mapping[str, WideWeight], touched: TouchedRows, rows: Rows, updates: bool = True
 ) -> None:
-    """Bring the rows that a batch touches; of those in files, begin to read them.
+    """Bring the rows that a batch touches, and let go of those in files that the step before has left.
 
     Args:
         wide: The weights.
@@ -37,17 +37,28 @@ def fetch_rows(
             features = {shard: own.features_U for shard, own in by_shard.items()}
             weight.take(rows[name], features, with_state=updates and weight.by_rows and weight.trained)
         elif weight.in_files:
-            for shard, own in by_shard.items():
-                weight.parts[shard].fetch_rows(own.features_U)
+            for part in weight.parts.values():
+                part.unmap()
+            if not weight.by_rows:
+                _begin_to_read(weight, by_shard)
+
+
+def read_ahead(wide: Mapping[str, WideWeight], touched: TouchedRows) -> None:
+    """Begin to read the rows in files that a batch to come touches, unless passes over all rows read them."""
+    for name, by_shard in touched.items():
+        if wide[name].in_files and wide[name].by_rows:
+            _begin_to_read(wide[name], by_shard)
+
+
+def _begin_to_read(weight: WideWeight, by_shard: Mapping[int, Touched]) -> None:
+    for shard, own in by_shard.items():
+        weight.parts[shard].fetch_rows(own.features_U)
 
 
 def let_go_of_rows(wide: Mapping[str, WideWeight], names: Iterable[str]) -> None:
-    """Write some weights' rows back to the host's memory; let the kernel free the memory of files' rows."""
+    """Write some weights' rows back to the host's memory."""
     for name in names:
         wide[name].let_go()
-        if wide[name].in_files:
-            for part in wide[name].parts.values():
-                part.unmap()
     for host in {weight.host for weight in wide.values() if weight.host is not None}:
         host.settle()
 

@@ -8,6 +8,7 @@ p * sum(pulls) - pull.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ def output_step(
     loss, kind, shards = output.loss, output.spec.activation.kind, output.known or output.weight.shards
     device, units_here = direct_EH.device.type, sum(map(shards.size, output.weight.parts))
     target_weight_E, other_weight_E = loss.weights(targets.num_E, shards.width, weight_E)
-    rows = RowWise(closed=kind == "softmax" and loss.slope_of_logit) if kind in ROW_WISE else None
+    rows = RowWise(closed=_is_closed(output)) if kind in ROW_WISE else None
     cut = [list(tiles(shards.size(s), max(len(direct_EH), tiled_for), device)) for s in range(shards.count)]
     if output.features is not None:  # a weight by columns is updated a whole column of a shard at a time
         cut = [[(0, shards.size(shard))] for shard in range(shards.count)]
@@ -105,10 +106,7 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
         if steps is not None:
             return FusedOutput(step).run(sinks.bias, steps)
     limit = step.output.spec.delta_norm
-    readings = 0 if step.rows is None else 1 if step.rows.closed else 2
-    with in_turn(
-        step.output.weight.parts.values(), *[False] * (readings + (limit is not None)), sinks is not None
-    ):
+    with passes(step.output, updates=sinks is not None):
         if step.rows is not None:
             _add_statistics(step, step.rows)
             _add_couplings(step, step.rows)
@@ -117,6 +115,25 @@ def run(step: OutputStep, sinks: GradientSinks | None) -> Pending[list[Tensor]]:
         results = step.output.exchange.each(lambda shard: _sweep(step, shard, sinks))
     losses, gradients = [loss for loss, _ in results], [gradient for _, gradient in results]
     return step.output.exchange.start_sum(losses, gradients, where=step.output.where)
+
+
+def passes(output: WideOutput, updates: bool, begins: bool = False) -> AbstractContextManager[None]:
+    """Within the block, read rows in files ahead of the passes that `run` makes.
+
+    Args:
+        output: The output.
+        updates: Whether the last pass updates the rows.
+        begins: See `in_turn`.
+    """
+    readings = (1 if _is_closed(output) else 2) if output.spec.activation.kind in ROW_WISE else 0
+    limited = output.spec.delta_norm is not None
+    weight, updates = output.weight, updates and output.weight.trained
+    return in_turn(weight.parts.values(), *[False] * (readings + limited), updates, begins=begins)
+
+
+def _is_closed(output: WideOutput) -> bool:
+    """Return whether the activation is a softmax whose gradient has the closed form."""
+    return output.spec.activation.kind == "softmax" and output.loss.slope_of_logit
 
 
 def gradient(step: OutputStep, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:

@@ -11,8 +11,12 @@ from widenet.spec.layers import OutputLayer
 REQUEST_BYTES = 2**21
 """Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-AROUND_BYTES = 3 * 2**22
-"""Bytes of a weight and its state in memory besides the tile at work: read ahead, or not yet written."""
+AROUND_BYTES = 3 * 2**23
+"""Bytes of a weight and its state in memory besides the tile at work: read ahead, or not yet written.
+
+A virtual disk may tell of its requests only when it has served all of them. It then has nothing to do until
+a thread has taken the results: the more requests there are, the less often.
+"""
 
 NUM_WINDOWS = 2
 """Windows on a CUDA device: while one is at work, the other gives its rows back and fetches the next ones."""

@@ -1,6 +1,7 @@
 """One training step: forward, loss, backward, update."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,9 @@ from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss, SquareTargets
 from widenet.model.step_random import StepRandom
+from widenet.model.targets import Targets
 from widenet.model.touched_rows import fetch_rows, let_go_of_rows
-from widenet.model.wide_loss import GradientSinks, output_step, run
+from widenet.model.wide_loss import GradientSinks, output_step, passes, run
 from widenet.model.wide_weight import WideWeight
 from widenet.training.overflow import Launched
 from widenet.training.update import Update
@@ -48,6 +50,10 @@ class Step:
     on_loss: Callable[[float, StepNumbers], StepNumbers | None] | None = None
     observe: Callable[[Launched, Update], None] | None = None
 
+    def updates_at_once(self, output: WideOutput) -> bool:
+        """Return whether each tile of an output is updated as soon as its gradient is known."""
+        return output.updates_at_once and self.norm_limit is None and self.on_loss is None
+
 
 def train_step(network: Network, rule: Rule, step: Step) -> float:
     """Train a network on a batch; return the batch's loss before the step.
@@ -65,14 +71,15 @@ def train_step(network: Network, rule: Rule, step: Step) -> float:
 
 def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
     """Train a network on a batch; the device may still be working on the step when this returns."""
-    with cuda_products(tf32=network.layout.training.precision == "tf32"):
-        return _launched_step(network, rule, step)
+    with cuda_products(tf32=network.layout.training.precision == "tf32"), ExitStack() as ahead:
+        return _launched_step(network, rule, step, ahead)
 
 
-def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
+def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -> Launched:
     prepared, random, on_loss = step.prepared, step.random, step.on_loss
     numbers = step.numbers
     with torch.no_grad():
+        _read_ahead(network, step, ahead)
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
         fetch_rows(network.wide, touched, prepared.rows)
         _catch_up(network, touched, rule, numbers)
@@ -97,7 +104,7 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
                 pending.append(samples[name].start())
                 continue
             wide = output_step(output, direct_EH, targets, share_E, _max_vectors(network, name, vectors))
-            at_once = output.updates_at_once and step.norm_limit is None and on_loss is None
+            at_once = step.updates_at_once(output)
             pending.append(run(wide, _updating(output, rule, numbers) if at_once else None))
             if not at_once:
                 deferred[name] = wide
@@ -117,10 +124,23 @@ def _launched_step(network: Network, rule: Rule, step: Step) -> Launched:
             step.observe(launched, update)
         update.apply(rule, numbers if step.norm_limit is None else update.within(step.norm_limit, numbers))
         network.follow(activity)
+        ahead.close()
         let_go_of_rows(network.wide, touched)
         update.spread_descriptions()
         prune(network.wide, network.exchange, rule, numbers)
     return launched
+
+
+def _read_ahead(network: Network, step: Step, ahead: ExitStack) -> None:
+    """Begin to read the first rows of an output in a file, until the stack is closed, if it is the only one.
+
+    Until then, nothing but its passes may write to its weight or let go of its rows.
+    """
+    (name, output), *others = network.outputs.items()
+    prepared = step.prepared
+    is_passed_over = isinstance(prepared.targets[name], Targets) and name not in prepared.features
+    if is_passed_over and step.updates_at_once(output) and not others:
+        ahead.enter_context(passes(output, updates=True, begins=True))
 
 
 def _launched(network: Network, activity: Activity, losses: list[Tensor]) -> Launched:
