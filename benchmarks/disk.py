@@ -26,7 +26,7 @@ from benchmarks.cgroups import capped, within
 from benchmarks.places import workplace
 from widenet import dataset_from_lists
 
-WIDTH, UNITS, BATCH, STEPS, HISTORY = 400_000, 256, 64, 8, 20
+WIDTH, UNITS, BATCH, STEPS, HISTORY = 400_000, 256, 64, 24, 20
 ROUNDS, WARM_UP = 2, 2
 _BLOCK, _BLOCKS = 2**23, 256
 _NETWORK = {

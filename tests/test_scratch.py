@@ -18,7 +18,17 @@ import torch
 from widenet import rooms, scratch
 from widenet.errors import CapacityError
 from widenet.model.file_sweep import FileSweep
-from widenet.scratch import PAGE_BYTES, Scratch, fetch_rows, load, release, scratch_of, store, unmap
+from widenet.scratch import (
+    PAGE_BYTES,
+    Scratch,
+    fetch_rows,
+    load,
+    read_around,
+    release,
+    scratch_of,
+    store,
+    unmap,
+)
 
 ROWS, COLUMNS = 10_000, 33
 
@@ -186,6 +196,21 @@ def test_rows_are_read_without_those_around_them(file, numbers):
     assert torch.equal(tensor[rows], numbers[rows])
     fetch_rows(tensor, rows[:0])
     fetch_rows(numbers, rows)
+
+
+def test_the_kernel_reads_no_more_than_the_rows_that_are_asked_for(file, numbers):
+    tensor = file.zeros((ROWS, COLUMNS))
+    tensor.copy_(numbers)
+    release(tensor)
+    if cached(file, tensor):
+        pytest.skip("the folder for temporary files lies in memory")
+    fetch_rows(tensor, torch.tensor([0]))
+    assert tensor[5_000, 0] == numbers[5_000, 0]  # a row that the kernel has dropped again
+    assert cached(file, tensor) == 2 * PAGE_BYTES
+    release(tensor)
+    read_around(tensor)
+    assert tensor[5_000, 0] == numbers[5_000, 0]
+    assert cached(file, tensor) > 2 * PAGE_BYTES
 
 
 def test_tensors_of_one_file_do_not_touch_each_other(file, numbers):

@@ -2,7 +2,7 @@
 
 A tensor is a part of the file, mapped into memory, so that everything may read and write it at any time.
 Passes over all rows bring some at a time into memory of their own, past the system's cache (`load`, `store`).
-Rows that a batch touches are left to that cache (`fetch_rows`, `release`, `unmap`).
+Rows that a batch touches are left to that cache (`fetch_rows`, `read_around`, `release`, `unmap`).
 All of these change which rows are in memory, never a number; the latter do nothing for other tensors.
 """
 
@@ -40,8 +40,8 @@ _BEGINNING = 2**21
 """A large page: a tensor begins with one in its file, and in memory if it has as many bytes."""
 _FIXED, _FIXED_AND_FREE, _UNRESERVED = 0x10, 0x100000, 0x4000
 """Linux's numbers for `mmap`."""
-_DO_NOT_NEED, _WRITE_AND_WAIT = 4, 7
-"""Linux's numbers for `madvise` and `sync_file_range`."""
+_NORMAL, _RANDOM, _DO_NOT_NEED, _WRITE_AND_WAIT = 0, 1, 4, 7
+"""Linux's numbers for `madvise` (three) and `sync_file_range`."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -296,6 +296,8 @@ def fetch_rows(tensor_RH: Tensor, rows_U: Tensor) -> None:
     region = _region_of(tensor_RH)
     if region is None or not len(rows_U):
         return
+    # The kernel would read megabytes around each page that it has dropped again for want of memory.
+    _advise(region, *region.pages(tensor_RH), _RANDOM)
     row_bytes = tensor_RH[0].numel() * tensor_RH.element_size()
     first = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start) // PAGE_BYTES
     last = (rows_U.numpy() * row_bytes + tensor_RH.data_ptr() - region.start + row_bytes - 1) // PAGE_BYTES
@@ -304,6 +306,19 @@ def fetch_rows(tensor_RH: Tensor, rows_U: Tensor) -> None:
     for start, stop in zip(first[begins].tolist(), stops.tolist(), strict=True):
         place = region.offset + start * PAGE_BYTES, (stop - start) * PAGE_BYTES
         os.posix_fadvise(region.file.descriptor, *place, os.POSIX_FADV_WILLNEED)
+
+
+def read_around(tensor: Tensor) -> None:
+    """Let the kernel read more than the page that is asked for, since all rows follow in order.
+
+    It does so until `fetch_rows` asks for rows of the whole tensor.
+
+    Args:
+        tensor: A contiguous tensor, or a view of some of its rows.
+    """
+    region = _region_of(tensor)
+    if region is not None:
+        _advise(region, *region.pages(tensor), _NORMAL)
 
 
 def release(tensor: Tensor) -> None:
@@ -327,9 +342,12 @@ def unmap(tensor: Tensor) -> None:
     region = _region_of(tensor)
     if region is not None:
         start, size = region.pages(tensor)
-        if size > 0:
-            place = ctypes.c_void_p(region.start + start), ctypes.c_size_t(size)
-            _libc.madvise(*place, ctypes.c_int(_DO_NOT_NEED))
+        _advise(region, start, size, _DO_NOT_NEED)
+
+
+def _advise(region: _Region, start: int, size: int, advice: int) -> None:
+    if size > 0:
+        _libc.madvise(ctypes.c_void_p(region.start + start), ctypes.c_size_t(size), ctypes.c_int(advice))
 
 
 def _region_of(tensor: Tensor) -> _Region | None:

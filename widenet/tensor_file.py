@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from widenet.scratch import release
+from widenet.scratch import read_around, release
 
 _BLOCK_BYTES = 2**25
 _LARGEST_NUMBER = 8
@@ -60,6 +60,7 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
             digest.update(piece)
         for tensor in tensors.values():
             for block in torch.split(tensor.detach(), _rows_of_a_block(tensor)) if tensor.numel() else ():
+                read_around(block)
                 data = block.reshape(-1).view(torch.uint8).cpu().numpy().data
                 file.write(data)
                 digest.update(data)

@@ -135,7 +135,7 @@ def test_rows_that_a_batch_touches_count_as_pages():
     assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3 + 2 * A_THREAD_BY_BLOCKS
 
 
-A_THREAD_BY_BLOCKS = 2**23 + 2**21 + 3 * 2**23
+A_THREAD_BY_BLOCKS = 2**23 + 2**21 + 3 * 2**24
 """Bytes of a block, a chunk and those around, where no tiles are cut."""
 
 

@@ -290,7 +290,7 @@ def test_a_folder_that_takes_no_file_is_refused_before_anything_is_written(make,
     assert not (tmp_path / "run").exists()
 
 
-CAP, COLUMNS_OF_LARGE = 400 * 2**20, 256
+CAP, COLUMNS_OF_LARGE = 512 * 2**20, 256
 TRAINED = """
 import sys
 from widenet import train

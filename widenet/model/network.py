@@ -31,7 +31,7 @@ from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout
 from widenet.plan.shards import Shards
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.scratch import release
+from widenet.scratch import read_around, release
 from widenet.sparse import SparseBatch, stacked
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
@@ -281,6 +281,7 @@ class Network:
                 into, part = block[shard :: shards.count], weight.parts.get(shard)
                 own = None
                 if part is not None:
+                    read_around(part.weight[start : start + len(into)])
                     rows_RH, _ = part.rows(start, start + len(into))
                     own = (rows_RH[:, None] if weight.is_bias else rows_RH)[:, columns].to(self.device)
                 into.copy_(self.exchange.fetch(shard, own, tuple(into.shape), self.device, where))

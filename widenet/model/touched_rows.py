@@ -39,15 +39,20 @@ def fetch_rows(
         elif weight.in_files:
             for part in weight.parts.values():
                 part.unmap()
-            if not weight.by_rows:
+            if not _is_read_ahead(weight):
                 _begin_to_read(weight, by_shard)
 
 
 def read_ahead(wide: Mapping[str, WideWeight], touched: TouchedRows) -> None:
-    """Begin to read the rows in files that a batch to come touches, unless passes over all rows read them."""
+    """Begin to read the rows in files that a batch to come touches, while a step before it is under way."""
     for name, by_shard in touched.items():
-        if wide[name].in_files and wide[name].by_rows:
+        if _is_read_ahead(wide[name]):
             _begin_to_read(wide[name], by_shard)
+
+
+def _is_read_ahead(weight: WideWeight) -> bool:
+    """Return whether no step passes over all rows in files: the cache must not read what a pass writes."""
+    return weight.in_files and weight.by_rows and weight.pruning is None
 
 
 def _begin_to_read(weight: WideWeight, by_shard: Mapping[int, Touched]) -> None:

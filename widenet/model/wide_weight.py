@@ -18,7 +18,7 @@ from widenet.plan.pruning import Schedule
 from widenet.plan.shards import Shards
 from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
-from widenet.scratch import release, scratch_of
+from widenet.scratch import read_around, release, scratch_of
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
@@ -306,9 +306,13 @@ class WideWeight:
             at_once = block_rows(4 * part.columns) if self.makes_copies else _ROWS_AT_ONCE
             for start in range(0, count, at_once):
                 rows = torch.arange(start, min(start + at_once, count), device=part.weight.device)
+                tensors = [] if part.by_columns else [part.weight, *part.state.values()]
+                blocks = [tensor[start : start + len(rows)] for tensor in tensors]
+                for block in blocks:
+                    read_around(block)
                 self.catch_up(shard, rows, rule, step)
-                for tensor in [] if part.by_columns else [part.weight, *part.state.values()]:
-                    release(tensor[start : start + len(rows)])
+                for block in blocks:
+                    release(block)
 
 
 def _clear(weight: Tensor, state: Mapping[str, Tensor], is_zero: Tensor) -> None:

@@ -11,7 +11,7 @@ from widenet.spec.layers import OutputLayer
 REQUEST_BYTES = 2**21
 """Bytes of a tensor that are read or written at once: one of the processor's large pages."""
 
-AROUND_BYTES = 3 * 2**23
+AROUND_BYTES = 3 * 2**24
 """Bytes of a weight and its state in memory besides the tile at work: read ahead, or not yet written.
 
 A virtual disk may tell of its requests only when it has served all of them. It then has nothing to do until
