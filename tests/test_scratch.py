@@ -1,13 +1,8 @@
 """Tensors in files hold what is written to them, in memory or not, and a file ends with them."""
 
-import ctypes
-import errno
 import gc
-import mmap
 import os
-import re
 import resource
-from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from tests.scratches import Failing, cached, fail, is_mapped, now, refuse_direct, resident, stored
 from widenet import rooms, scratch
 from widenet.errors import CapacityError
 from widenet.model.file_sweep import FileSweep
@@ -41,32 +37,9 @@ def file(request, tmp_path):
     return made
 
 
-def now(begin, *arguments):
-    """Wait for what `load` or `store` begins."""
-    done = Future()
-    begin(*arguments, done.set_result)
-    error = done.result()
-    if error is not None:
-        raise error
-
-
 @pytest.fixture
 def numbers():
     return torch.arange(ROWS * COLUMNS, dtype=torch.float32).view(ROWS, COLUMNS)
-
-
-def resident(tensor):
-    """The bytes of a tensor's memory, mapped in several parts, that are there as the kernel counts them."""
-    first = tensor.data_ptr()
-    stop = first + tensor.numel() * tensor.element_size()
-    maps = re.findall(r"^(\w+)-\w+ .*?^Rss: +(\d+) kB", Path("/proc/self/smaps").read_text(), re.M | re.S)
-    return sum(1024 * int(size) for start, size in maps if first <= int(start, 16) < stop)
-
-
-def stored(file, tensor, offset=0):
-    """The numbers of the file itself, as the system reads them."""
-    data = os.pread(file.descriptor, tensor.numel() * 4, offset)
-    return torch.frombuffer(bytearray(data), dtype=torch.float32).view(tensor.shape)
 
 
 def test_a_tensor_is_zeros_at_first_and_the_folder_shows_no_file(file, tmp_path):
@@ -104,17 +77,6 @@ def test_every_row_is_let_go_of_once_by_parts_whose_borders_lie_within_pages(fil
     assert torch.equal(tensor, numbers)
 
 
-def cached(file, tensor, offset=0):
-    """The bytes of the system's cache for a part of the file, as mincore(2) counts them."""
-    size = tensor.numel() * tensor.element_size()
-    with mmap.mmap(file.descriptor, offset + size) as whole:
-        beginning = (ctypes.c_char * 1).from_buffer(whole)
-        pages = (ctypes.c_ubyte * -(-(offset + size) // 4096))()
-        assert ctypes.CDLL(None).mincore(ctypes.byref(beginning), ctypes.c_size_t(offset + size), pages) == 0
-        del beginning
-    return 4096 * sum(page & 1 for page in pages[offset // 4096 :])
-
-
 CHUNK_ROWS = 1024
 """The fewest rows that are whole pages."""
 
@@ -141,18 +103,6 @@ def test_rows_in_memory_of_their_own_are_read_and_written_past_the_cache(
         assert has_cache or cached(file, tensor) == 0
     assert torch.equal(stored(file, tensor), numbers + 1)
     assert torch.equal(tensor, numbers + 1)
-
-
-def refuse_direct(monkeypatch):
-    """Make every file system one that has no way past the system's cache."""
-    opened = os.open
-
-    def refusing(path, flags, *more):
-        if flags & os.O_DIRECT:
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        return opened(path, flags, *more)
-
-    monkeypatch.setattr(os, "open", refusing)
 
 
 def test_rows_that_were_only_read_are_not_written(file, numbers):
@@ -250,27 +200,6 @@ def test_a_disk_without_room_is_refused(file, monkeypatch):
         CapacityError, match=r"has no room for 53,248 bytes of weights and optimizer state\. Free some"
     ):
         file.zeros((100, 100))
-
-
-def fail(file, monkeypatch, writes, *places):
-    """Let a file fail to read or write, everywhere or between two places."""
-    moved = os.pwritev if writes else os.preadv
-
-    def failing(descriptor, memory, offset):
-        if not places or places[0] <= offset < places[1]:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return moved(descriptor, memory, offset)
-
-    def start(writing, descriptor, address, offset, size, then):
-        if writing == writes and (not places or places[0] <= offset < places[1]):
-            then(-errno.EIO)
-            return True
-        return begin(writing, descriptor, address, offset, size, then)
-
-    monkeypatch.setattr(os, "pwritev" if writes else "preadv", failing)
-    if file.queue is not None:
-        begin = file.queue.start
-        monkeypatch.setattr(file.queue, "start", start)
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -392,26 +321,3 @@ def test_a_disk_that_does_not_take_what_the_cache_has_ends_the_training(file, mo
     monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
     with pytest.raises(CapacityError, match="does not keep the weights that are to lie there: "):
         release(tensor)
-
-
-def is_mapped(tensor):
-    """Whether the first byte of a tensor is mapped."""
-    lines = Path("/proc/self/maps").read_text().splitlines()
-    ranges = ([int(end, 16) for end in line.split()[0].split("-")] for line in lines)
-    return any(start <= tensor.data_ptr() < stop for start, stop in ranges)
-
-
-class Failing:
-    """The C library, of which writing and moving of memory fail."""
-
-    def __init__(self, library, unmaps=False):
-        self.unmaps = unmaps
-        self.madvise = library.madvise
-        self.mmap, self.munmap = (getattr(library, name, None) for name in ("mmap", "munmap"))
-
-    def mremap(self, _old, size, _new_size, _flags, new):
-        if self.unmaps:
-            self.munmap(new, size)
-
-    def sync_file_range(self, *_):
-        return -1

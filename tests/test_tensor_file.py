@@ -7,7 +7,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from tests.test_scratch import Failing
+from tests.scratches import Failing
 from widenet import scratch, tensor_file
 from widenet.errors import CapacityError
 from widenet.scratch import Scratch

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tests.test_scratch import cached, now, resident
+from tests.scratches import cached, now, resident
 from widenet.errors import CapacityError
 from widenet.model import file_sweep
 from widenet.model.file_sweep import Course, FileSweep

@@ -9,7 +9,7 @@ import pytest
 
 from tests.parallel.matrix import EVERY_VALUE, WIDTHS, documents
 from tests.plan.test_memory import Part, size
-from tests.test_scratch import now
+from tests.scratches import now
 from widenet.model import file_sweep
 from widenet.model.build import build
 from widenet.plan import streaming, tiles

@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.cgroups import capped, peak, within
 from tests.parallel.workers import Group
+from tests.scratches import refuse_direct, resident
 from tests.scripts import Script
 from tests.test_runs import After, outcome
-from tests.test_scratch import refuse_direct, resident
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
 from widenet import scratch
 from widenet.errors import CapacityError, OptionError

@@ -22,7 +22,7 @@ from widenet.model.sampled_loss import SampledStep, sampled
 from widenet.model.square_loss import SquareLoss, SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
-from widenet.model.touched_rows import fetch_rows, let_go_of_rows
+from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
 from widenet.model.wide_loss import GradientSinks, output_step, passes, run
 from widenet.model.wide_weight import WideWeight
 from widenet.training.overflow import Launched
@@ -79,8 +79,8 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
     prepared, random, on_loss = step.prepared, step.random, step.on_loss
     numbers = step.numbers
     with torch.no_grad():
-        _read_ahead(network, step, ahead)
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
+        _read_ahead(network, step, touched, ahead)
         fetch_rows(network.wide, touched, prepared.rows)
         _catch_up(network, touched, rule, numbers)
     with torch.enable_grad():
@@ -131,15 +131,15 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
     return launched
 
 
-def _read_ahead(network: Network, step: Step, ahead: ExitStack) -> None:
+def _read_ahead(network: Network, step: Step, touched: TouchedRows, ahead: ExitStack) -> None:
     """Begin to read the first rows of an output in a file, until the stack is closed, if it is the only one.
 
     Until then, nothing but its passes may write to its weight or let go of its rows.
     """
     (name, output), *others = network.outputs.items()
-    prepared = step.prepared
-    is_passed_over = isinstance(prepared.targets[name], Targets) and name not in prepared.features
-    if is_passed_over and step.updates_at_once(output) and not others:
+    is_passed_over = isinstance(step.prepared.targets[name], Targets)
+    is_touched = network.layout.links[name, ""].weight in touched or name in touched
+    if is_passed_over and not is_touched and step.updates_at_once(output) and not others:
         ahead.enter_context(passes(output, updates=True, begins=True))
 
 
