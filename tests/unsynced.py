@@ -3,13 +3,14 @@ one, and no test takes the power away. A training forces dozens of files to disk
 """
 
 import os
+from typing import Any
 
 
-def fsync(file):
+def fsync(file: Any) -> None:
     """Stands in for `os.fsync`: fails for what is no open file, and does not wait."""
     os.fstat(file if isinstance(file, int) else file.fileno())
 
 
-def begin():
+def begin() -> None:
     """Wait for no disk from now on, in this process and its copies; programs that start from nothing do."""
     os.fsync = fsync
