@@ -37,16 +37,21 @@ TRAINING = {
 
 
 class Launcher(NamedTuple):
-    """A launcher with its number of processes and restarts; `module` is the command, empty for widenet's."""
+    """A launcher with its number of processes and restarts.
+
+    `module` is the command, empty for widenet's; `words` are options of `widenet train`.
+    """
 
     processes: int
     restarts: int
     module: list[str]
+    words: tuple[str, ...] = ()
 
 
 LAUNCHERS = {
     "widenet train --processes 2": Launcher(2, 0, []),
     "widenet train --processes 4": Launcher(4, 0, []),
+    "widenet train --processes 2 --weights-in disk": Launcher(2, 0, [], ("--weights-in", "disk")),
     "torchrun --max-restarts 3": Launcher(
         2, 3, ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=3", "-m"]
     ),
@@ -56,6 +61,7 @@ TRAININGS, KILLS = (
     {
         "widenet train --processes 2": 11,
         "widenet train --processes 4": 5,
+        "widenet train --processes 2 --weights-in disk": 6,
         "torchrun --max-restarts 3": 10,
     },
 )
@@ -170,8 +176,8 @@ def started(folder: Path, launcher: str, out: str) -> Iterator["Command"]:
 
     Nothing of it is left running.
     """
-    size, _, module = LAUNCHERS[launcher]
-    words = ["widenet", "train", "network.json", "training.json", "--data", "data", "--out", out]
+    size, _, module, options = LAUNCHERS[launcher]
+    words = ["widenet", "train", "network.json", "training.json", "--data", "data", "--out", out, *options]
     words += [] if module else ["--processes", str(size)]
     words += ["--resume"] if (folder / out / "network.json").exists() else []
     environment = {name: value for name, value in os.environ.items() if name != "WIDENET_THREADS"} | {

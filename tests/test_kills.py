@@ -24,6 +24,7 @@ def undisturbed(tmp_path_factory):
             for kills, seed in ((1, 12), (2, 25))
         ),
         ("torchrun --max-restarts 3", 1, 3),
+        ("widenet train --processes 2 --weights-in disk", 1, 1),
     ],
 )
 def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(
