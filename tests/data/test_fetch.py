@@ -90,8 +90,19 @@ def test_what_is_in_the_cache_is_not_read_again(web, tmp_path):
     assert [line for line in said if line.startswith(f"reading {folder}")] == [
         f"reading {folder / url.rsplit('/', 1)[1]}" for url in urls
     ]
-    with pytest.raises(DataError, match="already exists"):
-        fetch.fetch(data, tmp_path / "two", say=lambda _: None)
+
+
+def test_an_earlier_dataset_is_replaced_where_one_says_so_and_nothing_else(web, tmp_path):
+    data, out = local("movielens-1m", web), tmp_path / "out"
+    before = fetch.fetch(data, out, say=lambda _: None).digest
+    with pytest.raises(DataError, match=r"already exists\. Replace it with `overwrite=True`"):
+        fetch.fetch(data, out, say=lambda _: None)
+    assert fetch.fetch(data.with_min_value(3), out, overwrite=True, say=lambda _: None).digest != before
+    (out / "notes.txt").write_text("mine")
+    web.status = 500
+    with pytest.raises(DataError, match=r"also holds 'notes\.txt'"):
+        fetch.fetch(data, out, overwrite=True, say=lambda _: None)
+    assert (out / "notes.txt").read_text() == "mine"
 
 
 DAMAGES = {

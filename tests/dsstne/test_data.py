@@ -203,6 +203,18 @@ def test_sets_of_several_files_become_fields_of_one_dataset(netcdf, tmp_path):
     assert dataset.manifest.source["dsstne"]["output"]["attributes"] == ["SPARSE", "SPARSE_IGNORE_ZERO"]
 
 
+def test_an_earlier_dataset_is_replaced_where_one_says_so_and_stays_after_a_mistake(netcdf, tmp_path):
+    files = [netcdf(f"{name}.nc", sparse_set(0, name, ROWS)) for name in ("first", "second")]
+    broken = netcdf("broken.nc", sparse_set(0, "third", ROWS), without=["sparseIndex0"])
+    imported(files[0], tmp_path)
+    with pytest.raises(DataError, match=r"already exists\. Replace it with `overwrite=True`"):
+        imported(files[1], tmp_path)
+    with pytest.raises(DataError):
+        imported(broken, tmp_path, overwrite=True)
+    assert list(Dataset.open(tmp_path / "data").fields) == ["first"]
+    assert list(imported(files[1], tmp_path, overwrite=True).fields) == ["second"]
+
+
 def test_index_files_name_features_and_examples_and_take_the_padding_off(netcdf, tmp_path):
     (tmp_path / "features").write_text("c\t2\na\t0\nd\t3\nb\t1\n")
     (tmp_path / "samples").write_text("u2\t1\nu1\t0\nu3\t2\n")

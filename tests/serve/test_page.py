@@ -48,6 +48,16 @@ def address(books):
         yield f"http://127.0.0.1:{running.port}/"
 
 
+def beside(item):
+    """What the page says of an item of the shop: its first five attributes, each shortened."""
+    number = int(item)
+    genre, stock = ["verse", "prose", "play"][number % 3], str(number % 2 == 0).lower()
+    note = (HOSTILE * 2)[:40] + "…" if number % 2 else HOSTILE
+    price = f"{number / 4:g}"
+    more = f"a note: {note} · since: 2026-01-{number + 1:02} · price: {price}"
+    return f" genre: {genre} · in_stock: {stock} · {more}"
+
+
 def names(page, where="#items"):
     return page.locator(f"{where} > li .name").all_inner_texts()
 
@@ -59,9 +69,11 @@ def add(page, text, where="Items"):
     page.locator("[role=option]").first.click()
 
 
-def expect_items(page, items):
-    """Wait for recommendations; the page writes an id beside a title that is another word."""
-    texts = [one.title if one.title == one.item else f"{one.title} {one.item}" for one in items]
+def expect_items(page, items, more=lambda _: ""):
+    """Wait for recommendations; the page writes an id beside a title that is another word, and more."""
+    texts = [
+        (one.title if one.title == one.item else f"{one.title} {one.item}") + more(one.item) for one in items
+    ]
     expect(page.locator("#items > li .name")).to_have_text(texts)
 
 
@@ -262,8 +274,12 @@ def shop(tmp_path_factory):
     rows = "".join(f"u{user},{(user + step * step) % 12}\n" for user in range(30) for step in range(1, 6))
     (folder / "b.csv").write_text("user,item\n" + rows)
     kinds = ["verse", "prose", "play"]
-    lines = "".join(f"{item},{kinds[item % 3]},{str(item % 2 == 0).lower()}\n" for item in range(12))
-    (folder / "i.csv").write_text("item,genre,in_stock\n" + lines)
+    lines = "".join(
+        f"{item},{kinds[item % 3]},{str(item % 2 == 0).lower()},{HOSTILE * (item % 2 + 1)},"
+        f"2026-01-{item + 1:02},{item / 4},{item}\n"
+        for item in range(12)
+    )
+    (folder / "i.csv").write_text("item,genre,in_stock,a note,since,price,pages\n" + lines)
     ingest([folder / "b.csv"], folder / "all", items=folder / "i.csv")
     split(folder / "all", folder / "data", heldout=0.3)
     layers = [dict(layer) for layer in NETWORK["layers"]]
@@ -281,13 +297,13 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
         add(page, "0")
         page.get_by_text("Filters", exact=True).click()
         page.get_by_label("Only with genre").select_option("verse")
-        expect_items(page, model.recommend(["0"], where={"genre": "verse"}))
+        expect_items(page, model.recommend(["0"], where={"genre": "verse"}), beside)
         page.get_by_label("Only with genre").select_option("any")
         page.get_by_label("Only with in_stock").select_option("true")
         page.get_by_label("At most of each genre").fill("1")
         page.get_by_label("Diversity").select_option("0.5")
         rules = {"where": {"in_stock": True}, "at_most": {"genre": 1}, "diversity": 0.5}
-        expect_items(page, model.recommend(["0"], **rules))
+        expect_items(page, model.recommend(["0"], **rules), beside)
         assert page.locator("#filters summary").inner_text() == "Filters (3)"
         page.locator("#items").get_by_role("button", name="Why").first.click()
         page.get_by_role("heading", name="Why").wait_for()
@@ -305,6 +321,30 @@ def test_rules_reasons_and_what_was_set_aside(width, scheme, chromium, shop):
             f"Items that were set aside: {aside}; of these here: {aside}."
         )
         assert page.locator("#items mark").count() == aside
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        check_accessible(page)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_items_show_their_first_attributes_wherever_they_stand(width, scheme, chromium, shop):
+    address, model, _ = shop
+    with visit(chromium, address, width, color_scheme=scheme) as page:
+        box = page.get_by_role("combobox", name="Items", exact=True)
+        box.fill("1")
+        expect(page.locator("[role=option]")).to_have_text(
+            [item + beside(item) for item in ("1", "10", "11")]
+        )
+        page.locator("[role=option]").first.click()
+        expect(page.locator("#basket li .name")).to_have_text(["1" + beside("1")])
+        expect_items(page, model.recommend(["1"]), beside)
+        page.locator("#items").get_by_role("button", name="Add").first.click()
+        (_, added) = page.locator("#basket li .name").all_inner_texts()
+        first = added.split()[0]
+        assert " ".join(added.split()) == first + beside(first)
+        page.get_by_role("button", name="Similar 1", exact=True).click()
+        near = page.locator("#neighbours > li .name")
+        expect(near).to_have_text([one.item + beside(one.item) for one in model.similar("1", k=10)])
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         check_accessible(page)
 

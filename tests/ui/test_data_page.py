@@ -1,8 +1,10 @@
 """The page of a dataset: which users a search shows first."""
 
+import datetime
 from types import SimpleNamespace
 
 from tests.pages import Page
+from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.ui.data_page import data_page, datasets_page
 
@@ -13,6 +15,26 @@ def test_the_user_with_exactly_this_id_comes_first_however_many_begin_with_it(tm
     page = Page(data_page(data, None, "1", None))
     assert page.texts["a"][page.texts["a"].index("1") :][:2] == ["1", "10000"]
     assert Page(data_page(data, None, "12", None)).texts["a"].count("12") == 1
+
+
+def test_items_have_their_first_attributes_each_shortened(tmp_path):
+    items = {
+        "item": ["b1", "b2"],
+        "genres": [["verse", "<b>"], None],
+        "in_stock": [True, False],
+        "since": [datetime.date(2026, 1, 2), None],
+        "price": [0.5, 12],
+        "blurb": ["x" * 41, "y" * 40],
+        "sixth": ["left out", "left out"],
+    }
+    data = ingest([("u1", "b1"), ("u2", "b2"), ("u2", "b1")], tmp_path / "data", items=items)
+    written = data_page(data, None, "b", None)
+    assert (
+        f"genres: verse, &lt;b&gt; · in_stock: true · since: 2026-01-02 · price: 0.5 · blurb: {'x' * 40}…<"
+        in written
+    )
+    assert f"in_stock: false · price: 12.0 · blurb: {'y' * 40}<" in written
+    assert "left out" not in written
 
 
 def test_a_dataset_that_lies_in_a_run_has_the_name_of_the_run():

@@ -27,6 +27,7 @@ def fetch(
     accept_licence: Annotated[
         bool, typer.Option("--accept-licence", help="Accept the licence without a question.")
     ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier dataset.")] = False,
     show_names: Annotated[bool, typer.Option("--list", help="Show the names of all published data.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -64,5 +65,7 @@ def fetch(
         if not typer.confirm("Do you accept it?", err=True):
             raise OptionError(f"the licence of {name} was not accepted; nothing was read.")
     with IngestReport() as report:
-        made = run(data, out, say=report.phase, on_bytes=report.bytes, on_rows=report.rows)
+        made = run(
+            data, out, overwrite=overwrite, say=report.phase, on_bytes=report.bytes, on_rows=report.rows
+        )
     show(out, made.manifest, as_json=as_json)

@@ -174,10 +174,11 @@ class Attributes:
         categories[pairs[:, 0], places] = pairs[:, 1]
         return categories, number + 1
 
-    def categories_by_name(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
-        """Return the kind of each attribute that rules may name, and its `most` most frequent values."""
+    def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
+        """Return each attribute's kind, and its `most` most frequent values if rules may name them."""
         found: dict[str, tuple[Kind, list[Any]]] = {}
         for name, kind in self.kinds.items():
+            found[name] = kind, []
             if kind in _CATEGORIES:
                 column = self._table.column(name).combine_chunks()
                 values = (pc.list_flatten(column) if kind == "list" else column).drop_null()

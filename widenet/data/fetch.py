@@ -17,6 +17,7 @@ from widenet.data.download import OnBytes, download, place_of
 from widenet.data.ingest import ingest_with
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.options import Options
+from widenet.data.replacing import check_free
 from widenet.errors import DataError, OptionError, did_you_mean
 
 TABLE = Path(__file__).with_name("published.toml")
@@ -82,6 +83,7 @@ def fetch(
     data: Published,
     out: Path,
     *,
+    overwrite: bool = False,
     say: Callable[[str], None],
     on_bytes: OnBytes | None = None,
     on_rows: OnRows | None = None,
@@ -91,6 +93,7 @@ def fetch(
     Args:
         data: The published data.
         out: The dataset directory to make.
+        overwrite: Whether to replace an earlier dataset at `out`, once the new one is whole.
         say: Called with a sentence on each step, and on each file that could not be checked.
         on_bytes: As in `download`.
         on_rows: As in `ingest`.
@@ -99,14 +102,10 @@ def fetch(
         The dataset, opened.
 
     Raises:
-        DataError: A download failed, a file is wrong, or `out` exists.
+        DataError: A download failed, a file is wrong, or `out` exists and may not be replaced.
         OptionError: An option of the ingest is wrong.
     """
-    if out.exists():
-        raise DataError(
-            f"{out}: already exists, and a dataset is never overwritten. Choose another `out`, or remove it"
-            " first."
-        )
+    check_free(out, overwrite)
     folder = cache_folder() / data.name
     files = []
     for facts in data.files:
@@ -135,7 +134,7 @@ def fetch(
         ingest_with(
             sources[data.interactions],
             out,
-            Options(name=data.name, on_progress=say, on_rows=on_rows, **options),
+            Options(name=data.name, overwrite=overwrite, on_progress=say, on_rows=on_rows, **options),
         )
     return Dataset.open(out)
 

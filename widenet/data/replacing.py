@@ -6,6 +6,17 @@ from widenet.data.manifest import FILE_NAME, Manifest
 from widenet.errors import DataError, WidenetError
 
 
+def check_free(out: Path, overwrite: bool | None) -> None:
+    """Raise DataError unless a dataset may be made at a path; None: the caller cannot overwrite."""
+    if overwrite:
+        check_replaceable(out)
+    elif out.exists():
+        rule = "already exists, and a dataset is never overwritten. Choose"
+        if overwrite is not None:
+            rule = "already exists. Replace it with `overwrite=True`, choose"
+        raise DataError(f"{out}: {rule} another `out`, or remove it first.")
+
+
 def check_replaceable(out: Path) -> None:
     """Raise DataError unless a path is free, an empty folder, or a dataset with nothing else in its folder.
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from widenet.data.blocks import described
 from widenet.data.manifest import Facts, Field, File, Manifest, Part
 from widenet.data.mapped import MappedFile
-from widenet.data.replacing import check_replaceable
+from widenet.data.replacing import check_free, check_replaceable
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import DataError, OptionError
@@ -115,13 +115,7 @@ def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
         with dataset_out(out) as place, publication(place) as folder:
             yield folder
         return
-    if overwrite:
-        check_replaceable(out)
-    elif out.exists():
-        rule = "already exists, and a dataset is never overwritten. Choose"
-        if overwrite is not None:
-            rule = "already exists. Replace it with `overwrite=True`, choose"
-        raise DataError(f"{out}: {rule} another `out`, or remove it first.")
+    check_free(out, overwrite)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):

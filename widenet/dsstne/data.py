@@ -39,6 +39,7 @@ def import_data(
     samples: Path | str | None = None,
     targets: Sequence[str] = (),
     name: str | None = None,
+    overwrite: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> Manifest:
     """Import all data sets of some NetCDF files as a dataset; each becomes a field of the same name.
@@ -59,6 +60,7 @@ def import_data(
         targets: Data sets that outputs predict. Their dense 8-bit numbers v become v / 256 or v / 128, and
             RGB16 becomes v / 65536. In other data sets, the inputs, unsigned ones become v / 256 - 0.5.
         name: Name of the dataset; the name of the first file if not given.
+        overwrite: Whether to replace an earlier dataset at `out`, once the new one is whole.
         on_progress: Receives a line for each phase.
 
     Returns:
@@ -72,7 +74,7 @@ def import_data(
         raise OptionError("SOURCE must be at least one NetCDF file; got none.")
     paths = [Path(source) for source in sources]
     say = on_progress or ignore_message
-    with publication(Path(out)) as folder, ExitStack() as stack:
+    with publication(Path(out), overwrite=overwrite) as folder, ExitStack() as stack:
         files = [stack.enter_context(reading(path)) for path in paths]
         say(f"reading {', '.join(path.name for path in paths)} as netcdf")
         sets = [

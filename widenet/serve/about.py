@@ -41,8 +41,8 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
 
 def _categories(model: Model, output: str) -> dict[str, Category]:
     attributes = model.run.attributes(model.network.outputs[output].spec.field)
-    named = {} if attributes is None else attributes.categories_by_name(_MOST_VALUES)
-    return {name: Category(kind, values) for name, (kind, values) in named.items()}
+    frequent = {} if attributes is None else attributes.frequent(_MOST_VALUES)
+    return {name: Category(kind, values) for name, (kind, values) in frequent.items()}
 
 
 def _asked(spec: NetworkSpec, name: str, record: FieldRecord) -> AskedField:

@@ -52,7 +52,7 @@ class Batch(msgspec.Struct, tag=True):
 
 
 class Search(msgspec.Struct, tag=True):
-    """A text that items are searched for, as in `Engine.search`; the reply is `Found`, or `Refused`."""
+    """A text that items are searched for, as in `Catalogue.search`; the reply is `Found`, or `Refused`."""
 
     text: str
     most: int

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -18,7 +17,7 @@ from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.filters import check_weighable, checked_factor, nothing_allowed
-from widenet.predict.list_rules import ListRules, banned_by, existing, rules_of
+from widenet.predict.list_rules import ListRules, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter, Only, top_k
@@ -26,6 +25,7 @@ from widenet.runs import Model
 from widenet.runs.person import field_to_explain
 from widenet.runs.unread import unlearnt
 from widenet.serve.about import about_model
+from widenet.serve.catalogue import Catalogue, Scored
 from widenet.serve.messages import (
     About,
     Answer,
@@ -51,7 +51,7 @@ _Pairs = list[tuple[int, float]]
 
 @dataclass(frozen=True)
 class _Row:
-    """A person of a batch: which request, who, what to leave out and to choose from, rules, and factors."""
+    """A person of a batch: which request, who, what to leave out and to choose from, and how to answer."""
 
     place: int
     ask: Recommend | Score
@@ -60,6 +60,7 @@ class _Row:
     only: list[int] | None
     candidates: list[int | None]
     rules: tuple[Filter, ListRules]
+    names: tuple[str, ...]
     factors: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -69,6 +70,16 @@ class _Row:
     @property
     def k(self) -> int:
         return len(self.candidates) if isinstance(self.ask, Score) else self.ask.k
+
+
+@dataclass(frozen=True)
+class _Near:
+    """A request of a batch for the items most similar to a unit, and their attributes."""
+
+    place: int
+    ask: Similar
+    unit: int
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class Engine:
         run_name: Name of its run directory, which a symbolic link may have led to.
         people: Makes batches.
         items: Ids of the output's items.
-        vocabulary: The same with titles.
+        catalogue: The same with titles and attributes.
         about: What it says of itself.
     """
 
@@ -92,7 +103,7 @@ class Engine:
     run_name: str
     people: People
     items: Names
-    vocabulary: Vocabulary
+    catalogue: Catalogue
     about: About
     _similar: dict[str, Neighbours] = field(default_factory=dict)
     _rules: dict[bytes, tuple[Filter, ListRules]] = field(default_factory=dict)
@@ -138,9 +149,10 @@ class Engine:
             users = None if dataset is None else Names.of("user", dataset.ids(slice(None)))
         people = People(model.run, model.network, name, names, dataset, users, unlearnt(model.run))
         run_name = Path(run).resolve().name
-        known, fingerprint = vocabularies[target], model.fingerprint()
-        about = about_model(model, people, fingerprint, run_name, len(known))
-        engine = cls(model, name, fingerprint, run_name, people, names[target], known, about)
+        catalogue = Catalogue(vocabularies[target], model.run.attributes(target))
+        fingerprint = model.fingerprint()
+        about = about_model(model, people, fingerprint, run_name, len(vocabularies[target]))
+        engine = cls(model, name, fingerprint, run_name, people, names[target], catalogue, about)
         with fixed_arithmetic():
             engine._check()
         return engine
@@ -182,13 +194,14 @@ class Engine:
         """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
         results: list[Answer | RefusedError | None] = [None] * len(asks)
         rows: list[_Row] = []
-        alike: dict[Measure, list[tuple[int, int, int]]] = {}
+        alike: dict[Measure, list[_Near]] = {}
         for place, ask in enumerate(asks):
             try:
                 if isinstance(ask, Similar):
                     (unit,) = self.items.places([ask.item], "refuse", [])
                     assert unit is not None
-                    alike.setdefault(ask.measure, []).append((place, unit, ask.k))
+                    names = self.catalogue.checked(ask.attributes)
+                    alike.setdefault(ask.measure, []).append(_Near(place, ask, unit, names))
                 elif isinstance(ask, Explain):
                     results[place] = self._explained(ask)
                 else:
@@ -206,22 +219,22 @@ class Engine:
             for row, answer in zip(together, self._recommended(together), strict=True):
                 results[row.place] = answer
         for measure, asked in alike.items():
-            for (place, _, _), result in zip(asked, self._nearest(measure, asked), strict=True):
-                results[place] = result
+            for near, result in zip(asked, self._nearest(measure, asked), strict=True):
+                results[near.place] = result
         return [result for result in results if result is not None]
 
     def _row(self, place: int, ask: Recommend | Score) -> _Row:
-        known = self.people.known(ask)
+        known, names = self.people.known(ask), self.catalogue.checked(ask.attributes)
         if isinstance(ask, Score):
             candidates = self.items.places(ask.candidates, ask.unknown, known.skipped)
             only = [unit for unit in candidates if unit is not None]
-            return _Row(place, ask, known, [], only, candidates, _NO_RULES)
+            return _Row(place, ask, known, [], only, candidates, _NO_RULES, names)
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
             raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
         never = self.items.places(ask.never or [], ask.unknown, known.skipped)
         left_out = [unit for unit in never if unit is not None]
         rules, factors = self._rules_of(ask), self._factors(ask, known)
-        return _Row(place, ask, known, left_out, self._only(ask, known), [], rules, factors)
+        return _Row(place, ask, known, left_out, self._only(ask, known), [], rules, names, factors)
 
     def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
         """Return the units to choose from, None for all; raises DataError if no id is known.
@@ -233,7 +246,7 @@ class Engine:
         places = self.items.places(ask.only, "skip", known.skipped)
         units = [unit for unit in places if unit is not None]
         if not units:
-            raise nothing_allowed("`only`", self.vocabulary)
+            raise nothing_allowed("`only`", self.catalogue.vocabulary)
         return units
 
     def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
@@ -284,7 +297,7 @@ class Engine:
             self.output,
             max(row.k for row in rows),
             from_rows(excluded) if any(excluded) else None,
-            allowed.within(len(self.vocabulary), network.outputs[self.output]),
+            allowed.within(len(self.catalogue.vocabulary), network.outputs[self.output]),
             rules,
             only,
             from_rows([[*own] for own in factors], [[*own.values()] for own in factors])
@@ -306,33 +319,27 @@ class Engine:
     def _named(
         self,
         rows: Sequence[_Row],
-        found: Sequence[Sequence[tuple[int, float]] | None],
+        found: Sequence[Scored | None],
         are_known: Sequence[bool],
     ) -> list[Answer | RefusedError]:
-        """Return answers with ids and titles, which are read for the whole batch at once."""
-        units = [unit for pairs in found for unit, _ in pairs or []]
-        named = iter(self.vocabulary.named(units))
+        items = self.catalogue.items([pairs or [] for pairs in found], [row.names for row in rows])
         return [
             RefusedError(422, "overflow", "the scores are not finite. Send smaller numbers.")
             if pairs is None
             else Answer(
                 self.fingerprint,
-                [
-                    Item(*name, score)
-                    for name, (_, score) in zip(islice(named, len(pairs)), pairs, strict=True)
-                ],
+                named,
                 row.known.skipped,
                 self._held_out(row),
                 is_known,
             )
-            for row, pairs, is_known in zip(rows, found, are_known, strict=True)
+            for row, pairs, named, is_known in zip(rows, found, items, are_known, strict=True)
         ]
 
     def _held_out(self, row: _Row) -> list[Found] | msgspec.UnsetType:
         if row.part is None or row.known.row is None:
             return msgspec.UNSET
-        units = self.people.held_out(row.known.row, row.part)
-        return [Found(*each) for each in self.vocabulary.named(units)]
+        return self.catalogue.listed(self.people.held_out(row.known.row, row.part))
 
     def _explained(self, ask: Explain) -> Answer:
         """Return what each item of a history adds to a logit, the largest first; raises as `people.known`."""
@@ -348,46 +355,21 @@ class Engine:
         items = [Item(*each, score=score) for each, score in zip(names, share_Z[order].tolist(), strict=True)]
         return Answer(self.fingerprint, items, known.skipped)
 
-    def _nearest(
-        self, measure: Measure, asked: Sequence[tuple[int, int, int]]
-    ) -> Sequence[Answer | RefusedError]:
-        """Return the items nearest to some; of each its place in the batch, its unit and k."""
+    def _nearest(self, measure: Measure, asked: Sequence[_Near]) -> Sequence[Answer | RefusedError]:
+        """Return the items nearest to some."""
         try:
             if measure not in self._similar:
                 self._similar[measure] = Neighbours.of_model(self.model, self.output, measure)
         except WidenetError as error:
             return [as_refusal(error)] * len(asked)
-        collection, units = self._similar[measure], [unit for _, unit, _ in asked]
-        rows = zip(*collection.others(np.array(units), max(k for _, _, k in asked)), strict=True)
-        found = []
-        for (_, _, k), (scores, near, is_kept) in zip(asked, rows, strict=True):
-            kept = is_kept.nonzero()[0][:k]
-            names = zip(self.vocabulary.named(near[kept]), scores[kept].tolist(), strict=True)
-            items = [Item(*each, score=score) for each, score in names]
-            found.append(Answer(self.fingerprint, items))
-        return found
-
-    def search(self, text: str, most: int, names: Sequence[str] = ()) -> list[Found]:
-        """Return the items that a text finds by id or title, best first; any thread may call it.
-
-        Args:
-            text: The text.
-            most: Largest number of items.
-            names: Attributes to return.
-
-        Raises:
-            RefusedError: There is no such attribute.
-        """
-        units = self.vocabulary.search(text, most)
-        named = self.vocabulary.named(units)
-        if not names:
-            return [Found(*each) for each in named]
-        try:
-            field = self.model.network.outputs[self.output].spec.field
-            own = existing(self.model.run.attributes(field), "attributes").of(units, names)
-        except WidenetError as error:
-            raise as_refusal(error) from None
-        return [Found(*each, found) for each, found in zip(named, own, strict=True)]
+        collection, units = self._similar[measure], np.array([near.unit for near in asked])
+        rows = zip(*collection.others(units, max(near.ask.k for near in asked)), strict=True)
+        found: list[Scored] = []
+        for near, (scores, others, is_kept) in zip(asked, rows, strict=True):
+            kept = is_kept.nonzero()[0][: near.ask.k]
+            found.append([*zip(others[kept].tolist(), scores[kept].tolist(), strict=True)])
+        items = self.catalogue.items(found, [near.names for near in asked])
+        return [Answer(self.fingerprint, each) for each in items]
 
 
 def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary: Vocabulary) -> Names:

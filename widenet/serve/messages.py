@@ -45,6 +45,7 @@ class Recommend(Person, kw_only=True):
         diversity: Weight of the similarity to items before in the list, 0 to 1.
         part: For a user: recommend as an evaluation of this part does. The network sees neither it nor later
             parts, and the answer lists it.
+        attributes: Attributes that each item of the answer has beside its title, by name.
     """
 
     k: int = 10
@@ -56,6 +57,7 @@ class Recommend(Person, kw_only=True):
     weights: dict[str, float] | None = None
     diversity: float = 0.0
     part: HeldPart | None = None
+    attributes: list[str] | None = None
 
 
 class RecommendMany(Recommend, kw_only=True):
@@ -73,9 +75,11 @@ class Score(Person, kw_only=True):
 
     Attributes:
         candidates: Ids of the items.
+        attributes: Attributes that each item of the answer has beside its title, by name.
     """
 
     candidates: list[str]
+    attributes: list[str] | None = None
 
 
 class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -85,11 +89,13 @@ class Similar(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         item: Id of the item.
         k: Number of items.
         measure: Measure of nearness of the items' vectors.
+        attributes: Attributes that each item of the answer has beside its title, by name.
     """
 
     item: str
     k: int = 10
     measure: Measure = "cosine"
+    attributes: list[str] | None = None
 
 
 class Explain(Person, kw_only=True):
@@ -119,11 +125,13 @@ class Item(msgspec.Struct, gc=False):
         item: Its id.
         title: Its title, or the id of an item without one.
         score: Its score: the activation of its unit, or what the route is asked for.
+        attributes: The attributes that were asked for and that it has.
     """
 
     item: str
     title: str
     score: float
+    attributes: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Answer(msgspec.Struct):
@@ -182,11 +190,11 @@ class Finding(msgspec.Struct):
 
 
 class Category(msgspec.Struct):
-    """An attribute of items that rules may name.
+    """An attribute of items.
 
     Attributes:
-        kind: Type of its values, such as "text".
-        values: Its most frequent values, at most 100.
+        kind: Type of its values: "text", "list" (of texts), "boolean", "number" or "date".
+        values: Its most frequent values, at most 100. Without any, no rule may name it: numbers and dates.
     """
 
     kind: str
@@ -224,7 +232,7 @@ class About(msgspec.Struct):
         has_users: Whether requests may name users of a dataset.
         parts: The parts of the users' items that were set aside.
         can_explain: Whether it says what each item of a history adds to a logit.
-        attributes: The attributes that rules may name.
+        attributes: The attributes of the items.
         reads_items: Whether it reads items by id.
         reads_values: Whether it was trained with a number for each item.
         fields: What it reads beside them.
@@ -282,6 +290,8 @@ class RefusedError(Exception):
 Ask = Recommend | Score | Similar | Explain
 
 
+LISTS = "items", "values", "never", "only", "attributes"
+"""Fields of requests that are lists, and bounded."""
 LONGEST_SEARCH = 200
 """Most characters of a text that is looked for in titles."""
 
@@ -310,7 +320,7 @@ class Bounds:
         if not 1 <= k <= self.max_k:
             what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
             raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
-        lists = {name: getattr(ask, name, None) for name in ("items", "values", "never", "only", "weights")}
+        lists = {name: getattr(ask, name, None) for name in (*LISTS, "weights")}
         fields = getattr(ask, "fields", None) or {}
         # Numbers of dense fields are as many as the field is wide, and bounded by the bytes of the body.
         named = [("a field", _texts(value)) for value in fields.values()]

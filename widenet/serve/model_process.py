@@ -60,7 +60,7 @@ class _Served:
             assert engine is not None
             if isinstance(call, Batch):
                 return Answered.of(engine.answers(call.asks()))
-            found = engine.search(call.text, call.most, call.names)
+            found = engine.catalogue.search(call.text, call.most, call.names)
             return Searched(_encode(Finding(engine.fingerprint, found)))
         except RefusedError as refused:
             return Refused.of(refused)

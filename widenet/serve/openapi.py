@@ -8,6 +8,7 @@ import msgspec
 
 from widenet.serve import messages
 from widenet.serve.messages import (
+    LISTS,
     LONGEST_SEARCH,
     About,
     Answer,
@@ -106,7 +107,7 @@ def _limit(components: dict[str, Any], bounds: Bounds) -> None:
         "k": {"minimum": 1, "maximum": bounds.max_k},
         "candidates": {"minItems": 1, "maxItems": bounds.max_k},
         "requests": {"minItems": 1, "maxItems": bounds.max_rows},
-        **{name: {"maxItems": bounds.max_items} for name in ("items", "values", "never", "only")},
+        **{name: {"maxItems": bounds.max_items} for name in LISTS},
         "weights": {"maxProperties": bounds.max_items},
         "diversity": {"minimum": 0, "maximum": 1},
     }

@@ -146,7 +146,7 @@ class RemoteModel:
         return [each.error() if isinstance(each, Refused) else msgspec.Raw(each) for each in answered.results]
 
     def search(self, text: str, most: int, names: Sequence[str]) -> bytes:
-        """As `Engine.search`, as the JSON of `Finding`; one thread at a time may call it."""
+        """As `Catalogue.search`, as the JSON of `Finding`; one thread at a time may call it."""
         return _asked(self.process.searches, Search(text, most, [*names]), Searched).finding
 
 

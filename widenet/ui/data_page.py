@@ -1,6 +1,6 @@
 """The page of a dataset: counts, how they are spread, and a search of its examples and features."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from widenet.ui.pages import PLOTS, link, page, strict
 from widenet.ui.plots import plot
 
 _MOST_FOUND, _MOST_ITEMS = 20, 100
+_MOST_ATTRIBUTES, _MOST_LETTERS = 5, 40
 
 
 def data_page(dataset: Dataset, run: str | None, search: str, example: str | None) -> Html:
@@ -130,7 +131,6 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
         if field.vocabulary is not None:
             vocabulary = dataset.vocabulary(field.name)
             items = vocabulary.search(search, _MOST_FOUND)
-            names = zip(vocabulary.ids(items), vocabulary.titles(items), items, strict=True)
             entries = [
                 tag(
                     "li",
@@ -139,11 +139,29 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
                         "small",
                         f" {'' if name == title else name + ': '}{vocabulary.counts[item]:,} entries",
                     ),
+                    tag("small", own, class_="attributes") if own else "",
                 )
-                for name, title, item in names
+                for (name, title), item, own in zip(
+                    vocabulary.named(items), items, _attributes(dataset, field.name, items), strict=True
+                )
             ]
             lists.append(_list(field.name, entries))
     return tag("div", *lists, class_="grid")
+
+
+def _attributes(dataset: Dataset, field: str, items: Sequence[int]) -> list[str]:
+    """Return the first attributes of some features, in the order of their file, each value shortened."""
+    attributes = dataset.attributes(field)
+    if attributes is None:
+        return [""] * len(items)
+    known = attributes.of(items, list(attributes.kinds)[:_MOST_ATTRIBUTES])
+    return [" · ".join(f"{name}: {_brief(value)}" for name, value in own.items()) for own in known]
+
+
+def _brief(value: object) -> str:
+    text = ", ".join(value) if isinstance(value, list) else str(value).removesuffix(" 00:00:00")
+    text = text.lower() if isinstance(value, bool) else text
+    return f"{text[:_MOST_LETTERS]}…" if len(text) > _MOST_LETTERS else text
 
 
 def _examples(dataset: Dataset, text: str) -> list[str]:

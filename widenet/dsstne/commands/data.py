@@ -28,18 +28,24 @@ def import_data(
     name: Annotated[
         str | None, typer.Option(help="Name of the dataset; that of the first file if not given.")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier dataset.")] = False,
 ) -> None:
     """Turn DSSTNE's NetCDF data into a dataset directory, whole or not at all."""
     from widenet.cli.dataset import show
     from widenet.dsstne.data import import_data as run
 
     named = index_files(features or [])
-    show(
+    made = run(
+        sources,
         out,
-        run(
-            sources, out, features=named, samples=samples, targets=targets or [], name=name, on_progress=_echo
-        ),
+        features=named,
+        samples=samples,
+        targets=targets or [],
+        name=name,
+        overwrite=overwrite,
+        on_progress=_echo,
     )
+    show(out, made)
 
 
 def export_data(
@@ -84,12 +90,12 @@ def ingest(sources: Sequence[Path], out: Path, name: str | None, context: typer.
     others = [
         parameter.opts[0]
         for parameter in options
-        if parameter.name not in ("sources", "out", "name", "as_json")
+        if parameter.name not in ("sources", "out", "name", "overwrite", "as_json")
     ]
     if others:
         rule = "is for files of interactions; a NetCDF file describes its own content"
         raise OptionError(f"{others[0]} {rule}. Leave it out, or see `widenet dsstne import-data --help`.")
-    return run(sources, out, name=name, on_progress=_echo)
+    return run(sources, out, name=name, overwrite=context.params["overwrite"], on_progress=_echo)
 
 
 def _echo(phase: str) -> None:

@@ -17,7 +17,10 @@ class _Dialect(StrEnum):
 
 def translate(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="DSSTNE's network document.")],
-    out: Annotated[Path | None, typer.Option(help="The network.json to write. Printed if not given.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The network.json to write; an earlier one is replaced. Printed if not given."),
+    ] = None,
     dialect: Annotated[
         _Dialect,
         typer.Option(

@@ -16,6 +16,7 @@ PLACES = {
     "/page/inputs.js": "inputs.js",
     "/page/numbers.js": "numbers.js",
     "/page/rules.js": "rules.js",
+    "/page/key.js": "key.js",
     "/page/elements.js": "elements.js",
     "/page/service.js": "service.js",
     "/page/icon.svg": "icon.svg",

@@ -2,18 +2,22 @@
 
 import { button, element, nameOf } from "./elements.js";
 import { drawInputs, valuesOf } from "./inputs.js";
+import { keyForm } from "./key.js";
 import { Picker } from "./picker.js";
 import { drawRules, rulesIn } from "./rules.js";
-import { ask, useToken } from "./service.js";
+import { ask } from "./service.js";
 
 const at = id => document.getElementById(id);
+const MOST_SHOWN = 5; // attributes beside an item
 const say = text => { at("said").textContent = text; };
+const key = keyForm(begin);
 const shared = { say, failed, similar: showSimilar };
 const basket = new Picker(at("basket"), "Items", { ...shared, changed: recommend });
 const never = new Picker(at("never"), "Never recommend", { ...shared, changed: recommend });
 const only = new Picker(at("only"), "Recommend only these", { ...shared, changed: recommend });
 let isUser = false;
 let about = { parts: [] }; // what the model says of itself
+let shown = []; // attributes beside an item: the first of the file, in its order
 let inputs = []; // what is known beside items
 let heldOut = new Set(); // ids of the shown user's items that were set aside
 let pending; // the request that the shown recommendations wait for
@@ -28,8 +32,7 @@ function failed(error) {
 
 function askForToken() {
   at("main").hidden = at("footer").hidden = true;
-  at("key").hidden = false;
-  at("token").focus();
+  key.ask();
 }
 
 async function begin() {
@@ -38,18 +41,21 @@ async function begin() {
   } catch (error) {
     return failed(error);
   }
-  at("error").hidden = at("key").hidden = true;
+  at("error").hidden = true;
+  key.hide();
   at("main").hidden = at("footer").hidden = false;
   (about.reads_items ? basket.input : at("fields").querySelector("input")).focus();
   recommend();
 }
 
-/** Says in the footer which model answers. */
+/** Says in the footer which model answers; returns whether it is another one than before. */
 async function describe() {
   const before = about;
   const differs = name => JSON.stringify(about[name]) !== JSON.stringify(before[name]);
   about = await ask("v1/model");
   if (differs("attributes")) drawRules(at("rules"), about.attributes, recommend);
+  shown = Object.keys(about.attributes).filter(each => !each.includes(",")).slice(0, MOST_SHOWN);
+  for (const picker of [basket, never, only]) picker.attributes = shown;
   if (differs("fields")) inputs = drawInputs(at("fields"), about.fields, { changed: recommend, failed });
   basket.askValues(about.reads_values);
   at("items-kind").textContent = about.reads_items ? "Somebody who has these items" : "Somebody described here";
@@ -59,6 +65,7 @@ async function describe() {
   at("fingerprint").title = about.fingerprint;
   at("count").textContent = about.num_items.toLocaleString("en");
   at("kinds").hidden = !about.has_users;
+  return differs("fingerprint");
 }
 
 /** Shows what describes a basket, or a user. */
@@ -78,7 +85,7 @@ function person() {
 }
 
 function request() {
-  const common = { k: Number(at("k").value), include_seen: at("seen").checked, unknown: "skip", ...rulesIn(at("rules")) };
+  const common = { k: Number(at("k").value), include_seen: at("seen").checked, unknown: "skip", attributes: shown, ...rulesIn(at("rules")) };
   if (never.items.length) common.never = never.ids;
   if (only.items.length) common.only = only.ids;
   if (isUser && at("part").checked) common.part = about.parts.at(-1);
@@ -104,6 +111,7 @@ async function recommend() {
     say(`${answer.items.length} recommended.`);
     if (!answer.fingerprint.startsWith(at("fingerprint").textContent)) await describe();
   } catch (error) {
+    if (error.status === 422 && (await describe().catch(() => false))) return recommend(); // perhaps a newer one has other attributes
     if (error.name !== "AbortError") show([], "");
     failed(error);
   }
@@ -161,7 +169,7 @@ function leaveOut(item) {
 }
 
 function showSimilar(item) {
-  const asked = { item: item.item, k: Number(at("k").value) };
+  const asked = { item: item.item, k: Number(at("k").value), attributes: shown };
   return showBeside("v1/similar", asked, `Similar to ${item.title}`, "");
 }
 
@@ -200,12 +208,6 @@ at("kinds").addEventListener("change", event => {
 at("user").addEventListener("submit", event => {
   event.preventDefault();
   recommend();
-});
-at("key").addEventListener("submit", event => {
-  event.preventDefault();
-  useToken(at("token").value);
-  at("token").value = "";
-  begin();
 });
 at("k").addEventListener("change", recommend);
 at("seen").addEventListener("change", recommend);

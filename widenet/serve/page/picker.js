@@ -6,6 +6,8 @@ import { ask } from "./service.js";
 const PAUSE = 120; // milliseconds without a key before a search
 
 export class Picker {
+  attributes = []; // names of those that found items have
+
   /**
    * root: where it goes. label: its name. changed: called after a change. say: tells a screen reader.
    * failed: called with the error of a search. similar: called with an item.
@@ -54,7 +56,8 @@ export class Picker {
     if (!text) return this.close();
     this.search_ = new AbortController();
     try {
-      const { items } = await ask(`v1/items?search=${encodeURIComponent(text)}`, null, this.search_.signal);
+      const asked = new URLSearchParams({ search: text, attributes: this.attributes });
+      const { items } = await ask(`v1/items?${asked}`, null, this.search_.signal);
       this.show(items.filter(each => !this.ids.includes(each.item)));
     } catch (error) {
       this.close();

@@ -1,20 +1,22 @@
 // The routes and their messages, as openapi.json describes them.
 
 import { element } from "./elements.js";
-import { ask, useToken } from "./service.js";
+import { keyForm } from "./key.js";
+import { ask } from "./service.js";
 
 const at = id => document.getElementById(id);
+const key = keyForm(begin);
 const code = text => element("code", {}, text);
 
 async function begin() {
   try {
     draw(await ask("openapi.json"));
-    at("error").hidden = at("key").hidden = true;
+    at("error").hidden = true;
+    key.hide();
   } catch (error) {
     at("error").textContent = error.message;
     at("error").hidden = false;
-    at("key").hidden = error.status !== 401;
-    if (error.status === 401) at("token").focus();
+    if (error.status === 401) key.ask();
   }
 }
 
@@ -80,10 +82,4 @@ function drawExample(path, example, needsToken) {
   return element("pre", { tabindex: "0" }, `curl '${new URL(path.slice(1) + search, document.baseURI)}'${token}${body}`);
 }
 
-at("key").addEventListener("submit", event => {
-  event.preventDefault();
-  useToken(at("token").value);
-  at("token").value = "";
-  begin();
-});
 begin();

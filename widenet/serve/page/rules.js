@@ -5,7 +5,8 @@ import { element } from "./elements.js";
 /** Draws a control for each attribute that rules may name, and one for diversity; calls changed after a change. */
 export function drawRules(root, attributes, changed) {
   const field = (id, label, control) => element("p", { class: "rule" }, element("label", { for: id }, label), control);
-  const fields = Object.entries(attributes).flatMap(([name, { values }], place) => {
+  const usable = Object.entries(attributes).filter(([, { values }]) => values.length);
+  const fields = usable.flatMap(([name, { values }], place) => {
     const options = values.map(value => element("option", { value: JSON.stringify(value) }, String(value)));
     const only = element("select", { id: `where-${place}`, "data-where": name, change: changed },
       element("option", { value: "" }, "any"), ...options);
