@@ -13,6 +13,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import FitError, WidenetError
 from widenet.evaluate import output_name
+from widenet.kernels.compiled import can_compile
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
@@ -41,7 +42,8 @@ from widenet.serve.messages import (
     Similar,
 )
 from widenet.serve.names import Names
-from widenet.serve.people import History, Inputs, People, as_refusal
+from widenet.serve.people import Inputs, People, as_refusal
+from widenet.serve.trial import asks_of_each_kind, sample_of
 from widenet.sparse import SparseBatch, from_rows
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
@@ -159,11 +161,12 @@ class Engine:
 
     def _check(self) -> None:
         """Raise FitError unless a full block gives finite scores, the same at every place, and both ways."""
+        can_compile()  # loads Numba, which then runs small operations too, so that all is compiled below
         rows = PREDICTED_ROWS[self.model.network.device.type]
-        one = self._sample()
+        sample = sample_of(self.people)
+        one = self.people.known(Recommend(fields=sample))
         (alone,) = self._ranked([one], 10)
         others = self._ranked([one] * rows, 10)
-        # Then no request with weights waits until the code of the other way is compiled.
         others += self._ranked([one] * rows, 10, from_rows([[0]] * rows, [[1.0]] * rows))
         if not all(math.isfinite(score) for _, score in alone):
             raise FitError(f"{self.model.run.path}: the model's scores are not finite. Train it again.")
@@ -172,17 +175,9 @@ class Engine:
                 f"{self.model.run.path}: this machine's products give a row other bits at other places of a"
                 " block, so that answers would depend on what they are computed with. Use another device."
             )
-
-    def _sample(self) -> Inputs:
-        """Return a small input: a few features of each field, or numbers between 0 and 1."""
-        one = Inputs()
-        for layer in self.model.network.spec.inputs:
-            width = self.model.run.fields[layer.field].width
-            if self.model.run.fields[layer.field].kind == "dense":
-                one.numbers[layer.field] = torch.linspace(0, 1, width).tolist()
-            else:
-                one.histories[layer.field] = History([*range(0, width, max(1, width // 5))])
-        return one
+        for ask in asks_of_each_kind(sample, next(iter(self.items.place_of)), self.about):
+            self.answers([ask])
+        self._rules.clear()
 
     def _ranked(self, people: Sequence[Inputs], k: int, factors: SparseBatch | None = None) -> list[_Pairs]:
         fields = self.people.batch(people)
