@@ -204,9 +204,13 @@ def test_progress_names_each_phase(tmp_path, source):
         (["978300760", "1046454590"], "978300760 to 1046454590, which means 2000-12-31 to 2003-02-28"),
         (["2024-03-05", "2024-11-30"], "1709596800 to 1732924800, which means 2024-03-05 to 2024-11-30"),
         (["0.99", "199"], "0.99 to 199"),
-        (["1709596800000", "1732924800000"], "1709596800000 to 1732924800000"),
+        (
+            ["1709596800000", "1732924800000"],
+            "1709596800000 to 1732924800000, which means 2024-03-05 to 2024-11-30 in milliseconds",
+        ),
+        (["1e17", "2e18"], "1e+17 to 2e+18"),
     ],
-    ids=["seconds", "dates", "prices", "milliseconds"],
+    ids=["seconds", "dates", "prices", "milliseconds", "beyond"],
 )
 def test_the_span_of_the_times_is_shown(times, shown, tmp_path, source):
     phases = []

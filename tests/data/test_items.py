@@ -71,6 +71,27 @@ def test_cells_of_csv_have_the_narrowest_type_of_their_column(tmp_path, source, 
     assert facts["items_aside"] == 2
 
 
+@pytest.mark.parametrize(
+    ("prices", "noted"), [("84,32 12 ''", "84,32"), ("84 12 7", None), ("84,32 12 free", None)]
+)
+def test_numbers_with_a_comma_are_texts_and_said_to_be(prices, noted, tmp_path):
+    cells = prices.replace("''", "").split(" ")
+    rows = "".join(f"{item};{cell}\n" for item, cell in enumerate(cells))
+    (tmp_path / "items.csv").write_text("item;price\n" + rows)
+    said = []
+    ingest(
+        [("u", str(item)) for item in range(3)],
+        tmp_path / "ds",
+        items=tmp_path / "items.csv",
+        on_progress=said.append,
+    )
+    notes = [line for line in said if "decimal" in line]
+    assert notes == [
+        f'note: column "price" holds texts such as "{noted}"; if the comma is the decimal separator,'
+        " ingest with `items_decimal=','`"
+    ] * bool(noted)
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "pandas", "polars", "arrow"])
 def test_typed_sources_keep_their_types(tmp_path, log, kind):
     rows = {

@@ -11,7 +11,7 @@ from tests.dsstne.models import connected, fully, write_model
 from tests.frameworks.test_caffe_import import trained
 from tests.frameworks.test_keras_import import dense, layer, numbers, save, save_h5
 from tests.interop.networks import dataset, model_of, random_layers
-from widenet.errors import DataError, OptionError
+from widenet.errors import CheckpointError, DataError, OptionError
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.interop.formats import format_of
 from widenet.interop.import_network import import_network
@@ -86,6 +86,11 @@ def test_what_a_file_is_is_said_and_data_are_no_network(tmp_path):
         save(tmp_path / "x.bin", "Sequential", {"layers": LAYERS}, END), tmp_path / "run", say=said.append
     )
     assert said == [f"{tmp_path}/x.bin: a Keras 3 model."]
+    with pytest.raises(
+        CheckpointError,
+        match=r"run exists already\. Replace it with `overwrite=True`, or choose another `out`",
+    ):
+        import_network(tmp_path / "x.bin", tmp_path / "run")
     attributes, dimensions, variables = sparse_set(0, "items", [[1]])
     write_netcdf(tmp_path / "data.nc", {"datasets": 1, **attributes}, dimensions, variables)
     with pytest.raises(

@@ -231,3 +231,4 @@ def test_an_explanation_warns_of_the_item_and_of_the_history(tmp_path):
             model.explain(item, items)
         assert [warning.filename for warning in told] == [__file__] * number
     model.explain("c", ["a"])
+    assert model.explain("Ulysses", ["a"], format="arrow").column("item").to_pylist() == ["c"]

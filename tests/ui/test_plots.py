@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -101,6 +102,18 @@ def test_a_curve_is_zoomed_by_mouse_and_by_keyboard_and_stays_so_when_an_epoch_e
         expect(figure.locator("output")).to_contain_text("epoch 4, loss 0.125")
         page.keyboard.press("Escape")
         expect(whole).to_be_hidden()
+        run.log({"epoch": 5, "loss": 0.125, "ndcg@5": 0.4321, "ndcg@9": 0.5})
+        figure, drawn = curve(page, re.compile(r"^ndcg\. "))
+        figure.get_by_text("Numbers").click()
+        drawn.focus()
+        page.keyboard.press("End")
+        page.keyboard.press("+")
+        run.log({"epoch": 6, "loss": 0.125, "ndcg@5": 0.4321, "ndcg@9": 0.5, "ndcg@20": 0.75})
+        expect(figure.locator("details th")).to_have_text(["epoch", "ndcg@5", "ndcg@9", "ndcg@20"])
+        expect(figure.get_by_role("button", name="Whole range")).to_be_visible()
+        assert page.evaluate("document.activeElement.ariaLabel").startswith("ndcg. ")
+        page.keyboard.press("End")
+        expect(figure.locator("output")).to_contain_text("epoch 6, ndcg@5 0.4321, ndcg@9 0.5, ndcg@20 0.75")
 
 
 @needs_chromium

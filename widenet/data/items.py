@@ -334,13 +334,28 @@ class ItemRows:
         return paths
 
     def notes(self) -> Iterator[str]:
-        """Yield a line about items that cannot be recommended."""
+        """Yield lines about columns of numbers with a comma, and about items that cannot be recommended."""
+        for place, column in enumerate(self.schema):
+            if self.source and column.type == pa.string() and (text := self._number_with_comma(f"a{place}")):
+                yield (
+                    f'note: column "{column.name}" holds texts such as "{text}"; if the comma is the decimal'
+                    f" separator, ingest with `items_decimal={','!r}`"
+                )
         if number := self.tables.facts.get("items_aside"):
             items, they = ("item", "it") if number == 1 else ("items", "they")
             yield (
                 f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot"
                 " be recommended"
             )
+
+    def _number_with_comma(self, column: str) -> str | None:
+        """Return a text of a column if all are numbers, and some have a comma."""
+        number, other = (f"regexp_full_match({column}, '[+-]?[0-9]+{end}')" for end in (",[0-9]+", ""))
+        first = f"min({column}) FILTER ({number})"
+        [(text,)] = self.tables.connection.execute(
+            f"SELECT CASE WHEN count_if(NOT ({number} OR {other})) = 0 THEN {first} END FROM {_ROWS}"
+        ).fetchall()
+        return None if text is None else str(text)
 
     def notes_on(self, described: Described) -> Iterator[str]:
         """Yield a line for each description whose categories look like lists."""

@@ -211,11 +211,15 @@ class Merging:
         return f'times in column "{time}": {self._times(self._earliest > _SECONDS_OF_YEARS)}'
 
     def _times(self, are_dates: object) -> str:
-        """The earliest and the latest time; as days too, if they may be seconds since 1970."""
+        """The earliest and the latest time; as days too, if they may be seconds or less since 1970."""
         times = f"{self._earliest:.15g} to {self._latest:.15g}"
-        if are_dates and 0 <= self._earliest <= self._latest <= LATEST_SECOND:
-            days = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" for at in (self._earliest, self._latest)]
-            times += f", which means {days[0]} to {days[1]}"
+        if not are_dates or self._earliest < 0:
+            return times
+        for unit, scale in (("", 1), (" in milliseconds", 10**3), (" in microseconds", 10**6)):
+            ends = [at / scale for at in (self._earliest, self._latest)]
+            if ends[1] <= LATEST_SECOND:
+                days = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" for at in ends]
+                return f"{times}, which means {days[0]} to {days[1]}{unit}"
         return times
 
     def entries(self, part: Part) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.title_forms import TitleForms, composed, without_accents
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError
 
@@ -22,9 +23,6 @@ NUM_COMPARED = 5_000
 
 _LOOKED_AT = 100
 """How many ids tell whether ids are numbers."""
-
-_ACCENTS = "[\\x{300}-\\x{36f}]+"
-"""Accents apart from their letters: those of the alphabets of Europe."""
 
 _Rule = Callable[[pa.Array], pa.Array]
 
@@ -167,7 +165,7 @@ class Vocabulary:
             return self._with_whole_words(matches, text) or matches
         if matches := self._equal("id", text):
             return matches
-        return [] if is_id else self._closest(self._containing(text, _without_accents), text)
+        return [] if is_id else self._closest(self._containing_plain(text, []), text)
 
     def search(self, text: str, most: int) -> list[int]:
         """Return features for a text that somebody types, which may be a part of an id or title.
@@ -186,7 +184,7 @@ class Vocabulary:
             *self._with_title(text),
             *self._with_whole_words(containing[:NUM_COMPARED], text),
             *containing,
-            *(self._containing(text, _without_accents) if len(containing) < most and len(text) > 2 else ()),
+            *(self._containing_plain(text, containing) if len(containing) < most and len(text) > 2 else ()),
             *beginning,
         ]
         return list(dict.fromkeys(found))[:most]
@@ -212,17 +210,28 @@ class Vocabulary:
     def _equal(self, column: str, text: str) -> list[int]:
         """The features whose name is a text, in any case and form of accents."""
         lowered = _text(normalize("NFC", text).lower())
-        return self._matching(
-            column, lambda names: pc.is_in(pc.utf8_lower(_composed(names)), value_set=lowered)
-        )
+        rule: _Rule = lambda names: pc.is_in(pc.utf8_lower(names), value_set=lowered)  # noqa: E731
+        return self._matching(column, rule if column == "title" else lambda names: rule(composed(names)))
 
     def _matching(self, column: str, rule: _Rule) -> list[int]:
-        """The features that fulfil a rule, most popular first."""
-        indices: list[int] = []
-        for start, names in self._chunks(column):
-            indices += [start + place for place in pc.indices_nonzero(rule(names)).to_pylist()]
+        """The features that fulfil a rule, most popular first; titles are composed."""
+        chunks = self._chunks(column)
+        titles = self._forms.composed() if column == "title" else [names for _, names in chunks]
+        return self._by_popularity(
+            [
+                start + place
+                for (start, _), names in zip(chunks, titles, strict=True)
+                for place in pc.indices_nonzero(rule(names)).to_pylist()
+            ]
+        )
+
+    def _by_popularity(self, indices: list[int]) -> list[int]:
         counts = self.counts
         return sorted(indices, key=lambda index: (-counts[index], index))
+
+    @cached_property
+    def _forms(self) -> TitleForms:
+        return TitleForms(self._table.column("title").chunks)
 
     def _nearest(self, text: str) -> list[str]:
         """Titles similar to a text, among those that share a word with it, or else among the first titles."""
@@ -237,19 +246,27 @@ class Vocabulary:
         near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
         return list(dict.fromkeys(pieces[piece] for piece in near))
 
-    def _containing(self, text: str, form: _Rule | None = None) -> list[int]:
-        """The features whose title contains a text, both in a form; None: in that of `_composed`."""
-        form = form or _composed
-        (sought,) = form(_text(text)).to_pylist()
+    def _containing(self, text: str) -> list[int]:
+        """The features whose title contains a text, in any form of accents."""
+        (sought,) = composed(_text(text)).to_pylist()
         if not sought.strip():
             return []
-        return self._matching(
-            "title", lambda titles: pc.match_substring(form(titles), sought, ignore_case=True)
-        )
+        return self._matching("title", lambda titles: pc.match_substring(titles, sought, ignore_case=True))
+
+    def _containing_plain(self, text: str, containing: list[int]) -> list[int]:
+        """The features whose title contains a text without accents; `containing` have it with them."""
+        (sought,), (same,) = without_accents(_text(text)).to_pylist(), composed(_text(text)).to_pylist()
+        if not sought.strip():
+            return []
+        found = set(containing if sought == same else self._containing(sought))
+        for (start, _), (rows, titles) in zip(self._chunks("title"), self._forms.plain(), strict=True):
+            has = pc.match_substring(titles, sought, ignore_case=True)
+            found.update((start + rows[has.to_numpy(zero_copy_only=False)]).tolist())
+        return self._by_popularity([*found])
 
     def _with_whole_words(self, matches: list[int], text: str, form: _Rule | None = None) -> list[int]:
-        """The matches whose title has the text as whole words, both in a form; see `_containing`."""
-        form = form or _composed
+        """The matches whose title has the text as whole words, both in a form; None: that of `composed`."""
+        form = form or composed
         (sought,) = form(_text(text)).to_pylist()
         whole = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
         titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
@@ -257,10 +274,10 @@ class Vocabulary:
 
     def _closest(self, matches: list[int], text: str) -> list[int]:
         """Of matches without accents, those whose whole title is the text, else those with whole words."""
-        (sought,) = _without_accents(_text(text)).to_pylist()
-        titles = zip(matches, _without_accents(_texts(self.titles(matches))).to_pylist(), strict=True)
+        (sought,) = without_accents(_text(text)).to_pylist()
+        titles = zip(matches, without_accents(_texts(self.titles(matches))).to_pylist(), strict=True)
         same = [index for index, title in titles if title.lower() == sought.lower()]
-        return same or self._with_whole_words(matches, text, _without_accents) or matches
+        return same or self._with_whole_words(matches, text, without_accents) or matches
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""
@@ -272,19 +289,6 @@ class Vocabulary:
         chunks = self._table.column(column).chunks
         starts = np.cumsum([0, *(len(chunk) for chunk in chunks)])
         return [(int(start), chunk) for start, chunk in zip(starts, chunks, strict=False)]
-
-
-def _composed(titles: pa.Array) -> pa.Array:
-    """Return titles with accents in one Unicode form: macOS writes "e" and an accent, most others "é"."""
-    return pc.utf8_normalize(titles, "NFC")
-
-
-def _without_accents(titles: pa.Array) -> pa.Array:
-    """Return titles in which no letter has an accent: "Übermut" is "Ubermut"."""
-    apart = pc.utf8_normalize(titles, "NFKD")
-    if pc.all(pc.string_is_ascii(apart)).as_py() is not False:
-        return apart
-    return pc.utf8_normalize(pc.replace_substring_regex(apart, _ACCENTS, ""), "NFC")
 
 
 def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:

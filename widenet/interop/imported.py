@@ -26,6 +26,7 @@ from widenet.plan.shards import as_slice
 from widenet.runs import Model
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.replacing import check_whole
 from widenet.training.run_directory import RunDirectory
 
 _KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse", "sequence")
@@ -103,6 +104,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwr
     Raises:
         DataError, FitError, CheckpointError: Nothing is left at `out`, or the earlier run.
     """
+    check_whole(out, [] if data is None else [data.path], overwrite)
     with TemporaryDirectory() as folder:
         dataset = data or _empty_dataset(Path(folder) / "data", imported)
         layers = [_with_ignored_values(layer, dataset.fields) for layer in imported.layers]

@@ -106,6 +106,11 @@ def runner(operation: Operation, device: torch.device, count: int = _FEW) -> Run
     return next(candidate for candidate in candidates if _runs(candidate, device))
 
 
+def load_compiled() -> None:
+    """Load Numba if it can be, so that it runs operations on few numbers, too, from now on."""
+    can_compile()
+
+
 def tile_runner(device: torch.device, activation: str, loss: str) -> Runner:
     """Return what runs "tile" for units of an activation, or of "closed softmax", and a loss, by their kinds.
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.checkpoint import Checkpoint
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.predict.arguments import (
@@ -22,6 +23,7 @@ from widenet.predict.arguments import (
 )
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import WeightsFacts
 
 Fields = Mapping[str, Any]
 """By input field: ids or titles of its features, or the numbers of a dense field; one value or a list."""
@@ -54,9 +56,16 @@ def reads_values(run: RunDirectory, field: str) -> bool:
 
     Of an imported network nobody knows, so that it counts as trained with them.
     """
-    record, is_imported = run.fields[field], not (run.path / "log.jsonl").exists()
-    has_values = is_imported or (record.min_value, record.max_value) != (1.0, 1.0)
-    return has_values and any(layer.field == field and layer.values == "use" for layer in run.network.inputs)
+    if not any(layer.field == field and layer.values == "use" for layer in run.network.inputs):
+        return False
+    record = run.fields[field]
+    return (record.min_value, record.max_value) != (1.0, 1.0) or _is_imported(run)
+
+
+def _is_imported(run: RunDirectory) -> bool:
+    """Return whether another program trained the weights: the facts of ours name the examples."""
+    path = run.path / "model"
+    return path.is_dir() and WeightsFacts.of(Checkpoint.open(path).facts).examples is None
 
 
 def check_reads_values(run: RunDirectory, field: str, values: Iterable[float]) -> None:

@@ -254,10 +254,14 @@ def alike(
     collection = Neighbours.of_model(model, layer, measure)
     own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
     scores_EK, units_EK, kept_EK = collection.others(own, k)
-    pairs = zip(asked, names.ids(own), strict=True)
-    known = [item if str(item) == name else name for item, name in pairs]  # ids in place of titles
+    known = _as_ids(asked, names.ids(own))
     kept = kept_EK.sum(axis=1), units_EK[kept_EK], scores_EK[kept_EK]
     return Answers(known, *kept, names, run.fields[field].whole_numbers), is_one
+
+
+def _as_ids(asked: Sequence[str | int], ids: Sequence[str]) -> list[str | int]:
+    """Return what was asked for, with ids in place of titles."""
+    return [item if str(item) == name else name for item, name in zip(asked, ids, strict=True)]
 
 
 def reasons(
@@ -290,7 +294,7 @@ def reasons(
     share_Z = shares(network, example, output, unit).numpy()
     order = np.argsort(-share_Z, kind="stable")
     return Answers(
-        [wanted],
+        _as_ids([wanted], run.vocabulary(target).ids([unit])),
         np.array([len(order)]),
         example.indices.numpy().astype(np.int64)[order],
         share_Z[order],

@@ -21,7 +21,7 @@ from widenet.training import replacing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA, WHOLE
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import START, VECTORS, is_taken, locked, put, without_weights
+from widenet.training.run_path import START, VECTORS, locked, put, without_weights
 
 _COPIED = (
     "network.json",
@@ -109,13 +109,7 @@ def _check_free(path: Path, needed: Sequence[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a run may be made at a path."""
     if overwrite and (path / DATA).is_dir():
         raise CheckpointError(f"{path} holds a dataset, which would go with it. Choose another `out`.")
-    if overwrite:
-        replacing.check_replaceable(path, needed)
-        return
-    replacing.bring_back(path)
-    if is_taken(path):
-        run = "Replace it with `overwrite=True`, or choose" if (path / "network.json").exists() else "Choose"
-        raise CheckpointError(f"{path} exists already. {run} another `out`.")
+    replacing.check_whole(path, needed, overwrite)
 
 
 def _begin(run: RunDirectory, beside: Path, path: Path, stack: ExitStack) -> None:

@@ -33,6 +33,17 @@ def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
         check_free(path)
 
 
+def check_whole(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
+    """As `check`, for a run that is written whole, so that nobody resumes it."""
+    if overwrite:
+        check_replaceable(path, needed)
+        return
+    bring_back(path)
+    if is_taken(path):
+        run = "Replace it with `overwrite=True`, or choose" if (path / _DOCUMENTS[0]).exists() else "Choose"
+        raise CheckpointError(f"{path} exists already. {run} another `out`.")
+
+
 def check_replaceable(path: Path, needed: Iterable[Path] = ()) -> None:
     """Raise CheckpointError unless a path is free, or a run that may be replaced.
 

@@ -117,6 +117,15 @@ def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
     assert [row.item for row in model.recommend([7], k=1)] == [1032]
 
 
+def test_the_row_labels_that_a_filter_leaves_are_no_column(tmp_path):
+    said = []
+    table = pd.DataFrame({"user": [1, 2, 2, 3], "item": [7, 8, 9, 7], "note": 0})
+    ingest(table[table.user < 3], tmp_path / "ds", on_progress=said.append)
+    assert any(line.endswith("; not read: note") for line in said), said
+    named = table.rename_axis("order")[table.user < 3].drop(columns="user").rename_axis("user")
+    assert ingest(named, tmp_path / "named").num_examples == 3
+
+
 def test_a_column_and_a_list_of_unlike_entries_are_refused_with_their_place(tmp_path):
     with pytest.raises(DataError, match=r"one for the item; got a Series, which is one column. Give a DataF"):
         ingest(pd.Series([1, 2]), tmp_path / "ds")

@@ -3,6 +3,7 @@
 Memory that Arrow can share is not copied.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ from widenet.errors import DataError
 
 _ARRAY_COLUMNS = ("user", "item", "value", "time")
 _FIRST_ROWS = 100
+_ROW_LABELS = re.compile(r"__index_level_\d+__")
+"""The name that Arrow gives the labels of pandas' rows if these have none, as after a filter."""
 
 
 def is_in_memory(value: object) -> bool:
@@ -76,6 +79,7 @@ def opened(value: Any, name: str) -> "TableInMemory":
         raise DataError(
             f"{name}: every column must be of one type that Arrow has; {error}. Convert the column."
         ) from error
+    table = table.select([each for each in table.column_names if not _ROW_LABELS.fullmatch(each)])
     columns = [column.name for column in table.schema if not pa.types.is_nested(column.type)]
     types = {column.name: _plain_type(column.type) for column in table.schema}
     floats = frozenset(name for name, kind in types.items() if pa.types.is_floating(kind))

@@ -135,23 +135,30 @@ const ends = plot => [plot.data[0][0], plot.data[0].at(-1)];
 const whole = plot => plot.setData(plot.data); // which also resets the scales
 const isWhole = plot => plot.scales.x.min <= ends(plot)[0] && plot.scales.x.max >= ends(plot)[1];
 
-/** Takes new numbers; what is zoomed stays so. A curve that has got a further line is drawn anew. */
+/** Takes new numbers; what is zoomed and open stays so. */
 function renew(figure) {
   const plot = plots.get(figure);
   const numbers = numbersOf(figure);
-  if (numbers.names.join() !== plot.series.slice(1).map(line => line.label).join()) {
-    forget(figure);
-    const caption = figure.querySelector("figcaption");
-    caption.querySelector("button").remove();
-    figure.replaceChildren(caption);
-    return draw(figure);
-  }
   const wasWhole = isWhole(plot);
+  if (numbers.names.join() !== plot.series.slice(1).map(line => line.label).join()) return drawAnew(figure, plot, wasWhole);
   plot.setData(dataOf(numbers), wasWhole);
   if (!wasWhole) plot.redraw();
   name(plot, figure);
   const list = figure.querySelector("details");
   if (list.open) fill(list, numbers);
+}
+
+/** Draws a curve that has got a further line. */
+function drawAnew(figure, { scales: { x: { min, max } } }, wasWhole) {
+  const wasOpen = figure.querySelector("details").open;
+  forget(figure);
+  const caption = figure.querySelector("figcaption");
+  caption.querySelector("button").remove();
+  figure.replaceChildren(caption);
+  draw(figure);
+  const plot = plots.get(figure);
+  if (!wasWhole) plot.setScale("x", { min, max });
+  figure.querySelector("details").open = wasOpen;
 }
 
 function key(event, plot, figure, said) {
