@@ -78,13 +78,8 @@ def test_numbers_with_a_comma_are_texts_and_said_to_be(prices, noted, tmp_path):
     cells = prices.replace("''", "").split(" ")
     rows = "".join(f"{item};{cell}\n" for item, cell in enumerate(cells))
     (tmp_path / "items.csv").write_text("item;price\n" + rows)
-    said = []
-    ingest(
-        [("u", str(item)) for item in range(3)],
-        tmp_path / "ds",
-        items=tmp_path / "items.csv",
-        on_progress=said.append,
-    )
+    said, rows = [], [("u", str(item)) for item in range(3)]
+    ingest(rows, tmp_path / "ds", items=tmp_path / "items.csv", on_progress=said.append)
     notes = [line for line in said if "decimal" in line]
     assert notes == [
         f'note: column "price" holds texts such as "{noted}"; if the comma is the decimal separator,'

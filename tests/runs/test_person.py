@@ -232,3 +232,6 @@ def test_an_explanation_warns_of_the_item_and_of_the_history(tmp_path):
         assert [warning.filename for warning in told] == [__file__] * number
     model.explain("c", ["a"])
     assert model.explain("Ulysses", ["a"], format="arrow").column("item").to_pylist() == ["c"]
+    (model.run.path / "log.jsonl").unlink()  # as in a copy for a service
+    with pytest.raises(OptionError, match=r"^values are for networks"):
+        model.explain("c", ["a"], values=[2.0])

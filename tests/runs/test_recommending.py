@@ -125,10 +125,6 @@ def test_columns_may_be_named_and_hold_values(valued, model):
     ):
         with pytest.raises(OptionError, match=r"^values are for networks that were trained with a"):
             wrong()
-    (model.run.path / "log.jsonl").rename(model.run.path / "log.away")
-    with pytest.raises(OptionError, match=r"^values are for networks"):  # a copy that serves may have no log
-        model.recommend([[3]], values=[[2.0]])
-    (model.run.path / "log.away").rename(model.run.path / "log.jsonl")
     model = valued
     table = pd.DataFrame({"who": [1, 1, 2], "what": [3, 5, 0], "much": [1.0, 4.0, 2.0]})
     named = {"user": "who", "item": "what", "value": "much"}

@@ -15,7 +15,9 @@ import pytest
 
 from tests.browser import LACKS, chromium  # noqa: F401
 from tests.scripts import Conversation
+from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
+from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import train
 
 WIDTH, NUM = 301, 120
@@ -156,3 +158,30 @@ def served(world):
     """A service of the first run with its users."""
     with service(world.run("first"), "--data", world.data) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def ruled(tmp_path_factory):
+    """An engine over items with attributes, its model and its dataset."""
+    from widenet.serve.engine import Engine
+
+    folder = tmp_path_factory.mktemp("ruled")
+    rows = [(f"u{user}", f"i{(user * 7 + step) % 90}") for user in range(70) for step in (0, 3, 4, 9)]
+    items = {
+        "item": [f"i{item}" for item in range(90)],
+        "genre": [f"g{item % 5}" for item in range(90)],
+        "in_stock": [item % 3 > 0 for item in range(90)],
+        "price": [item / 2 for item in range(90)],
+    }
+    data = ingest(rows, folder / "data", items=items)
+    model = train(NETWORK, {"epochs": 2, "shards": 3}, data, folder / "run")
+    return Engine.load(folder / "run", data, "cpu", None), model, data
+
+
+def answered(engine, *asks):
+    with fixed_arithmetic():
+        return engine.answers(asks)
+
+
+def pairs(answer):
+    return [(item.item, item.score) for item in answer.items]

@@ -1,20 +1,16 @@
 """The model's answers: those of predict and recommend to the bit, in every batch."""
 
 import json
-import subprocess
-import sys
 
 import msgspec
 import numpy as np
 import pytest
 
 from tests.described import TRAINING, described, network
-from tests.serve.conftest import NETWORK, WIDTH
+from tests.serve.conftest import NETWORK, WIDTH, answered, pairs
 from widenet.data.dataset import Dataset
-from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, FitError
-from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs import Model, train
 from widenet.runs.quantizing import quantize
 from widenet.serve import engine as module
@@ -30,15 +26,6 @@ def engine(world):
 @pytest.fixture(scope="module")
 def model(world):
     return Model.load(world.run("first"), "cpu")
-
-
-def answered(engine, *asks):
-    with fixed_arithmetic():
-        return engine.answers(asks)
-
-
-def pairs(answer):
-    return [(item.item, item.score) for item in answer.items]
 
 
 def predicted(model, data, **options):
@@ -239,22 +226,6 @@ def test_a_newer_engine_shares_the_ids_that_are_the_same(world, tmp_path):
     )
 
 
-@pytest.fixture(scope="module")
-def ruled(tmp_path_factory):
-    """An engine over items with attributes, its model and its dataset."""
-    folder = tmp_path_factory.mktemp("ruled")
-    rows = [(f"u{user}", f"i{(user * 7 + step) % 90}") for user in range(70) for step in (0, 3, 4, 9)]
-    items = {
-        "item": [f"i{item}" for item in range(90)],
-        "genre": [f"g{item % 5}" for item in range(90)],
-        "in_stock": [item % 3 > 0 for item in range(90)],
-        "price": [item / 2 for item in range(90)],
-    }
-    data = ingest(rows, folder / "data", items=items)
-    model = train(NETWORK, {"epochs": 2, "shards": 3}, data, folder / "run")
-    return Engine.load(folder / "run", data, "cpu", None), model, data
-
-
 def test_every_batching_of_rules_gives_the_bits_of_recommend(ruled):
     engine, model, data = ruled
     random, asks, expected = np.random.default_rng(2), [], []
@@ -316,24 +287,6 @@ def test_weights_of_unknown_items_are_refused_or_skipped(ruled):
     assert (pairs(skipped), skipped.unknown) == (pairs(known), ["zzz"])
 
 
-def test_a_search_has_the_attributes_that_are_named(ruled, engine):
-    found = ruled[0].catalogue.search("i7", 2, ["genre", "in_stock"])
-    assert [(one.item, one.attributes) for one in found] == [
-        ("i7", {"genre": "g2", "in_stock": True}),
-        *((one.item, one.attributes) for one in found[1:]),
-    ]
-    assert json.loads(msgspec.json.encode(ruled[0].catalogue.search("i7", 1))) == [
-        {"item": "i7", "title": "i7"}
-    ]
-    for each, names, message in (
-        (ruled[0], ["gnre"], 'the items have no attribute "gnre"'),
-        (engine, ["genre"], "attributes needs attributes of the items, and the run has none"),
-    ):
-        with pytest.raises(RefusedError) as refused:
-            each.catalogue.search("i7", 1, names)
-        assert (refused.value.status, message in refused.value.mistake.message) == (422, True)
-
-
 def test_a_part_is_recommended_as_predict_does_and_listed(engine, model, world):
     expected, usual = (
         predicted(model, world.data, k=WIDTH, part="heldout"),
@@ -385,88 +338,3 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
         assert answered(linear, wrong)[0].mistake.code == code
     (refused,) = answered(engine, Explain(item="i7", items=["i3"]))
     assert "is linear up to its logits" in refused.mistake.message
-
-
-def test_the_items_of_an_answer_have_the_attributes_that_are_named(ruled, engine):
-    own, model, _ = ruled
-    genres = ["genre", "price", "genre"]
-    asks = [
-        Recommend(items=["i1"], k=30, attributes=genres),
-        Recommend(items=["i2"], k=3, attributes=["in_stock"]),
-        Score(items=["i1"], candidates=["i8", "i7"], attributes=["genre", "price"]),
-        Similar(item="i1", k=4, attributes=["price"]),
-        Similar(item="i1", k=2),
-        Recommend(items=["i1"], k=30),
-    ]
-    answers = answered(own, *asks)
-    for ask, answer in zip(asks[:4], answers, strict=False):
-        ids = [each.item for each in answer.items]
-        names = list(dict.fromkeys(ask.attributes))
-        assert [each.attributes for each in answer.items] == model.attributes_of(ids, names)
-    assert [each.attributes for answer in answers[4:] for each in answer.items] == [msgspec.UNSET] * 32
-    assert pairs(answers[0]) == pairs(answers[5])
-    for each, names, message in (
-        (own, ["genre", "gnre"], 'the items have no attribute "gnre"'),
-        (engine, ["genre"], "attributes needs attributes of the items, and the run has none"),
-    ):
-        wrong = [
-            kind(items=["i1"], attributes=names, **more)
-            for kind, more in ((Recommend, {}), (Score, {"candidates": ["i2"]}))
-        ]
-        for refused in answered(each, *wrong, Similar(item="i1", attributes=names)):
-            assert (refused.status, message in refused.mistake.message) == (422, True)
-
-
-def test_the_values_that_rules_may_name_are_told_the_most_frequent_first(tmp_path):
-    (tmp_path / "b.csv").write_text("user,item\n" + "".join(f"u{n % 9},{n % 5}\n" for n in range(45)))
-    (tmp_path / "i.csv").write_text(
-        "item,genre,stock,price\n0,prose,true,1\n1,verse,true,2\n2,verse,false,3\n3,verse,true,4\n4,,true,5\n"
-    )
-    data = ingest([tmp_path / "b.csv"], tmp_path / "data", items=tmp_path / "i.csv")
-    train(NETWORK, {"epochs": 1, "shards": 2}, data, tmp_path / "run")
-    told = Engine.load(tmp_path / "run", None, "cpu", None).about.attributes
-    assert {name: (each.kind, each.values) for name, each in told.items()} == {
-        "genre": ("text", ["verse", "prose"]),
-        "stock": ("boolean", [True, False]),
-        "price": ("number", []),
-    }
-
-
-_AFTER_LOADING = """
-import sys
-import widenet.kernels.compiled as compiled
-from widenet.parallel.threads import fixed_arithmetic
-from widenet.serve.engine import Engine
-from widenet.serve.messages import Explain, Recommend, Score
-
-made, make = [], compiled._kept_or_not
-
-
-def noted(by, function, *more):
-    made.append(function.__name__)
-    return make(by, function, *more)
-
-
-compiled._kept_or_not = noted
-engine = Engine.load(sys.argv[1], sys.argv[2], "cpu", None)
-assert made
-made.clear()
-before = {name.partition(".")[0] for name in sys.modules}
-person = {"items": ["i1", "i5"]}
-rules = {"never": ["i7"]}, {"only": ["i7"]}, {"weights": {"i7": 2.0}}, {"diversity": 0.3}, {"k": 80}
-rules += {"at_most": {"genre": 1}}, {"where": {"in_stock": True}}, {"attributes": ["price"]}
-asks = [Recommend(**person, **rule) for rule in rules]
-asks += [Recommend(user="u3"), Score(**person, candidates=["i8"]), Explain(**person, item="i9")]
-with fixed_arithmetic():
-    for ask in asks:
-        engine.answers([ask])
-    engine.answers(asks * 4)
-print(made, {name.partition(".")[0] for name in sys.modules} - before)
-"""
-
-
-def test_no_request_compiles_or_imports_what_loading_has_not(ruled):
-    _, model, data = ruled
-    line = [sys.executable, "-c", _AFTER_LOADING, str(model.run.path), str(data.path)]
-    ended = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert ended.stdout == "[] set()\n"
