@@ -120,10 +120,9 @@ def test_whole_numbers_in_categories_stay_whole_numbers(tmp_path):
 def test_the_row_labels_that_a_filter_leaves_are_no_column(tmp_path):
     said = []
     table = pd.DataFrame({"user": [1, 2, 2, 3], "item": [7, 8, 9, 7], "note": 0})
-    ingest(table[table.user < 3], tmp_path / "ds", on_progress=said.append)
+    ingest(table[table.item != 8], tmp_path / "ds", on_progress=said.append)
     assert any(line.endswith("; not read: note") for line in said), said
-    named = table.rename_axis("order")[table.user < 3].drop(columns="user").rename_axis("user")
-    assert ingest(named, tmp_path / "named").num_examples == 3
+    assert ingest(table.set_index("user"), tmp_path / "named").num_examples == 3
 
 
 def test_a_column_and_a_list_of_unlike_entries_are_refused_with_their_place(tmp_path):
