@@ -18,8 +18,9 @@ SEARCH = "hobbit"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
+    pinned = ["-c", str(ROOT / "constraints.txt"), "torch"]
     parser.add_argument(
-        "--torch", nargs="+", default=["torch"], help="what pip installs as torch's CPU build"
+        "--torch", nargs="+", default=pinned, help="words that pip installs torch's CPU build by"
     )
     parser.add_argument(
         "--ratings", type=Path, default=DATA / "goodbooks-10k/ratings.csv", help="the CSV file"
