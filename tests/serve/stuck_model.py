@@ -3,10 +3,11 @@
 import sys
 from threading import Event
 
+from widenet.serve.catalogue import Catalogue
 from widenet.serve.engine import Engine
 from widenet.serve.model_process import main
 
-load, search, loaded = Engine.load, Engine.search, []
+load, search, loaded = Engine.load, Catalogue.search, []
 
 
 def stuck(*arguments):
@@ -22,5 +23,5 @@ def stopped(*arguments):
     return search(*arguments)
 
 
-Engine.load, Engine.search = stuck, stopped
+Engine.load, Catalogue.search = stuck, stopped
 main(sys.argv[1])
