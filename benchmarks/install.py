@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -55,9 +56,7 @@ def run(asked: argparse.Namespace) -> None:
             "widenet train": [widenet, "train", "--data", "data/books", "--out", "runs/books", "--quiet"],
         }
         for name, line in steps.items():
-            table.rows.append(
-                [name, _seconds(lambda line=line: subprocess.run(line, cwd=folder, check=True))]
-            )
+            table.rows.append([name, _seconds(partial(subprocess.run, line, cwd=folder, check=True))])
         line = [widenet, "serve", "runs/books", "--data", "data/books", "--port", "0"]
         began = time.perf_counter()
         with subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True) as service:
@@ -65,7 +64,9 @@ def run(asked: argparse.Namespace) -> None:
                 assert service.stderr is not None
                 address = next(word for said in service.stderr for word in said.split() if "http://" in word)
                 table.rows.append(["widenet serve, until it is ready", f"{time.perf_counter() - began:.1f}"])
-                table.rows.append(["a search by title, and recommendations", _seconds(lambda: _ask(address))])
+                table.rows.append(
+                    ["a search by title, recommendations", _seconds(partial(_ask, address))]
+                )
             finally:
                 service.terminate()
     total = sum(float(seconds) for _, seconds in table.rows)
