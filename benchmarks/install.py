@@ -64,9 +64,7 @@ def run(asked: argparse.Namespace) -> None:
                 assert service.stderr is not None
                 address = next(word for said in service.stderr for word in said.split() if "http://" in word)
                 table.rows.append(["widenet serve, until it is ready", f"{time.perf_counter() - began:.1f}"])
-                table.rows.append(
-                    ["a search by title, recommendations", _seconds(partial(_ask, address))]
-                )
+                table.rows.append(["a search by title, recommendations", _seconds(partial(_ask, address))])
             finally:
                 service.terminate()
     total = sum(float(seconds) for _, seconds in table.rows)
