@@ -185,20 +185,35 @@ def test_a_step_that_fails_leaves_nothing_of_the_first_rows_in_memory(
     assert resident(network.wide["next"].parts[0].weight) == 0
 
 
-def test_rows_of_a_batch_to_come_are_asked_for_while_it_is_prepared(data, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("change", "thread"),
+    [({}, "widenet-batches"), ({"weight_norm": 2.0}, "MainThread"), ({"pruning": True}, "MainThread")],
+    ids=["plain", "weight_norm", "pruning"],
+)
+def test_rows_of_a_batch_to_come_are_asked_for_while_it_is_prepared(
+    change, thread, data, tmp_path, monkeypatch
+):
+    """Unless a step passes over all rows: it writes past the cache, which must read nothing meanwhile."""
+    network, training = settings("momentum")
+    if "pruning" in change:
+        training = {**training, "pruning": {"nonzeros": 2}}
+    else:
+        network = {
+            "layers": [{**layer, **change} if "units" in layer else layer for layer in network["layers"]]
+        }
     asked = []
 
     def noted(tensor, rows):
         asked.append((threading.current_thread().name, tensor.data_ptr(), rows.tolist()))
 
     monkeypatch.setattr(part_module, "fetch_rows", noted)
-    model = train(*settings("momentum"), data, tmp_path / "run", weights_in="disk")
+    model = train(network, training, data, tmp_path / "run", weights_in="disk")
     (weight,) = [wide for wide in model.network.wide.values() if wide.in_files and wide.by_rows]
     places = {
         tensor.data_ptr() for part in weight.parts.values() for tensor in (part.weight, *part.state.values())
     }
     assert {place for _, place, _ in asked} == places
-    assert all(name.startswith("widenet-batches") for name, _, _ in asked)
+    assert all(name.startswith(thread) for name, _, _ in asked)
     assert any(rows for _, _, rows in asked)
 
 

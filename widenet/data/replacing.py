@@ -13,8 +13,17 @@ def check_free(out: Path, overwrite: bool | None) -> None:
     elif out.exists():
         rule = "already exists, and a dataset is never overwritten. Choose"
         if overwrite is not None:
-            rule = "already exists. Replace it with `overwrite=True`, choose"
+            replace = "Replace it with `overwrite=True`, choose" if _is_replaceable(out) else "Choose"
+            rule = f"already exists. {replace}"
         raise DataError(f"{out}: {rule} another `out`, or remove it first.")
+
+
+def _is_replaceable(out: Path) -> bool:
+    try:
+        check_replaceable(out)
+    except DataError:
+        return False
+    return True
 
 
 def check_replaceable(out: Path) -> None:

@@ -193,6 +193,8 @@ class _InitialWeights:
             limit = None if weight.rows_are_features else weight.norm_limit
             schedule = schedule_of(self.layout, weight)
             wide = WideWeight(shards, {}, norm_limit=limit, pruning=schedule, by_rows=by_rows)
+            is_described = any(other.describes == name for other in self.layout.weights.values())
+            wide.is_swept = is_described or schedule is not None or weight.norm_limit is not None
         wide.trained = weight.trained
         if self.device.type == "cpu" or weight.by_columns:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))

@@ -52,7 +52,7 @@ def read_ahead(wide: Mapping[str, WideWeight], touched: TouchedRows) -> None:
 
 def _is_read_ahead(weight: WideWeight) -> bool:
     """Return whether no step passes over all rows in files: the cache must not read what a pass writes."""
-    return weight.in_files and weight.by_rows and weight.pruning is None
+    return weight.in_files and weight.by_rows and not weight.is_swept
 
 
 def _begin_to_read(weight: WideWeight, by_shard: Mapping[int, Touched]) -> None:

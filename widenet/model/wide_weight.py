@@ -70,6 +70,7 @@ class WideWeight:
         l2: Strength of the penalty on a bias.
         trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
+        is_swept: Whether steps pass over all rows even so, to shorten, prune or describe them.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
         taken: The rows that the step at work has brought from the host's memory.
@@ -81,6 +82,7 @@ class WideWeight:
     pruning: Schedule | None = None
     l2: float = 0.0
     by_rows: bool = False
+    is_swept: bool = False
     trained: bool = True
     whole: Part | None = None
     taken: Taken | None = None

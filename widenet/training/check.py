@@ -23,18 +23,17 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
     if ranked is None or training.evaluation is None:
         return layout
     (output, _), part = ranked, training.evaluation.part
-    if dataset.field(output.field).kind == "dense":
+    field = dataset.field(output.field)
+    if field.kind == "dense":
         place = f"{training.where}: evaluation"
         raise FitError(
             f'{place} needs a sparse field; output "{output.name}" predicts the dense field'
             f' "{output.field}". Remove it.'
         )
-    try:
-        dataset.entry_counts(output.field, slice(0), part)
-    except FitError as error:
-        remedy = f'or remove "evaluation" from {training.where}.'
-        raise FitError(f"{str(error).removesuffix('.')}, {remedy}") from error
-    if not dataset.field(output.field).num_entries[part]:
+    if part not in field.parts:
+        remedy = f'Set one aside with `{dataset.split_call(field, part)}`, or remove "evaluation"'
+        raise FitError(f"{dataset.without(field, part)}. {remedy} from {training.where}.")
+    if not field.num_entries[part]:
         where = f'{dataset.path}: the {part} part of field "{output.field}"'
         raise FitError(f"{where} has no entries. Split again, with a larger share.")
     return layout
