@@ -182,6 +182,7 @@ def assert_as_near_as_with_every_logit(runs, steps, tolerance):
     [
         *(pytest.param(*case, id=name) for name, case in CASES.items()),
         pytest.param(network(), {}, 500, id="plain, long", marks=pytest.mark.long),
+        pytest.param(*CASES["penalties"][:2], 150, id="penalties, long", marks=pytest.mark.long),
         pytest.param(
             TOWERS, {"shards": 8}, 150, id="several sources and outputs, long", marks=pytest.mark.long
         ),

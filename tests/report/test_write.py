@@ -112,3 +112,14 @@ def test_a_report_takes_the_place_of_an_earlier_one(reported, tmp_path):
     several = write_report([reported / "run", reported / "other"], tmp_path / "out.html")
     before = read(several)
     assert read(write_report(reported / "run", several, recommendations=False, overwrite=True)) != before
+
+
+def test_a_comparison_without_a_path_replaces_reports_alone(reported, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runs = [reported / "run", reported / "other"]
+    page = write_report(runs)
+    assert write_report(runs) == page
+    page.write_text("mine")
+    with pytest.raises(OptionError, match=r"^report\.html: only a report that widenet wrote is replaced"):
+        write_report(runs)
+    assert page.read_text() == "mine"

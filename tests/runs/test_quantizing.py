@@ -1,5 +1,6 @@
 """Runs in 8 bits: what they keep of the trained one, and that every use of a run takes them."""
 
+import json
 import shutil
 
 import numpy as np
@@ -122,6 +123,16 @@ def test_a_number_of_bits_that_there_is_not_is_refused(place, tmp_path):
     with pytest.raises(OptionError, match=r"`bits` must be 2, 3, 4 or 8; got 5\."):
         widenet.quantize(place / "tied", tmp_path / "small", bits=5)
     assert not (tmp_path / "small").exists()
+
+
+def test_fewer_bits_have_no_zero_for_vectors_of_few_numbers(place, tmp_path):
+    run = shutil.copytree(place / "plain", tmp_path / "run")
+    training = json.loads((run / "training.json").read_text())
+    (run / "training.json").write_text(json.dumps({**training, "pruning": {"nonzeros": 2}}))
+    with pytest.raises(OptionError, match=r"fewer than 8 bits have no zero\. Store them with `widenet prune"):
+        widenet.quantize(run, tmp_path / "small", bits=3)
+    assert not (tmp_path / "small").exists()
+    widenet.quantize(run, tmp_path / "small")
 
 
 def test_an_earlier_version_asks_for_a_newer_one_in_fewer_bits(few, monkeypatch):

@@ -40,8 +40,8 @@ def write_report(
 
     Args:
         runs: A run directory, a model, or several run directories.
-        out: The file to write. None replaces report.html in the run directory, or in
-            the current directory for several runs.
+        out: The file to write. None replaces report.html in the run directory, or for several runs the report
+            in the current directory.
         data: The dataset, for its facts and for examples of recommendations. None uses the training's dataset
             if it is still there and unchanged.
         recommendations: Whether to compute recommendations of a single run; otherwise no weights are read.
@@ -51,7 +51,7 @@ def write_report(
         CheckpointError: A run is missing or damaged.
         DataError: The dataset is missing or damaged.
         FitError: The dataset does not match the run.
-        OptionError: There is no run, or `out` exists.
+        OptionError: There is no run, or `out` exists and may not be replaced.
         OSError: The file cannot be written.
     """
     model = runs if isinstance(runs, Model) else None
@@ -68,6 +68,8 @@ def write_report(
         paths = [readable(path, "run") for path in paths]
     if out is not None and _is_taken(Path(out), model):
         check_new(Path(out), overwrite, "a report", _is_report)
+    if out is None and len(paths) > 1 and Path(FILE_NAME).exists():
+        check_new(Path(FILE_NAME), True, "a report", _is_report)
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
         subjects = [_alone(names[0], paths[0], model, data, recommendations)]

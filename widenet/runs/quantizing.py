@@ -27,7 +27,7 @@ def quantize(run: str | Path, out: str | Path, overwrite: bool = False, bits: in
         run: The trained run.
         out: The run directory to make.
         overwrite: Replace an earlier run at `out`.
-        bits: Bits of a number: 2, 3, 4 or 8. Fewer than 8 save bytes on disk, and none in memory.
+        bits: Bits of a number: 2, 3, 4 or 8. Fewer than 8 save bytes on disk, and take more in memory.
 
     Returns:
         The model of the new run, on the CPU.
@@ -40,7 +40,8 @@ def quantize(run: str | Path, out: str | Path, overwrite: bool = False, bits: in
     if bits not in BITS:
         raise OptionError(f"`bits` must be 2, 3, 4 or 8; got {bits}.")
     facts = {"in_8_bits": True, "bits": bits}
-    return saved_smaller(run, out, overwrite, _check_weights, partial(in_few_bits, bits=bits), facts)
+    check = partial(_check_weights, bits_wanted=bits)
+    return saved_smaller(run, out, overwrite, check, partial(in_few_bits, bits=bits), facts)
 
 
 def in_few_bits(network: Network, bits: int = 8) -> None:
@@ -55,14 +56,19 @@ def _rounded(parts: Mapping[int, Part], bits: int, shard: int) -> tuple[int, Par
     return shard, QuantizedPart.of(part) if bits == 8 else PackedPart.rounded(part, bits)
 
 
-def _check_weights(model: Model) -> None:
-    """Raise OptionError if a run cannot be put into 8 bits or fewer."""
+def _check_weights(model: Model, bits_wanted: int) -> None:
+    """Raise OptionError if a run cannot be put into so many bits."""
     if (bits := bits_of(model.facts)) is not None:
         raise OptionError(
             f"{model.run.path} is in {bits} bits already. Use it as it is, or the run that it was made of."
         )
     if nonzeros_of(model.facts) is not None:
         raise OptionError(f"{model.run.path} is pruned. Use it as it is, or the run that it was made of.")
+    if bits_wanted < 8 and model.network.layout.training.pruning is not None:
+        raise OptionError(
+            f"{model.run.path} has vectors of few numbers, and fewer than 8 bits have no zero. Store them"
+            " with `widenet prune`, or take `bits=8`."
+        )
     if not any(map(fits_in_8_bits, model.network.layout.weights.values())):
         raise OptionError(
             f"{model.run.path} has no vectors of sparse inputs, or of outputs after hidden layers, to put"

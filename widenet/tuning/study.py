@@ -232,7 +232,7 @@ def _hidden(path: Path) -> Iterator[Path]:
         try:
             with writing(path):
                 for entry in folder.iterdir():
-                    if entry.is_dir():
+                    if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
                     elif entry.name != LOCK:
                         entry.unlink()
