@@ -10,6 +10,7 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
+from widenet.data.item_ids import other_ids
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
@@ -19,6 +20,7 @@ from widenet.data.side_fields import OpenedUsers, SideTables
 from widenet.data.silence import ignore_message
 from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
 from widenet.data.tables import Tables
+from widenet.data.titles import OpenedTitles
 from widenet.data.writer import publication, write_contents
 from widenet.errors import DataError, OptionError
 
@@ -112,9 +114,7 @@ class _Work:
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         if (times := merging.described_times()) is not None:
             self._report(times)
-        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
-        if titles is not None:
-            titles.read(tables)
+        self._read_titles(tables, titles)
         beside, described = self._attributes(tables, items, scratch)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
         self._report("writing")
@@ -157,6 +157,14 @@ class _Work:
             },
         )
 
+    def _read_titles(self, tables: Tables, titles: OpenedTitles | None) -> None:
+        """Make the table `titles`."""
+        tables.connection.execute("CREATE TABLE titles (name VARCHAR, title VARCHAR)")
+        if titles is not None:
+            titles.read(tables)
+            for line in other_ids(tables, titles.source, titles.key, "title_id"):
+                self._report(line)
+
     def _attributes(
         self, tables: Tables, items: OpenedItems | None, scratch: Path
     ) -> tuple[list[Path], dict[str, int]]:
@@ -168,6 +176,8 @@ class _Work:
         options = self._options
         if items is not None:
             rows: ItemRows | None = items.read(tables, options.selection.known_only)
+            for line in other_ids(tables, items.source, items.key, "items_id"):
+                self._report(line)
         else:
             rows = known_items(tables, options.known, options.field)
             if left := options.known.described(options.field):

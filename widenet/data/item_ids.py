@@ -1,5 +1,7 @@
 """The column of a source beside the interactions that holds the ids of its items or users."""
 
+from collections.abc import Iterator
+
 from widenet.data.formats.columns import choose_column
 from widenet.data.formats.source import Source
 from widenet.data.tables import Tables
@@ -32,3 +34,21 @@ def no_item_of(tables: Tables, source: Source, key: str, option: str) -> DataErr
         f'{source.name}: column "{key}" must hold ids of items, such as "{item}"; it holds none. Name the'
         f" column with `{option}`."
     )
+
+
+def other_ids(tables: Tables, source: Source, key: str, option: str) -> Iterator[str]:
+    """Yield a note if the column "id" of a source names more items than the one that was chosen."""
+    other = next((column for column in source.columns if column.lower() == "id"), key)
+    if other == key:
+        return
+    named, better = (_named(tables, source, column) for column in (key, other))
+    if named < better:
+        yield (
+            f'note: column "{key}" of {source.name.rpartition("/")[2]} names {named:,} items, and column'
+            f' "{other}" {better:,}; choose one with `{option}`'
+        )
+
+
+def _named(tables: Tables, source: Source, column: str) -> int:
+    ids = f"SELECT {source.text(column)} FROM {source.scan(tables.connection)}"
+    return tables.count(f"SELECT count(*) FROM features WHERE name IN ({ids})")
