@@ -331,8 +331,8 @@ def test_a_changed_fact_is_seen(saved):
 
 def test_a_newer_format_asks_for_a_newer_widenet(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 5}))
-    assert "format version must be at most 4; got 5. Use a newer widenet." in refusal(saved)
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 6}))
+    assert "format version must be at most 5; got 6. Use a newer widenet." in refusal(saved)
 
 
 @pytest.mark.parametrize(
