@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 
-def fsync(file: Any) -> None:
+def fsync(fd: Any) -> None:
     """Stands in for `os.fsync`: fails for what is no open file, and does not wait."""
-    os.fstat(file if isinstance(file, int) else file.fileno())
+    os.fstat(fd if isinstance(fd, int) else fd.fileno())
 
 
 def begin() -> None:
