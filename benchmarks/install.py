@@ -48,7 +48,8 @@ def run(asked: argparse.Namespace) -> None:
             ],
             "widenet data ingest": [
                 *(widenet, "data", "ingest", asked.ratings, "--user", "user_id", "--item", "book_id"),
-                *("--value", "rating", "--min-value", "4", "--titles", asked.titles, "--out", "data/whole"),
+                *("--value", "rating", "--min-value", "4", "--titles", asked.titles, "--title-id", "id"),
+                *("--out", "data/whole"),
             ],
             "widenet data split": [
                 *(widenet, "data", "split", "data/whole", "--heldout", "0.2", "--out", "data/books"),
