@@ -25,6 +25,7 @@ from widenet.training.reports import Silence
 from widenet.training.run_directory import RunDirectory
 
 TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
+REMOVES_NOTHING = SimpleNamespace(rmtree=lambda *_, **__: None)
 
 
 class Said(Silence):
@@ -108,9 +109,7 @@ def of_group(data, out):
     return trained(data, out, report=said).fingerprint(), said.sentences
 
 
-def test_every_number_of_processes_has_the_same_bits_and_one_of_them_cuts(
-    groups, place, fingerprint, tmp_path
-):
+def test_every_number_of_processes_has_the_same_bits_and_one_cuts(groups, place, fingerprint, tmp_path):
     (first, said), (second, nothing) = groups(2)(of_group, place / "books", tmp_path / "run")
     assert (first, second) == (fingerprint, fingerprint)
     assert said[0] == (
@@ -179,7 +178,7 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.runs.cutting.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # SIGKILL
+        patch.setattr("widenet.training.hidden_folder.shutil", REMOVES_NOTHING)  # SIGKILL
         if moment == "in the cut":
             patch.setattr("widenet.training.cut.split", half)
         elif moment == "before the run":
@@ -201,7 +200,7 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
 
     run, other = tmp_path / "run", widenet.split(books, tmp_path / "other", heldout=0.2)
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.runs.cutting.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # SIGKILL
+        patch.setattr("widenet.training.hidden_folder.shutil", REMOVES_NOTHING)  # SIGKILL
         patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, run)

@@ -1,22 +1,21 @@
 """Cuts a validation part for the default training: in one process of a group, while the others wait."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_leader, device_for, exchange_for, join, num_processes, of_all
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import run_of
-from widenet.training.cut import Cut, beside
+from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
+from widenet.training.hidden_folder import beside, hidden
 from widenet.training.in_common import SAME_MACHINES, facts_of_dataset
 from widenet.training.replacing import check
-from widenet.training.run_path import holds_data_alone, locked
+from widenet.training.run_path import holds_data_alone
 
 
 @contextmanager
@@ -61,26 +60,10 @@ def cut_anew(
 
 @contextmanager
 def making(path: Path, cut: Cut) -> Iterator[Path]:
-    """Give the hidden folder in which the dataset of a run is made, locked, with a note on how it is cut.
-
-    What the run has not taken in by the end of the block is removed.
-
-    Raises:
-        CheckpointError: Another process makes the dataset of this run, or the folder cannot be written.
-    """
-    folder = beside(path)
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, path) as is_there:
-        try:
-            with writing(folder):
-                if (folder / DATA).exists():  # of a killed process
-                    shutil.rmtree(folder / DATA)
-            cut.note(folder)
-            yield folder
-        finally:
-            if is_there():
-                shutil.rmtree(folder, ignore_errors=True)
+    """Give the folder of `hidden` for the dataset of a run, with a note on how it is cut."""
+    with hidden(path) as folder:
+        cut.note(folder)
+        yield folder
 
 
 def cut_again(arguments: TrainArguments, dataset: Dataset, run: Path) -> Dataset:

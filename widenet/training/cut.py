@@ -13,6 +13,7 @@ from widenet.data.words import Words
 from widenet.durable import appearing
 from widenet.errors import CheckpointError
 from widenet.training.existing_run import CUT, DATA
+from widenet.training.hidden_folder import beside
 
 _SHARES = (0.1, 0.25)
 """Shares of each user's items that are set aside: the second where nobody has enough for the first."""
@@ -91,11 +92,6 @@ class Cut:
         """Say in a folder how its dataset is made; raises CheckpointError."""
         with writing(folder), appearing(folder / CUT) as file:
             file.write((json.dumps(asdict(self), indent=2) + "\n").encode())
-
-
-def beside(path: Path) -> Path:
-    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
-    return path.with_name(f".{path.name}.cut")
 
 
 def take(dataset: Dataset, path: Path, new: Path) -> None:

@@ -5,9 +5,7 @@ All that workers share is here, so they may be on several machines with a common
 
 import fcntl
 import json
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -18,9 +16,7 @@ from widenet.durable import force_all_to_disk, force_to_disk
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
-from widenet.training.cut import beside
-from widenet.training.existing_run import LOCK
-from widenet.training.run_path import locked
+from widenet.training.hidden_folder import hidden
 from widenet.tuning import journal
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.space import layout_of
@@ -88,7 +84,7 @@ class Study:
         """
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise _taken(path)
-        with _hidden(path) as folder, writing(path):
+        with hidden(path) as folder, writing(path):
             for name in ("trials", "claims"):
                 (folder / name).mkdir()
             journal.create(folder)
@@ -217,29 +213,6 @@ class Study:
     def _begun(self, trial: Trial, claim: IO[str]) -> tuple[Trial, IO[str]]:
         self.journal.note(trial, starts=trial.starts + 1)
         return trial, claim
-
-
-@contextmanager
-def _hidden(path: Path) -> Iterator[Path]:
-    """Give the hidden folder in which a new study is made, locked and without what a killed process left.
-
-    What has not become the study by the end of the block is removed.
-    """
-    folder = beside(path)
-    with writing(path):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, path) as is_there:
-        try:
-            with writing(path):
-                for entry in folder.iterdir():
-                    if entry.is_dir() and not entry.is_symlink():
-                        shutil.rmtree(entry)
-                    elif entry.name != LOCK:
-                        entry.unlink()
-            yield folder
-        finally:
-            if is_there():
-                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _put(folder: Path, path: Path) -> None:
