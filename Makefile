@@ -13,6 +13,7 @@ setup: .venv/.stamp
 # Install, train and evaluate on a small dataset; DATA=DIRECTORY takes another one.
 demo: .venv/.stamp
 	$(BIN)/widenet demo $(if $(DATA),--data '$(DATA)')
+	@echo 'The command is in .venv: first run source .venv/bin/activate'
 
 test: .venv/.stamp
 	$(BIN)/python -m pytest -n 2 --dist worksteal

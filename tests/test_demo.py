@@ -1,6 +1,7 @@
 """The demonstration: runs on generated and on given data, beats popularity, touches nobody's files."""
 
 import json
+import shlex
 
 import pytest
 
@@ -62,6 +63,12 @@ def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
     assert "On the held-out items" in shown[0]
     assert (tmp_path / "demo" / "run" / "report.html").is_file()
     assert shown[0].count("To somebody who had, among others: ") == 3
+    (_, *words) = shlex.split(shown[0].splitlines()[-1].partition(": ")[2])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code in (0, None)
+    assert capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("small")

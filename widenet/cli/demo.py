@@ -1,5 +1,6 @@
 """`widenet demo`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -41,10 +42,12 @@ def demo(
         typer.echo(
             f"{name:24}{metrics['recall@20']:>12.4f}{metrics['ndcg@20']:>12.4f}{metrics['coverage@20']:>14.4f}"
         )
-    for liked, recommended in steps.examples(model, dataset):
+    examples = steps.examples(model, dataset)
+    for liked, recommended in examples:
         typer.echo(f"\nTo somebody who had, among others: {'; '.join(liked)}")
         typer.echo(recommendations_table(recommended))
     written = leave_report(model, dataset, quiet=False)
     if written is not None:
         typer.echo(f"\nThe same as a page, with curves: {written}")
-    typer.echo(f"Try your own: widenet recommend {out / 'run'} --items TITLE TITLE")
+    titles = shlex.join(examples[0][0][:2])
+    typer.echo(f"Try your own, by titles: widenet recommend {out / 'run'} --items {titles}")
