@@ -68,7 +68,7 @@ def write_report(
         paths = [readable(path, "run") for path in paths]
     if out is not None and _is_taken(Path(out), model):
         check_new(Path(out), overwrite, "a report", _is_report)
-    if out is None and len(paths) > 1 and Path(FILE_NAME).exists():
+    if out is None and len(paths) > 1:
         check_new(Path(FILE_NAME), True, "a report", _is_report)
     if len(paths) == 1:
         target = paths[0] / FILE_NAME if out is None else Path(out)
