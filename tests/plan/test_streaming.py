@@ -52,12 +52,14 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
         assert kept.window <= size(in_file)
 
 
-def job_of(batch_size=64, units=128, width=10**7, optimizer="adam", num_threads=2, sample=None, entries=20.0):
+def job_of(
+    batch_size=64, units=128, width=10**7, optimizer="adam", num_threads=2, sample=None, entries=20.0, norm=None
+):
     network = NetworkSpec.of(
         {
             "layers": [
                 {"name": "in", "kind": "input", "field": "items"},
-                {"name": "mid", "units": units},
+                {"name": "mid", "units": units, "weight_norm": norm},
                 {"name": "out", "kind": "output", "field": "items", "sample": sample},
             ]
         }
@@ -144,6 +146,13 @@ def test_weights_that_are_read_in_blocks_have_a_window():
     sampled = job_of(sample={"kind": "uniform", "units": 1000}, num_threads=1)
     one, two = (window_bytes(replace(sampled, num_threads=threads), 0) for threads in (1, 2))
     assert two - one == A_THREAD_BY_BLOCKS
+
+
+def test_columns_are_limited_while_the_rows_of_an_output_are_still_written():
+    limited_rows = 16_384 * 4 * 128
+    chunks = -(-limited_rows // 2**21) + 1
+    more = window_bytes(job_of(norm=1.0, num_threads=1), 0) - window_bytes(job_of(num_threads=1), 0)
+    assert more == chunks * 2**21 + 3 * 2**24
 
 
 def test_kernels_for_rounded_operands_read_the_rows_of_targets_from_the_host():

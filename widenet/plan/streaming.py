@@ -69,9 +69,10 @@ def window_bytes(job: Job, process: int) -> int:
     if job.weights_in == "host":
         return NUM_WINDOWS * _window_on_device(job) + rows
     threads = min(job.num_threads, job.num_held(process))
-    by_tiles = [_window_of_tiles(job, layer) for layer in job.network.outputs]
-    by_blocks = [_window_of_blocks(job, weight) for weight in job.layout.weights.values()]
-    return min(held, threads * max(by_tiles + by_blocks) + rows)
+    by_tiles = max(_window_of_tiles(job, layer) for layer in job.network.outputs)
+    by_blocks = {name: _window_of_blocks(job, weight) for name, weight in job.layout.weights.items()}
+    behind = max((by_blocks[name] for name in _limited(job)), default=0)  # while rows of tiles are written
+    return min(held, threads * max(by_tiles + behind, *by_blocks.values()) + rows)
 
 
 def _held_bytes(job: Job, weight: Weight, process: int) -> int:
@@ -136,8 +137,16 @@ def block_rows(row_bytes: int) -> int:
 
 def _rows_together(weight: Weight) -> int:
     """Return the most rows of a weight that are read together where no tiles are cut."""
-    limited = LIMITED_ROWS if weight.norm_limit is not None and weight.rows_are_features else 0
-    return max(block_rows(weight.row_bytes), limited)
+    return max(block_rows(weight.row_bytes), LIMITED_ROWS if _has_limited_columns(weight) else 0)
+
+
+def _limited(job: Job) -> list[str]:
+    """Return the weights over which each step passes to limit the lengths of their columns."""
+    return [name for name, weight in job.layout.weights.items() if _has_limited_columns(weight)]
+
+
+def _has_limited_columns(weight: Weight) -> bool:
+    return weight.norm_limit is not None and weight.rows_are_features
 
 
 def _window_on_device(job: Job) -> int:
