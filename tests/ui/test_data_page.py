@@ -25,16 +25,16 @@ def test_items_have_their_first_attributes_each_shortened(tmp_path):
         "since": [datetime.date(2026, 1, 2), None],
         "price": [0.5, 12],
         "blurb": ["x" * 41, "y" * 40],
-        "sixth": ["left out", "left out"],
+        "sixth": [777, 778],
     }
     data = ingest([("u1", "b1"), ("u2", "b2"), ("u2", "b1")], tmp_path / "data", items=items)
     written = data_page(data, None, "b", None)
     assert (
-        f"genres: verse, &lt;b&gt; · in_stock: true · since: 2026-01-02 · price: 0.5 · blurb: {'x' * 40}…<"
+        f"in_stock: true · genres: verse, &lt;b&gt; · blurb: {'x' * 40}… · since: 2026-01-02 · price: 0.5<"
         in written
     )
-    assert f"in_stock: false · price: 12.0 · blurb: {'y' * 40}<" in written
-    assert "left out" not in written
+    assert f"in_stock: false · blurb: {'y' * 40} · price: 12.0<" in written
+    assert "77" not in written
 
 
 def test_a_dataset_that_lies_in_a_run_has_the_name_of_the_run():

@@ -34,6 +34,8 @@ _CATEGORIES: tuple[Kind, ...] = ("text", "list", "boolean")
 """Kinds of attributes that rules may name."""
 _MOST_KNOWN = 10_000
 """Number of values among which a mistyped one is searched for."""
+_LOOKED_AT = 10_000
+"""Number of features whose values tell whether an attribute has a value of its own for each."""
 
 
 def attributes_file(field: str) -> str:
@@ -174,10 +176,30 @@ class Attributes:
         categories[pairs[:, 0], places] = pairs[:, 1]
         return categories, number + 1
 
+    def telling(self) -> list[str]:
+        """The names in the order in which they tell a person something.
+
+        Categories come first, then other values that features share, and last what differs from feature to
+        feature, as ids do; each in the order of the file.
+        """
+        return sorted(self.kinds, key=lambda name: (self._differs(name), self.kinds[name] not in _CATEGORIES))
+
+    def _differs(self, name: str) -> bool:
+        """Whether more than half of an attribute's values are of one feature alone, among the first ones."""
+        if self.kinds[name] == "boolean":
+            return False
+        column = self._table.column(name).slice(0, _LOOKED_AT).combine_chunks()
+        values = (pc.list_flatten(column) if self.kinds[name] == "list" else column).drop_null()
+        return 2 * pc.count_distinct(values).as_py() > len(values)
+
     def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
-        """Return each attribute's kind, and its `most` most frequent values if rules may name them."""
+        """Return each attribute's kind, and its `most` most frequent values if rules may name them.
+
+        They are in the order of `telling`.
+        """
         found: dict[str, tuple[Kind, list[Any]]] = {}
-        for name, kind in self.kinds.items():
+        for name in self.telling():
+            kind = self.kinds[name]
             found[name] = kind, []
             if kind in _CATEGORIES:
                 column = self._table.column(name).combine_chunks()

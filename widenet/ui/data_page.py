@@ -150,11 +150,11 @@ def _found(dataset: Dataset, run: str | None, search: str) -> Html:
 
 
 def _attributes(dataset: Dataset, field: str, items: Sequence[int]) -> list[str]:
-    """Return the first attributes of some features, in the order of their file, each value shortened."""
+    """Return the most telling attributes of some features, each value shortened."""
     attributes = dataset.attributes(field)
     if attributes is None:
         return [""] * len(items)
-    known = attributes.of(items, list(attributes.kinds)[:_MOST_ATTRIBUTES])
+    known = attributes.of(items, attributes.telling()[:_MOST_ATTRIBUTES])
     return [" · ".join(f"{name}: {_brief(value)}" for name, value in own.items()) for own in known]
 
 

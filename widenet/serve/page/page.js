@@ -17,7 +17,7 @@ const never = new Picker(at("never"), "Never recommend", { ...shared, changed: r
 const only = new Picker(at("only"), "Recommend only these", { ...shared, changed: recommend });
 let isUser = false;
 let about = { parts: [] }; // what the model says of itself
-let shown = []; // attributes beside an item: the first of the file, in its order
+let shown = []; // attributes beside an item: the most telling ones, which come first
 let inputs = []; // what is known beside items
 let heldOut = new Set(); // ids of the shown user's items that were set aside
 let pending; // the request that the shown recommendations wait for
