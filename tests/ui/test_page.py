@@ -11,6 +11,7 @@ import widenet.ui.page as ui_page
 from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
+from widenet import ingest, train
 
 pytestmark = needs_chromium
 
@@ -196,6 +197,33 @@ def test_users_and_items_are_found_while_one_types(chromium, address):
         page.locator("#found").get_by_role("link", name="12", exact=True).click()
         page.get_by_role("heading", name="User 12").wait_for()
         assert page.locator("#found li").count() > 0
+        check_accessible(page)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """The pages of a run whose items have attributes."""
+    folder = tmp_path_factory.mktemp("shop")
+    items = {
+        "item": ["b1", "b2", "b3", "b4"],
+        "code": ["x1", "x2", "x3", "x4"],
+        "genre": [*["verse"] * 3, EVIL],
+    }
+    pairs = [(f"u{user}", f"b{item}") for user in range(9) for item in range(1, 5) if user >= item]
+    train(None, {"epochs": 1}, ingest(pairs, folder / "data", items=items), folder / "runs" / "shop")
+    with pages(folder / "runs") as running:
+        yield f"http://127.0.0.1:{running.port}/data?run=shop"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_items_that_are_found_have_their_attributes(width, scheme, chromium, shop):
+    with visit(chromium, shop, width, color_scheme=scheme) as page:
+        page.get_by_label("Find users").fill("b")
+        expect(page.locator("#found .attributes")).to_have_text(
+            [*(f"genre: verse · code: x{item}" for item in (1, 2, 3)), f"genre: {EVIL} · code: x4"]
+        )
+        assert fits(page, width)
         check_accessible(page)
 
 
