@@ -301,6 +301,18 @@ def test_where_nothing_is_left_the_reason_is_said(tmp_path, log, options, why):
     assert str(raised.value) == f"{log[0]}: at least one interaction must be left; {why}"
 
 
+@pytest.mark.parametrize("part", ["heldout", "validation"])
+def test_a_time_that_sets_nothing_aside_is_refused(tmp_path, log, part):
+    times = [time for *_, time in log[1]]
+    with pytest.raises(DataError) as raised:
+        ingest(log[0], tmp_path / "ds", time="time", **{f"{part}_since": max(times) + 1})
+    assert str(raised.value) == (
+        f"{log[0]}: `{part}_since` must set something aside; no interaction is that late; the times in column"
+        f' "time" are {min(times)} to {max(times)}. Give an earlier time, or leave it out.'
+    )
+    assert not (tmp_path / "ds").exists()
+
+
 def test_a_moment_is_a_number_or_a_date_in_utc():
     assert moment("since", "12.5", 0) == 12.5
     assert moment("since", "1970-01-02", 0) == moment("since", "1970-01-02T02:00+02:00", 0) == 86_400

@@ -37,9 +37,10 @@ def pairs(option: str, form: str, texts: Sequence[str]) -> dict[str, str]:
         if form.startswith("[") and not sign and "," not in text:
             sign, value = "=", name
         if not (name and sign and value) or name in values:
+            remedy = f" Name several columns, such as details={text}." if "," in text and not sign else ""
             raise OptionError(
                 f"{option} must be {form}, each {form.strip('[').partition('=')[0].lower()} once; got"
-                f" {text!r}."
+                f" {text!r}.{remedy}"
             )
         values[name] = value
     return values

@@ -43,8 +43,9 @@ def other_ids(tables: Tables, source: Source, key: str, option: str) -> Iterator
         return
     named, better = (_named(tables, source, column) for column in (key, other))
     if named < better:
+        items = "1 item" if named == 1 else f"{named:,} items"
         yield (
-            f'note: column "{key}" of {source.name.rpartition("/")[2]} names {named:,} items, and column'
+            f'note: column "{key}" of {source.name.rpartition("/")[2]} names {items}, and column'
             f' "{other}" {better:,}; choose one with `{option}`'
         )
 

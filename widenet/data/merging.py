@@ -51,6 +51,9 @@ class Merging:
             self._merged(again=True)
         if not self._num_train.any():
             raise self._nothing_left()
+        for part in self._selection.from_time:
+            if not self._num_of[part]:
+                raise self._nothing_aside(part)
         self.num_examples = int(self._users_stay.sum())
         self._feature_of, self.num_features = tables.number_features(self._items_stay, self._num_train)
         self._example_of = None if self._users_stay.all() else np.cumsum(self._users_stay) - 1
@@ -89,7 +92,7 @@ class Merging:
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
         self._num_train = np.zeros(self._num_items, dtype=np.int64)
-        self._num_left = 0
+        self._num_of = dict.fromkeys(("train", *self._selection.divided), 0)
         users_below = np.zeros(self._num_users, dtype=bool)
         items_below = np.zeros(self._num_items, dtype=bool)
         counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
@@ -102,8 +105,8 @@ class Merging:
                         np.add.at(self._num_train, merged.items, 1)
                         self._earliest = min(self._earliest, merged.earliest)
                         self._latest = max(self._latest, merged.latest)
-                    if part == "train" or part in self._selection.divided:
-                        self._num_left += len(merged.items)
+                    if part in self._num_of:
+                        self._num_of[part] += len(merged.items)
                     if merged.below is not None:
                         users_below[merged.below.user] = True
                         items_below[merged.below.item] = True
@@ -147,7 +150,7 @@ class Merging:
         if self._selection.has_minimums:
             facts["users_below_min_user_items"] = int((had_users & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
-            facts["train_interactions_below_minimums"] = num_before - self._num_left
+            facts["train_interactions_below_minimums"] = num_before - sum(self._num_of.values())
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)
@@ -183,6 +186,12 @@ class Merging:
         else:
             why = "there is none. Check the file."
         return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
+
+    def _nothing_aside(self, part: Part) -> DataError:
+        sources = self._sources["train"]
+        times = f'the times in column "{sources.time_column}" are {self._times(self._selection.dates)}'
+        rule = f"`{part}_since` must set something aside; no interaction is that late"
+        return DataError(f"{sources.first}: {rule}; {times}. Give an earlier time, or leave it out.")
 
     def _none_is_left_by(self, selection: Selection) -> str:
         """Name the options that drop or set aside interactions and, if they go by time, the times."""
