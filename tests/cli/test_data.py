@@ -260,8 +260,8 @@ def test_the_command_line_names_descriptions_after_their_columns(tmp_path, widen
     again = [*words, "--items-dense", "genre,price"]
     ended = widenet("data", "ingest", tmp_path / "log.csv", "--out", tmp_path / "other", *again)
     assert (
-        "--items-dense must be [NAME=]COLUMN, each name once; got 'genre,price'. Name several columns, such as"
-        " details=genre,price." in ended.err
+        "--items-dense must be [NAME=]COLUMN, each name once; got 'genre,price'. Name several columns,"
+        " such as details=genre,price." in ended.err
     )
 
 

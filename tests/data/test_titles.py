@@ -63,7 +63,7 @@ def test_a_column_that_names_more_items_is_said(option, tmp_path, source):
     beside = source("t.csv", "id,work,title\n1,3,One\n2,8,Two\n3,9,Three\n")
     ingest(log, tmp_path / "ds", item="work", on_progress=said.append, **{option: beside})
     column = "title_id" if option == "titles" else "items_id"
-    note = f'note: column "work" of t.csv names 1 items, and column "id" 3; choose one with `{column}`'
+    note = f'note: column "work" of t.csv names 1 item, and column "id" 3; choose one with `{column}`'
     assert [line for line in said if "choose one" in line] == [note]
     said.clear()
     ingest(log, tmp_path / "all", item="work", on_progress=said.append, **{option: beside, column: "id"})

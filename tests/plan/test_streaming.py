@@ -53,7 +53,14 @@ def test_the_file_holds_what_the_plan_says_and_memory_the_rest(case, num_process
 
 
 def job_of(
-    batch_size=64, units=128, width=10**7, optimizer="adam", num_threads=2, sample=None, entries=20.0, norm=None
+    batch_size=64,
+    units=128,
+    width=10**7,
+    optimizer="adam",
+    num_threads=2,
+    sample=None,
+    entries=20.0,
+    norm=None,
 ):
     network = NetworkSpec.of(
         {

@@ -85,7 +85,8 @@ def test_attributes_are_told_in_the_order_in_which_they_say_something(tmp_path):
     """Words and booleans first, then what items share otherwise, then what differs from item to item."""
     (tmp_path / "b.csv").write_text("user,item\n" + "".join(f"u{n % 9},{n % 8}\n" for n in range(72)))
     lines = [
-        f"{n},c{n},{100 + n},{2000 + n % 2},t{n // 3};t{n // 4},{n % 2},2026-01-0{n % 2 + 1}" for n in range(8)
+        f"{n},c{n},{100 + n},{2000 + n % 2},t{n // 3};t{n // 4},{n % 2},2026-01-0{n % 2 + 1}"
+        for n in range(8)
     ]
     (tmp_path / "i.csv").write_text("item,code,number,year,tags,new,since\n" + "\n".join(lines))
     options = {"items_separator": ";", "items_booleans": ["new"]}

@@ -190,7 +190,7 @@ class Attributes:
             return False
         column = self._table.column(name).slice(0, _LOOKED_AT).combine_chunks()
         values = (pc.list_flatten(column) if self.kinds[name] == "list" else column).drop_null()
-        return 2 * pc.count_distinct(values).as_py() > len(values)
+        return 2 * int(pc.count_distinct(values).as_py()) > len(values)
 
     def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
         """Return each attribute's kind, and its `most` most frequent values if rules may name them.
