@@ -80,9 +80,8 @@ def memory(job: Job, process: int | None = None) -> Memory:
     to keep logits.
     """
     if process is None:
-        return max(
-            (memory(job, process) for process in (0, job.num_processes - 1)), key=lambda needed: needed.total
-        )
+        ends = sorted({0, job.num_processes - 1})
+        return max((memory(job, process) for process in ends), key=lambda needed: needed.total)
     rows = {
         name: 0 if is_elsewhere(job, weight) else job.stored_rows(weight, process)
         for name, weight in job.layout.weights.items()

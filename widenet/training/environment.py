@@ -3,7 +3,8 @@
 import platform
 import re
 from collections.abc import Mapping
-from importlib.metadata import version
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def versions(device: torch.device) -> dict[str, str]:
     numbers = {
         "torch": torch.__version__,
         "NumPy": np.__version__,
-        "Numba": version("numba") if can_compile() else "none",
+        "Numba": _version("numba") if can_compile() else "none",
         "MKL": _first(_MKL, built_with),
         "oneDNN": _first(_ONEDNN, built_with),
     }
@@ -50,7 +51,7 @@ def environment(device: torch.device) -> dict[str, str]:
     return {
         "device": device.type,
         COMPILED: f"by {compiler}" if is_compiled(device.type) else NOT_COMPILED,
-        "widenet": version("widenet"),
+        "widenet": _version("widenet"),
         "arithmetic": str(ARITHMETIC),
         **versions(device),
         **processors(device),
@@ -70,7 +71,7 @@ def changes(before: Mapping[str, str], device: torch.device) -> list[str]:
 def machine(dataset: Dataset, device: torch.device) -> dict[str, Any]:
     """Return the contents of machine.json for a training in this process: for people, not compared."""
     return {
-        "widenet": version("widenet"),
+        "widenet": _version("widenet"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "system": platform.platform(),
@@ -85,6 +86,12 @@ def recorded_processes(facts: Mapping[str, Any]) -> int:
     """Return how many processes machine.json names; 1 if it names no such number."""
     number = facts.get("processes")
     return number if type(number) is int and number >= 1 else 1
+
+
+@cache
+def _version(distribution: str) -> str:
+    """Return the version of an installed distribution; reading it takes milliseconds, and checkpoints ask."""
+    return metadata.version(distribution)
 
 
 def _processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
