@@ -83,7 +83,9 @@ class Conversation(Script):
         with ThreadPoolExecutor(2) as pool:
             rest = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
             self.wait(timeout)
-            return tuple(text.result() for text in rest)
+            said = tuple(text.result() for text in rest)
+        self.close()
+        return said
 
     def wait(self, timeout=None):
         """The exit status, once it has ended; a script that has not in time is killed."""
@@ -134,9 +136,14 @@ def _run(code, ends, environment, words, cwd):
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 the script's own
         for end in ends:
             end.close()
+    to_its_end(lambda: exec(compile(code, "script", "exec"), {"__name__": "__main__"}))
+
+
+def to_its_end(work):
+    """Run what this process is for, then do what Python does at the end of a process, and end."""
     status = 0
     try:
-        exec(compile(code, "script", "exec"), {"__name__": "__main__"})
+        work()
     except SystemExit as ended:
         status = ended.code or 0
         if not isinstance(status, int):

@@ -1,5 +1,6 @@
 """`--processes` and mpirun: words, numbers and files of one process; nothing is lost when one is killed."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel.copied import children, command
 from tests.parallel.workers import commanded
 from widenet.cli import main
 from widenet.data.lists import dataset_from_lists
@@ -84,7 +86,7 @@ def ended(process, limit=3 * LIMIT_SECONDS):
         out, err = process.communicate(timeout=limit)
     finally:
         process.kill()
-    return process.returncode, out.decode(), err.decode()
+    return process.returncode, *(text if isinstance(text, str) else text.decode() for text in (out, err))
 
 
 def outcome(run):
@@ -298,7 +300,9 @@ class Long:
 
     def __init__(self, place, out, **how):
         self.out, self.said = place / out, ""
-        self.process = started(place, words("long", out, **how), before=how.get("before", ()))
+        line = words("long", out, **how)
+        with contextlib.chdir(place):
+            self.process = started(place, line, before=how["before"]) if how else command(line)
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.read("epoch   6  ")
 
@@ -307,13 +311,19 @@ class Long:
         those that train now.
         """
         for beginning in beginnings:
-            while not (line := self.process.stderr.readline().decode()).startswith(beginning):
+            while not (line := self._line()).startswith(beginning):
                 assert line, f"no {beginning!r} in:\n{self.said}"
                 self.said += line
             self.said += line
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        self.children = {_rank(child): os.pidfd_open(int(child)) for child in children}
+        self.children = {rank: os.pidfd_open(child) for rank, child in enumerate(children(self.process))}
         assert sorted(self.children) == [0, 1]
+
+    def _line(self):
+        """The next line, and nothing of what follows it."""
+        line = b""
+        while not line.endswith(b"\n") and (letter := os.read(self.process.stderr.fileno(), 1)):
+            line += letter
+        return line.decode()
 
     def left(self, wait_seconds):
         """The ranks that still run after so long."""
@@ -329,13 +339,9 @@ class Long:
         return outcome(self.out)
 
 
-def _rank(child):
-    return int(re.search(rb"\0RANK=(\d+)\0", b"\0" + Path(f"/proc/{child}/environ").read_bytes())[1])
-
-
 def test_sigterm_saves_ends_every_process_and_says_once_how_to_go_on(place):
     long = Long(place, "stopped")
-    long.process.send_signal(signal.SIGTERM)
+    long.process.terminate()
     status, out, err = ended(long.process, LIMIT_SECONDS)
     again = "widenet train network.json long.json --data data --out stopped --processes 2 --resume"
     assert (status, out) == (130, "")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel.copied import children, command
 from tests.scripts import Script
 from widenet.cli.wording import on_command_line
 from widenet.data.lists import dataset_from_lists
@@ -250,7 +251,7 @@ def test_a_process_that_does_not_come_is_named(data, tmp_path):
     assert complaint.startswith("GroupError: process 1 of 2 did not join the group within 1 seconds.")
 
 
-def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path):
+def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_path, monkeypatch):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps({**TRAINING, "epochs": 10**6}))
     words = [
@@ -266,27 +267,17 @@ def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_pat
         "--timeout",
         "4",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = subprocess.Popen(
-        [sys.executable, "-m", "widenet", *words],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not command.stderr.readline().startswith("epoch  "):
-        assert command.poll() is None
-    children = [
-        int(child) for child in Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
-    ]
-    (second,) = [child for child in children if b"\0RANK=1\0" in Path(f"/proc/{child}/environ").read_bytes()]
+    monkeypatch.chdir(tmp_path)
+    process = command(words)
+    while not process.stderr.readline().startswith("epoch  "):
+        assert process.returncode is None
+    _, second = children(process)
     os.kill(second, signal.SIGSTOP)
-    _, complaint = command.communicate(timeout=HANG_SECONDS)
+    _, complaint = process.communicate(timeout=HANG_SECONDS)
     assert re.search(
         rf"^widenet: process 1 of 2 \(host \S+\) {LOST.format('epoch .*')} {on_command_line(REMEDY)}$",
         complaint,
         re.MULTILINE,
     ), complaint
     assert complaint.endswith("widenet: process 1 of 2 did not end and was killed.\n")
-    assert command.returncode == GroupError.status
+    assert process.returncode == GroupError.status

@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-import subprocess
 import sys
 import warnings
 from contextlib import ExitStack, redirect_stderr
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import widenet
+from tests.parallel.copied import command
 from tests.test_fitting import COLUMNS, USERS
 from tests.test_runs import After
 from widenet.cli import main
@@ -137,13 +137,12 @@ def test_processes_with_different_datasets_end_with_a_sentence(groups, place, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_of_the_command_line_share_one_part(place, fingerprint, tmp_path):
+def test_processes_of_the_command_line_share_one_part(place, fingerprint, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = f"train --data {place / 'books'} --out run --device cpu --processes 2 --json".split()
-    ended = subprocess.run(
-        [sys.executable, "-m", "widenet", *words], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert json.loads(ended.stdout)["fingerprint"] == fingerprint
-    assert ended.stderr.count("is set aside for validation, in run/data.") == 1
+    out, err = (process := command(words)).communicate(60)
+    assert (process.returncode, json.loads(out)["fingerprint"]) == (0, fingerprint)
+    assert err.count("is set aside for validation, in run/data.") == 1
     assert names(tmp_path) == ["run"]
 
 

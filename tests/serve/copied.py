@@ -12,7 +12,7 @@ from widenet.serve import model_process, remote
 
 
 class Copy(subprocess.Popen):
-    """Forks where `subprocess.Popen` would start the program of the model from nothing.
+    """Forks where `subprocess.Popen` would start a program from nothing: that of a service's model.
 
     Python may order the parameters of `_execute_child` as it likes, and name them so.
     """
@@ -25,17 +25,26 @@ class Copy(subprocess.Popen):
         if self.pid:
             self._child_created = True
         else:
-            _be_model(asked["args"][-1], asked["pass_fds"])
+            self.be(asked)
+
+    def be(self, asked):
+        """Be the program, from its beginning to its end."""
+        _be_model(asked["args"][-1], asked["pass_fds"])
+
+
+def leave(descriptors):
+    """Have no other descriptors than the usual three and those that this process is handed."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for own in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if own not in {0, 1, 2, nothing, *descriptors}:
+            os.dup2(nothing, own)
 
 
 def _be_model(settings, descriptors):
-    """Be the process of a model, which has no other descriptors than those that it is handed."""
+    """Be the process of a model."""
     try:
         os.setsid()
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for own in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
-            if own not in {0, 1, 2, nothing, *descriptors}:
-                os.dup2(nothing, own)
+        leave(descriptors)
         model_process.main(settings)
     except SystemExit as ended:
         os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))

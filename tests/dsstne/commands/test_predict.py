@@ -7,8 +7,9 @@ import netCDF4
 import numpy as np
 import pytest
 
-from tests.cli.test_processes import ended, started
+from tests.cli.test_processes import ended
 from tests.dsstne.commands.test_train import PREDICT, TRAIN, write_project
+from tests.parallel.copied import command
 from tests.parallel.workers import commanded
 from widenet.dsstne import predict
 from widenet.plan.tiles import SEARCHED_CELLS
@@ -48,7 +49,7 @@ def without_times(lines):
 
 def test_two_processes_train_and_predict_what_one_does(place, groups):
     folder, alone = place
-    status, out, err = ended(started(folder, ["dsstne", "train", *TRAIN, *FLAGS, "--processes", "2"]))
+    status, out, err = ended(command(["dsstne", "train", *TRAIN, *FLAGS, "--processes", "2"]))
     assert (status, without_times(out)) == (0, without_times(alone.out)), err
     assert err.count("gl.nc: trained.") == 1
     for found, expected in (
