@@ -151,7 +151,7 @@ def small_pictures(tmp_path_factory):
         return folder, steps_of_alexnet(folder, LocalExchange(8, 2))
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.long), 8])
+@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.long) for size in (2, 4)), 8])
 def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(
     size, small_pictures, tmp_path
 ):

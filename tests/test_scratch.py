@@ -127,11 +127,11 @@ def test_other_rows_are_read_and_written_as_ever_while_some_are_loaded(file, num
 
 
 def test_a_file_of_many_tensors_takes_few_descriptors(tmp_path):
-    """As of 500 shards with `adam`, in and out."""
+    """As of 50 shards with `adam`, in and out."""
     file = Scratch(tmp_path)
     gc.collect()
     before = len([*Path("/proc/self/fd").iterdir()])
-    tensors = [file.zeros((2, 2)) for _ in range(2 * 3 * 500)]
+    tensors = [file.zeros((2, 2)) for _ in range(2 * 3 * 50)]
     assert len([*Path("/proc/self/fd").iterdir()]) == before
     tensors[-1].fill_(7)
     assert not any(bool(tensor.any()) for tensor in tensors[:-1])

@@ -228,8 +228,8 @@ def test_trainings_through_the_kernels_are_near_those_of_a_cpu(data, tmp_path):
     """The bits do not depend on room for logits or weights, and a step waits for the device once."""
     launched = interpreted("kernels", data.path, tmp_path / "cuda")
     assert len(launched) == len(kernels.NEAR) + len(kernels.ROOMS) + len(kernels.WAITS)
-    for name, found in zip(kernels.NEAR, launched, strict=False):
-        expected = weights_of(trained((CASES | SETTINGS)[name], data, tmp_path / name, "cpu", epochs=1))
+    for (name, documents), found in zip(kernels.NEAR.items(), launched, strict=False):
+        expected = weights_of(trained(documents, data, tmp_path / name, "cpu", epochs=1))
         assert found == pytest.approx(expected, rel=0.02 if name == "bfloat16" else 2e-5, abs=1e-4)
     fingerprints = launched[len(kernels.NEAR) : -len(kernels.WAITS)]
     assert [len(set(same)) for same in fingerprints] == [1] * len(kernels.ROOMS)

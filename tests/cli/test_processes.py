@@ -58,15 +58,8 @@ def place(tmp_path_factory):
 
 def words(training="short", out="run", **options):
     documents = ["network.json", f"{training}.json"]
-    return [
-        "train",
-        *documents,
-        "--data",
-        "data",
-        "--out",
-        str(out),
-        *options.get("more", ["--processes", "2"]),
-    ]
+    where = ["--data", "data", "--out", str(out)]
+    return ["train", *documents, *where, *options.get("more", ["--processes", "2"])]
 
 
 def started(place, command, program=("-m", "widenet"), before=(), mpirun=()):

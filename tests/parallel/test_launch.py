@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts import Conversation
 from widenet.errors import OptionError
 from widenet.parallel.launch import launch
 
@@ -128,18 +129,11 @@ COMMAND = (
 )
 
 
-def command(tmp_path, save_seconds=300, stop_seconds=300):
-    """A command that launches two processes, in a process of its own; and those two, once both have said
-    that they run.
+def command(save_seconds=300, stop_seconds=300):
+    """A command that launches two processes from this directory, in a process of its own; and those two, once
+    both have said that they run.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", COMMAND.format(save_seconds, stop_seconds)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": ROOT},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Conversation([], COMMAND.format(save_seconds, stop_seconds))
     children = [int(process.stdout.readline()) for _ in range(2)]
     return process, [os.pidfd_open(child) for child in children]
 
@@ -161,9 +155,9 @@ STOPS = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
     ],
     ids=["which they handle", "which they do not handle yet", "which one handles"],
 )
-def test_sigterm_goes_to_every_process(code, expected, widenet, tmp_path):
+def test_sigterm_goes_to_every_process(code, expected, widenet):
     widenet(code)
-    process, children = command(tmp_path)
+    process, children = command()
     process.terminate()
     out, _ = process.communicate(timeout=HANG_SECONDS)
     assert out == f"{expected}\n"
@@ -179,10 +173,10 @@ while True:
 """
 
 
-def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet, tmp_path):
+def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet):
     widenet(SECOND_STUCK)
-    process, children = command(tmp_path, save_seconds=0, stop_seconds=0)
-    process.send_signal(signal.SIGINT)
+    process, children = command(save_seconds=0, stop_seconds=0)
+    os.kill(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=HANG_SECONDS)
     assert out == "130 process 1 of 2 did not end and was killed.\n"
     assert re.fullmatch(
@@ -193,12 +187,12 @@ def test_a_process_that_is_stuck_after_ctrl_c_is_named_and_killed(widenet, tmp_p
     assert left(children) == []
 
 
-def test_a_second_ctrl_c_does_not_wait_for_what_a_process_saves(widenet, tmp_path):
+def test_a_second_ctrl_c_does_not_wait_for_what_a_process_saves(widenet):
     widenet(SECOND_STUCK)
-    process, children = command(tmp_path, save_seconds=10**6, stop_seconds=0)
-    process.send_signal(signal.SIGINT)
+    process, children = command(save_seconds=10**6, stop_seconds=0)
+    os.kill(process.pid, signal.SIGINT)
     select.select(children, [], [])  # the first has answered
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
     out, said = process.communicate(timeout=HANG_SECONDS)
     assert (out, said) == ("130 process 1 of 2 did not end and was killed.\n", "")
     assert left(children) == []
@@ -214,9 +208,9 @@ def state(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet, tmp_path):
+def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet):
     widenet("say(os.getpid(), sys.stdout)\nwhile True: wait_for_ever()")
-    process, children = command(tmp_path)
+    process, children = command()
     pids = [
         process.pid,
         *(
@@ -225,7 +219,7 @@ def test_ctrl_z_pauses_every_process_until_the_command_continues(widenet, tmp_pa
         ),
     ]
     for number, paused in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
-        process.send_signal(number)
+        os.kill(process.pid, number)
         while [state(pid) == "T" for pid in pids] != [paused] * 3:
             pass
     for child in children:
@@ -238,9 +232,9 @@ REAL = f"del sys.modules['widenet']; sys.path[0] = {ROOT!r}\n"
 FOLLOWS = REAL + "from widenet.parallel.launch import end_with_launcher; end_with_launcher()\n"
 
 
-def test_processes_get_sigterm_when_the_command_is_killed(widenet, tmp_path):
+def test_processes_get_sigterm_when_the_command_is_killed(widenet):
     widenet(FOLLOWS + RUNS + "wait_for_ever()")
-    process, children = command(tmp_path)
+    process, children = command()
     process.kill()
     assert left(children) == []
     process.communicate()

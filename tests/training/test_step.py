@@ -3,15 +3,13 @@ known answer learned.
 """
 
 import hashlib
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from tests.scripts import Script
 from widenet.model.build import build
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -214,11 +212,9 @@ def test_a_step_over_ten_times_as_many_units_takes_hardly_more(tmp_path):
     def peak_megabytes(width):
         folder = tmp_path / str(width)
         folder.mkdir()
-        command = [sys.executable, "-c", A_TRAINING, str(folder), str(width)]
-        return int(
-            subprocess.run(
-                command, cwd=Path(__file__).parent.parent.parent, capture_output=True, text=True, check=True
-            ).stdout.split()[-1]
-        )
+        script = Script(A_TRAINING, folder / "said", words=[str(folder), str(width)])
+        out, err = script.communicate()
+        assert script.returncode == 0, err
+        return int(out.split()[-1])
 
     assert peak_megabytes(300_000) - peak_megabytes(30_000) < 200
