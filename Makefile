@@ -50,9 +50,9 @@ test-page: .venv/.stamp-page
 test-mlflow: .venv/.stamp-mlflow
 	$(BIN)/python -m pytest tests/tracking
 
-# A real S3 server, moto's, on this machine. Installs moto.
+# Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto, Azurite and gcp-storage-emulator; Azurite needs npm.
 test-stores: .venv/.stamp-stores
-	$(BIN)/python -m pytest tests/stores tests/cli/test_places.py tests/runs/test_machines.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/stores tests/cli/test_places.py
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp
@@ -113,4 +113,5 @@ bench-gpu: .venv/.stamp
 
 .venv/.stamp-stores: .venv/.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[stores-test]'
+	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3.37.0; fi
 	touch $@

@@ -1,83 +1,108 @@
 """A store that refuses, is silent or is not there: one sentence, with nothing secret in it."""
 
+import re
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from widenet.errors import StoreError
-from widenet.stores.bucket import Bucket, _problem
+from tests.stores.servers import S3, Azure, Google, in_every_store
+from widenet.errors import OptionError, StoreError
+from widenet.stores.arrow import _fault
+from widenet.stores.azure import AzureStore
+from widenet.stores.bucket import Bucket
+from widenet.stores.faults import sentences
 from widenet.stores.uri import Uri
 
 
 @pytest.fixture
 def bucket(store):
-    del store
-    return Bucket(Uri.of("s3://shelf/books"))
+    return Bucket(Uri.of(store.uri("books")))
 
 
+def calls(bucket, tmp_path):
+    """Every call of a bucket that asks the store."""
+    return [
+        lambda: bucket.read("x"),
+        bucket.version,
+        bucket.sizes,
+        bucket.matches,
+        lambda: bucket.upload("x", b"1"),
+        lambda: bucket.download("x", tmp_path / "x"),
+        lambda: bucket.delete("x"),
+    ]
+
+
+def check_refusals(store, bucket, tmp_path, sentence):
+    for call in calls(bucket, tmp_path):
+        with pytest.raises(StoreError) as refusal:
+            call()
+        text = str(refusal.value)
+        assert text.startswith(f"{bucket.uri}: {sentence}"), text
+        assert text.count("\n") == 0
+        assert [secret for secret in ("never", *store.secrets) if secret in text] == []
+
+
+@in_every_store
 @pytest.mark.parametrize(
     ("status", "sentence"),
     [
         ("403 Forbidden", "the store refuses access"),
         ("401 Unauthorized", "the store refuses access"),
-        ("301 Moved Permanently", "the bucket is in another region. Name it with AWS_REGION"),
         ("400 Bad Request", "the store reports an error"),
     ],
 )
-def test_a_refusal_is_one_sentence(store, bucket, status, sentence):
+def test_a_refusal_is_one_sentence(store, bucket, tmp_path, status, sentence):
     store.count_from_here(lambda *_: status)
-    calls = [
-        lambda: bucket.read("x"), bucket.version, bucket.sizes, bucket.matches,
-        lambda: bucket.upload("x", b"1"), lambda: bucket.delete("x"),
-    ]  # fmt: skip
-    for call in calls:
-        with pytest.raises(StoreError) as refusal:
-            call()
-        text = str(refusal.value)
-        assert text.startswith(f"s3://shelf/books: {sentence}"), text
-        assert text.count("\n") == 0
-        assert not set(text.split("/")) & {"never", "AKIANEVERSHOWTHIS"}
+    check_refusals(store, bucket, tmp_path, sentence)
 
 
+def test_another_region_is_named(store, bucket, tmp_path):
+    store.count_from_here(lambda *_: "301 Moved Permanently")
+    check_refusals(store, bucket, tmp_path, "the bucket is in another region. Name it with AWS_REGION")
+
+
+@in_every_store
 def test_a_bucket_that_does_not_exist_is_named(store, tmp_path):
-    del store
-    missing = Bucket(Uri.of("s3://no-such-bucket/books"))
-    calls = [
-        lambda: missing.read("x"),
-        missing.version,
-        missing.sizes,
-        missing.matches,
-        lambda: missing.upload("x", b"1"),
-    ]
-    for call in calls:
-        with pytest.raises(StoreError, match=r"^s3://no-such-bucket/books: the bucket does not exist\."):
-            call()
-    assert missing.download("x", tmp_path / "x") is None
+    missing = Bucket(Uri.of(f"{store.scheme}://no-such-bucket/books"))
+    kind = "container" if store.scheme == "abfs" else "bucket"
+    check_refusals(store, missing, tmp_path, f"the {kind} does not exist. Check its name, or make it.")
 
 
+@in_every_store
 def test_what_is_not_there_is_none(bucket, tmp_path):
     assert (bucket.read("x"), bucket.version(), bucket.sizes()) == (None, None, {})
     assert bucket.download("x", tmp_path / "x") is None
     bucket.delete("x")
 
 
-def test_a_store_that_cannot_be_reached_is_one_sentence(bucket, monkeypatch):
+def at_port(store, monkeypatch, port):
+    """The bucket at another server, which gets a second to answer."""
+    for module in ("arrow", "azure"):
+        monkeypatch.setattr(f"widenet.stores.{module}.SILENT_SECONDS", 1)
+        monkeypatch.setattr(f"widenet.stores.{module}.ATTEMPTS", 2)
+    for name, value in store.variables(f"http://127.0.0.1:{port}").items():
+        monkeypatch.setenv(name, value)
+    return Bucket(Uri.of(store.uri("books")))
+
+
+@in_every_store
+def test_a_store_that_cannot_be_reached_is_one_sentence(store, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    with pytest.raises(StoreError, match=r"^s3://shelf/books: the store cannot be reached"):
-        Bucket(bucket.uri).read("x")
+    with pytest.raises(StoreError, match=r"^\w+://shelf/books: the store cannot be reached"):
+        at_port(store, monkeypatch, port).read("x")
 
 
-def test_a_store_that_never_answers_is_given_up(bucket, monkeypatch):
-    monkeypatch.setattr("widenet.stores.bucket._SILENT_SECONDS", 1)
-    monkeypatch.setattr("widenet.stores.bucket._ATTEMPTS", 2)
+@pytest.mark.parametrize(
+    "store", [S3, Azure, pytest.param(Google, marks=pytest.mark.long)], indirect=True
+)  # Google's library waits for two minutes
+def test_a_store_that_never_answers_is_given_up(store, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        bucket = at_port(store, monkeypatch, silent.getsockname()[1])
         with pytest.raises(StoreError, match="the store cannot be reached, or does not answer"):
-            Bucket(bucket.uri).read("x")
+            bucket.read("x")
 
 
 @pytest.mark.parametrize("endpoint", ["::::", "http://", "ftp://never-show-this/x", "http://u:never@[::bad"])
@@ -95,77 +120,129 @@ def test_the_endpoint_for_s3_comes_before_the_general_one(store, bucket, monkeyp
     assert Bucket(bucket.uri).read("x") == b"1"
 
 
-@pytest.fixture
-def google(monkeypatch):
-    """Answers every request of Google's library with the status in this list."""
-    from pyarrow import fs
-
-    statuses = []
-
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            text = b'{"error": {"message": "never show this"}}'
-            self.send_response(statuses[0])
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        do_POST = do_DELETE = do_GET
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = f"127.0.0.1:{server.server_port}"
-        system = fs.GcsFileSystem(anonymous=True, endpoint_override=place, scheme="http")
-        monkeypatch.setattr("widenet.stores.bucket._file_system", lambda _: system)
-        yield statuses
-        server.shutdown()
+@pytest.mark.parametrize("store", [Google], indirect=True)
+def test_who_may_not_ask_for_the_bucket_may_use_its_objects(store, bucket):
+    store.count_from_here(lambda *_: "403 x" if store.requests[-1][1].endswith("/b/shelf") else None)
+    assert (bucket.read("x"), bucket.sizes()) == (None, {})
+    bucket.upload("x", b"1")
+    assert (bucket.read("x"), bucket.sizes()) == (b"1", {"x": 1})
 
 
-@pytest.mark.parametrize(
-    ("status", "sentence"),
-    [
-        (401, "the store refuses access"),
-        (403, "the store refuses access"),
-        (404, "the bucket does not exist"),
-    ],
-)
-def test_a_refusal_of_google_is_one_sentence(google, status, sentence):
-    google.append(status)
-    bucket = Bucket(Uri.of("gs://shelf/books"))
-    calls = [lambda: bucket.read("x"), bucket.version, bucket.sizes, lambda: bucket.upload("x", b"1")]
-    for call in calls:
-        with pytest.raises(StoreError, match=f"^gs://shelf/books: {sentence}") as refusal:
-            call()
-        assert "never" not in str(refusal.value)
-
-
+@in_every_store
 def test_patterns_match_within_a_folder(store):
-    for key in ("a/1.csv", "a/2.csv", "a/b/3.csv", "a/4.txt", "b/5.csv", "a/../6.csv", "top.csv"):
-        store.put(key, b"")
+    above = ["a/../6.csv"] if store.scheme == "s3" else []  # the other servers take no such key
+    for key in ["a/1.csv", "a/2.csv", "a/b/3.csv", "a/4.txt", "b/5.csv", "top.csv", *above]:
+        store.put(key, b"1")
 
     def matches(pattern):
-        return [str(uri) for uri in Bucket(Uri.of(f"s3://shelf/{pattern}")).matches()]
+        return [uri.key for uri in Bucket(Uri.of(store.uri(pattern))).matches()]
 
-    assert matches("a/*.csv") == ["s3://shelf/a/1.csv", "s3://shelf/a/2.csv"]
-    assert matches("*/[3-5].csv") == ["s3://shelf/b/5.csv"]
-    assert matches("*.csv") == ["s3://shelf/top.csv"]
-    assert matches("a/*/*.csv") == ["s3://shelf/a/b/3.csv"]
+    assert matches("a/*.csv") == ["a/1.csv", "a/2.csv"]
+    assert matches("*/[3-5].csv") == ["b/5.csv"]
+    assert matches("*.csv") == ["top.csv"]
+    assert matches("a/*/*.csv") == ["a/b/3.csv"]
     assert matches("c/*") == []
 
 
+@pytest.mark.parametrize("store", [Azure], indirect=True)
+def test_folders_of_an_account_with_hierarchical_names_are_no_objects(store, bucket):
+    for folder in ("books", "books/files"):
+        store.client.upload_blob(folder, b"", metadata={"hdi_isfolder": "true"})
+    store.put("books/files/x", b"1")
+    assert (bucket.version(), bucket.sizes()) == (None, {"files/x": 1})
+
+
+NO_CREDENTIALS = "the environment names no credentials that can be used: set AZURE_STORAGE_CONNECTION_STRING"
+
+
+@pytest.mark.parametrize("store", [Azure], indirect=True)
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [("c2VjcmV0", r"the store refuses access \(AuthorizationFailure\)"), ("SECRET", NO_CREDENTIALS)],
+)
+def test_a_wrong_key_of_an_account_is_one_sentence(store, monkeypatch, widenet_command, key, sentence):
+    named = store.environment["AZURE_STORAGE_CONNECTION_STRING"].replace(store.key, key)
+    monkeypatch.setattr(store, "secrets", (*store.secrets, key))
+    words = ["data", "describe", store.uri("books")]
+    status, text = widenet_command(*words, AZURE_STORAGE_CONNECTION_STRING=named)
+    assert (status, text.count("\n")) == (2, 1), text
+    assert re.search(sentence, text), text
+
+
+@pytest.mark.parametrize("store", [Azure], indirect=True)
+def test_without_credentials_of_an_account_no_word_of_the_library_is_printed(store, widenet_command):
+    named = {"AZURE_STORAGE_CONNECTION_STRING": "", "AZURE_TOKEN_CREDENTIALS": "EnvironmentCredential"}
+    for account in ("", "shelves"):
+        status, text = widenet_command(
+            *["data", "describe", store.uri("books")], **named, AZURE_STORAGE_ACCOUNT_NAME=account
+        )
+        assert (status, text.count("\n"), NO_CREDENTIALS in text) == (2, 1, True), text
+
+
+@pytest.mark.parametrize("store", [Azure], indirect=True)
+def test_a_signature_for_a_container_alone_is_enough(store, monkeypatch):
+    from azure.storage.blob import generate_container_sas
+
+    def named(permission):
+        until = datetime.now(UTC) + timedelta(hours=1)
+        signature = generate_container_sas("shelves", "shelf", store.key, None, permission, until)
+        server = f"BlobEndpoint={store.address}/shelves"
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", f"{server};SharedAccessSignature={signature}")
+        return Bucket(Uri.of(store.uri("books")))
+
+    bucket = named("rcwdl")
+    bucket.upload("x", b"1")
+    assert (bucket.read("x"), bucket.read("y"), bucket.sizes()) == (b"1", None, {"x": 1})
+    bucket.delete("x")
+    with pytest.raises(StoreError, match=r"the store refuses access \(AuthorizationPermissionMismatch\)"):
+        named("rl").upload("x", b"1")
+
+
+@pytest.mark.parametrize("store", [Azure], indirect=True)
+def test_the_account_and_its_credentials_come_from_the_environment(store, monkeypatch):
+    del store
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "shelves")
+    kinds = ["DefaultAzureCredential"]
+    for name, kind in (("SAS_TOKEN", "AzureSasCredential"), ("ACCOUNT_KEY", "SharedKeyCredentialPolicy")):
+        monkeypatch.setenv(f"AZURE_STORAGE_{name}", "c2VjcmV0")
+        service = AzureStore()._service
+        assert service.url.startswith("https://shelves.blob.core.windows.net/")
+        assert type(service.credential).__name__ == kind
+        monkeypatch.delenv(f"AZURE_STORAGE_{name}")
+    assert [type(AzureStore()._service.credential).__name__] == kinds
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "never.show/this")
+    with pytest.raises(OptionError, match="AZURE_STORAGE_ACCOUNT_NAME must be 3 to 24 letters") as refusal:
+        AzureStore()
+    assert "never" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["never", "AccountName=a;never", "AccountName=a;AccountKey=never;x"])
+def test_a_wrong_connection_string_is_not_repeated(monkeypatch, text):
+    pytest.importorskip("azure.storage.blob")
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
+    with pytest.raises(OptionError, match="AZURE_STORAGE_CONNECTION_STRING must be the ") as refusal:
+        Bucket(Uri.of("abfs://shelf/books"))
+    assert "never" not in str(refusal.value)
+
+
+def test_without_the_library_of_azure_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
+    with pytest.raises(OptionError, match=r"Install it with `pip install 'widenet\[azure\]'`"):
+        Bucket(Uri.of("abfs://shelf/books"))
+
+
 def test_a_refusal_says_whether_there_were_credentials(monkeypatch):
-    refused = "When reading: AWS Error ACCESS_DENIED (HTTP status 403) during GetObject operation"
+    words = "When reading: AWS Error ACCESS_DENIED (HTTP status 403) during GetObject operation"
     for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
-    said = str(_problem(Uri.of("s3://shelf/books"), refused))
-    assert said.endswith(
-        "The environment names no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-    )
+    with pytest.raises(StoreError, match="The environment names no credentials: set AWS_ACCESS_KEY_ID and "):
+        fail(words)
     monkeypatch.setenv("AWS_PROFILE", "mine")
-    said = str(_problem(Uri.of("s3://shelf/books"), refused))
-    assert said.endswith("Check that the credentials in the environment may use this bucket.")
+    with pytest.raises(StoreError, match="Check that the credentials in the environment may use this bucket"):
+        fail(words)
+
+
+def fail(words):
+    with sentences(Uri.of("s3://shelf/books")):
+        raise _fault(words)

@@ -9,6 +9,7 @@ import pytest
 
 import widenet
 from tests.scale_page import begin, lines
+from tests.stores.servers import in_every_store
 from widenet.errors import CheckpointError, OptionError, StoreError
 from widenet.stores import cache
 from widenet.stores.fetch import readable
@@ -66,13 +67,15 @@ def other_machine(monkeypatch, tmp_path, name):
     monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / name))
 
 
+@in_every_store
 def test_the_main_job_works_with_everything_in_a_store(store, tmp_path, widenet_command):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
     (tmp_path / "r.csv").write_text(ROWS)
     store.put("raw/r.csv", ROWS.encode())
     outcomes = {}
-    for place, source in {"s3://shelf": "s3://shelf/raw/*.csv", "local": "r.csv"}.items():
+    shelf = f"{store.scheme}://shelf"
+    for place, source in {shelf: store.uri("raw/*.csv"), "local": "r.csv"}.items():
         jobs = [
             f"data ingest {source} --out {place}/books",
             f"data split {place}/books --heldout 0.2 --out {place}/split",
@@ -85,7 +88,7 @@ def test_the_main_job_works_with_everything_in_a_store(store, tmp_path, widenet_
         said = [widenet_command(*words.split()) for words in jobs]
         assert [status for status, _ in said] == [0] * len(jobs), said
         outcomes[place] = [text.replace(place, "PLACE") for _, text in said[3:]]
-    assert outcomes["s3://shelf"] == outcomes["local"]
+    assert outcomes[shelf] == outcomes["local"]
     local = tmp_path / "local"
     assert store.read("p.parquet") == (local / "p.parquet").read_bytes()
     assert store.published("split") == {path.name: path.read_bytes() for path in (local / "split").iterdir()}
@@ -100,17 +103,18 @@ def test_the_main_job_works_with_everything_in_a_store(store, tmp_path, widenet_
     everything = b"".join(store.objects().values()) + b"".join(
         path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()
     )
-    assert b"never/show" not in everything
-    assert b"NEVERSHOW" not in everything
-    assert sorted(path.name for path in tmp_path.iterdir() if "s3" in path.name) == []
+    assert [secret for secret in store.secrets if secret.encode() in everything] == []
+    assert sorted(path.name for path in tmp_path.iterdir() if ":" in path.name) == []
 
 
+@in_every_store
 def test_ten_kills_while_checkpoints_are_sent_leave_no_broken_run(store, data, tmp_path, widenet_command):
+    uri = store.uri("run")
     long = {**TRAINING, "epochs": 16}
     undisturbed = train(data, tmp_path / "undisturbed", long).fingerprint()
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(long))
-    words = f"train network.json training.json --data {data.path} --out {URI} --device cpu".split()
+    words = f"train network.json training.json --data {data.path} --out {uri} --device cpu".split()
     seen, running = [], []
 
     def kill_at(which):
@@ -124,38 +128,40 @@ def test_ten_kills_while_checkpoints_are_sent_leave_no_broken_run(store, data, t
     # Objects of the first checkpoint, its manifest, objects and manifests of later ones, removals and reads.
     uploads = [("PUT", number) for number in (1, 9, 17, 18, 3, 12, 5)]
     for which in [*uploads, ("DELETE", 1), ("DELETE", 3), ("GET", 5)]:
-        started = bool(seen) and (store.published("run") is not None or has_work())
+        started = bool(seen) and (store.published("run") is not None or has_work(uri))
         store.count_from_here(kill_at(which))
         status, text = widenet_command(*words, *["--resume"] * started, started=running.append)
         store.count_from_here()
         seen.append((which, status, store.published("run") is not None))
         assert status == -signal.SIGKILL, (which, text, seen)
         if seen[-1][2]:
-            other = readable(URI, "run", whole=True)
+            other = readable(uri, "run", whole=True)
             assert widenet.Model.load(other, "cpu").fingerprint()
     assert {is_published for _, _, is_published in seen} == {False, True}
     status, text = widenet_command(*words, "--resume")
     assert status == 0, text
     assert undisturbed in text
-    assert widenet.Model.load(URI, "cpu").fingerprint() == undisturbed
+    assert widenet.Model.load(uri, "cpu").fingerprint() == undisturbed
     listed = json.loads(store.read("run/widenet.json"))["files"].values()
     objects = {key for key in store.objects("run/files/") if not key.endswith("/")}
     assert objects == {f"run/files/{entry['sha256']}" for entry in listed}
 
 
-def has_work():
-    mirror = RunMirror(Uri.of(URI))
+def has_work(uri):
+    mirror = RunMirror(Uri.of(uri))
     return any((mirror.path / "checkpoints").glob("epoch-*"))
 
 
+@in_every_store
 def test_a_run_continues_on_another_machine_and_on_the_first_one_again(store, data, tmp_path, monkeypatch):
+    uri = store.uri("run")
     expected = train(data, tmp_path / "undisturbed").fingerprint()
-    interrupt(data, URI, 1)
+    interrupt(data, uri, 1)
     assert newest(store) == b"epoch-00001-step-000000001\n"
     other_machine(monkeypatch, tmp_path, "second")
-    interrupt(data, URI, 1, resume=True)
+    interrupt(data, uri, 1, resume=True)
     other_machine(monkeypatch, tmp_path, "cache")
-    assert train(data, URI, resume=True).fingerprint() == expected
+    assert train(data, uri, resume=True).fingerprint() == expected
     assert "model/manifest.json" in store.published("run")
 
 
@@ -213,15 +219,17 @@ def test_another_training_that_publishes_meanwhile_is_not_overwritten(store, dat
     assert store.published("run")
 
 
+@in_every_store
 def test_a_failed_upload_keeps_the_run_and_is_repeated(store, data, tmp_path):
+    uri = store.uri("run")
     expected = train(data, tmp_path / "undisturbed").fingerprint()
     store.refuse_put(3)
     with pytest.raises(StoreError, match=r"refuses access.*`resume=True` continues it and sends"):
-        train(data, URI)
+        train(data, uri)
     store.count_from_here()
     assert store.published("run") is None
-    assert any((RunMirror(Uri.of(URI)).path / "checkpoints").glob("epoch-*"))
-    assert train(data, URI, resume=True).fingerprint() == expected
+    assert any((RunMirror(Uri.of(uri)).path / "checkpoints").glob("epoch-*"))
+    assert train(data, uri, resume=True).fingerprint() == expected
     assert store.published("run")
 
 

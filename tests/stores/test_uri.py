@@ -12,7 +12,7 @@ from widenet.stores.uri import Uri, check_known_scheme, check_local, is_uri, sho
 SECRET = "AKIASECRET"
 
 
-@pytest.mark.parametrize("text", ["s3://b/k", "gs://b/k", "S3://b/k", "s3:/b/k"])
+@pytest.mark.parametrize("text", ["s3://b/k", "gs://b/k", "abfs://b/k", "abfss://b/k", "S3://b/k", "s3:/b/k"])
 def test_a_text_with_a_scheme_of_a_store_is_a_uri_as_text_and_as_path(text):
     assert is_uri(text)
     assert is_uri(Path(text))
@@ -37,9 +37,16 @@ def test_a_uri_is_the_same_as_text_and_as_path(form, text):
     assert shown(form(text)) == "s3://b/k/l"
 
 
+def test_a_container_has_one_uri_with_and_without_the_s_of_tls():
+    assert Uri.of("abfss://b/k") == Uri.of("ABFS://b/k") == Uri("abfs", "b", "k")
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        f"abfss://container@{SECRET}.dfs.core.windows.net/key",
+        f"abfs://user:{SECRET}@container/key",
+        f"abfs://container/key?sig={SECRET}",
         f"s3://bucket/key?X-Amz-Credential={SECRET}",
         f"s3://bucket/key#{SECRET}",
         f"s3://user:{SECRET}@bucket/key",
@@ -57,13 +64,17 @@ def test_a_uri_is_the_same_as_text_and_as_path(form, text):
     ],
 )
 def test_a_uri_that_may_hold_a_secret_or_leads_elsewhere_is_refused_and_not_repeated(text):
-    with pytest.raises(OptionError, match=r"a URI must be s3://BUCKET/KEY or gs://BUCKET/KEY") as refusal:
+    with pytest.raises(
+        OptionError, match=r"a URI must be s3://BUCKET/KEY, gs://BUCKET/KEY or abfs://CONTAINER/KEY;"
+    ) as refusal:
         Uri.of(text)
     assert SECRET not in str(refusal.value)
     assert "key" not in str(refusal.value).replace("a key", "")
 
 
-@pytest.mark.parametrize("uri", [f"s3://b/{SECRET}", f"https://{SECRET}/x", f"abfs://{SECRET}/x"])
+@pytest.mark.parametrize(
+    "uri", [f"s3://b/{SECRET}", f"https://{SECRET}/x", f"abfs://{SECRET}/x", f"az://{SECRET}/x"]
+)
 def test_an_argument_that_must_be_local_refuses_uris_without_repeating_them(uri):
     for value in (uri, Path(uri)):
         with pytest.raises(OptionError, match=r"^`out` must be a local path; got a URI\. ") as refusal:
@@ -74,9 +85,9 @@ def test_an_argument_that_must_be_local_refuses_uris_without_repeating_them(uri)
 
 
 def test_other_schemes_are_refused_where_uris_may_stand():
-    with pytest.raises(OptionError, match=r"`out` must be .*; got a URI of abfss\."):
-        check_known_scheme("`out`", "abfss://a/b")
-    check_known_scheme("`out`", "s3://a/b")
+    with pytest.raises(OptionError, match=r"`out` must be .*; got a URI of hdfs\."):
+        check_known_scheme("`out`", "hdfs://a/b")
+    check_known_scheme("`out`", "abfs://a/b")
 
 
 def test_functions_refuse_uris_for_all_paths_that_must_be_local(tmp_path, monkeypatch):

@@ -1,1 +1,1 @@
-"""Object stores: datasets, runs, sources and predictions at s3:// and gs://."""
+"""Object stores: datasets, runs, sources and predictions at s3://, gs:// and abfs://."""

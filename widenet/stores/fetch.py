@@ -32,7 +32,7 @@ def readable(place: str | Path, kind: Kind | None = None, whole: bool = False) -
         whole: Also copy the checkpoints of a run that has a finished model.
 
     Raises:
-        OptionError: The URI is not of the form s3://BUCKET/KEY.
+        OptionError: The URI is not of an accepted form.
         StoreError: The store refuses, or holds something else.
     """
     if not is_uri(place):

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from widenet.errors import DataError, OptionError, StoreError
 from widenet.stores import cache
-from widenet.stores.bucket import Bucket, Content, endpoint
+from widenet.stores.bucket import Bucket, Content
 from widenet.stores.fetch import adopt
 from widenet.stores.manifest import FILE_NAME, StoreManifest, digest_of, object_name, read_manifest
+from widenet.stores.servers import endpoint
 from widenet.stores.uri import Uri
 
 Sources = Mapping[str, Path | bytes]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from widenet.errors import OptionError
 
-_URI = re.compile(r"(s3|gs):/", re.IGNORECASE)
+_URI = re.compile(r"(s3|gs|abfss?):/", re.IGNORECASE)
 _OTHER = re.compile(
-    r"(s3a|s3n|gcs|abfss?|az|adl|wasbs?|hdfs|https?|ftp|file):/", re.IGNORECASE
+    r"(s3a|s3n|gcs|az|adl|wasbs?|hdfs|https?|ftp|file):/", re.IGNORECASE
 )  # a folder of such a name would be made otherwise
+_FORMS = "s3://BUCKET/KEY, gs://BUCKET/KEY or abfs://CONTAINER/KEY"
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST_KEY_BYTES = 900
 """Stores allow 1,024 bytes; the names of the objects below the key take the rest."""
@@ -20,8 +21,8 @@ class Uri:
     """The place of an object, or of all objects below a prefix.
 
     Attributes:
-        scheme: "s3" or "gs".
-        bucket: Name of the bucket.
+        scheme: "s3", "gs" or "abfs".
+        bucket: Name of the bucket, or of the container.
         key: Key or prefix without slashes at its ends.
     """
 
@@ -34,15 +35,18 @@ class Uri:
         """Read a URI, or the path that `Path` makes of one ("s3:/bucket/key").
 
         Raises:
-            OptionError: It is not of the form s3://BUCKET/KEY. The message does not repeat it, because it may
+            OptionError: It is not of an accepted form. The message does not repeat it, because it may
                 hold a secret.
         """
         scheme, _, rest = os.fspath(value).partition(":")
         bucket, _, key = rest.lstrip("/").partition("/")
         parts = [part for part in key.strip("/").split("/") if part != "."] if key.strip("/") else []
+        scheme = scheme.lower().replace("abfss", "abfs")
         problem = None
         if set(rest) & set("?#"):
             problem = "has a query or a fragment"
+        elif scheme == "abfs" and "@" in bucket:
+            problem = "names an account, which the environment names instead, or holds a password"
         elif not _BUCKET.fullmatch(bucket):
             problem = "names no bucket, or holds a user or a password"
         elif not parts:
@@ -55,10 +59,10 @@ class Uri:
             problem = f"has a key of more than {_LONGEST_KEY_BYTES} bytes"
         if problem is not None:
             raise OptionError(
-                f"a URI must be s3://BUCKET/KEY or gs://BUCKET/KEY; one {problem}. It is not repeated here,"
-                " as it may hold a secret: credentials come from the environment alone."
+                f"a URI must be {_FORMS}; one {problem}. It is not repeated here, as it may hold a secret:"
+                " credentials come from the environment alone."
             )
-        return cls(scheme.lower(), bucket, "/".join(parts))
+        return cls(scheme, bucket, "/".join(parts))
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.bucket}/{self.key}"
@@ -69,7 +73,7 @@ class Uri:
     @property
     def place(self) -> str:
         """Bucket and key, as Arrow's file systems name objects."""
-        return f"{self.bucket}/{self.key}"
+        return f"{self.bucket}/{self.key}".rstrip("/")
 
     @property
     def name(self) -> str:
@@ -99,11 +103,11 @@ def check_local(name: str, value: object) -> None:
 
 
 def check_known_scheme(name: str, value: object) -> None:
-    """Raise OptionError if an argument that may be a URI has a scheme other than s3 and gs."""
+    """Raise OptionError if an argument that may be a URI has a scheme of no store here."""
     if isinstance(value, str | os.PathLike) and (other := _OTHER.match(_text(value))):
         raise OptionError(
-            f"{name} must be a local path, s3://BUCKET/KEY or gs://BUCKET/KEY; got a URI of"
-            f" {other[1].lower()}. Copy its content to one of these."
+            f"{name} must be a local path, {_FORMS}; got a URI of {other[1].lower()}. Copy its content to"
+            " one of these."
         )
 
 
