@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -61,18 +62,22 @@ class Script:
 class Conversation(Script):
     """A script whose standard input, output and error are pipes, as those of a `subprocess.Popen`.
 
-    code: Python, `widenet` itself if there is none. words: `sys.argv` after its first. It has this process's
-    variables and no others, and its current directory. Libraries that read variables when they are imported
+    code: Python, `widenet` itself if there is none. words: `sys.argv` after its first. environment: all its
+    variables, this process's if there are none. launcher: a descriptor; WIDENET_LAUNCHER names its copy.
+    It has this process's current directory. Libraries that read variables when they are imported
     (OMP_NUM_THREADS, NUMBA_...) have read those that the tests began with: what sets others needs a program
     that starts from nothing.
     """
 
-    def __init__(self, words, code="from widenet.cli import main; main()"):
+    def __init__(self, words, code="from widenet.cli import main; main()", environment=None, launcher=None):
+        self.waiting = threading.Lock()
         (stdin, self.stdin), (self.stdout, stdout), (self.stderr, stderr) = (
             CONTEXT.Pipe(duplex=False) for _ in range(3)
         )
-        self._start(code, [stdin, stdout, stderr], os.environ, words, Path.cwd())
-        for theirs in (stdin, stdout, stderr):
+        more = [] if launcher is None else [Connection(os.dup(launcher))]
+        ends = [stdin, stdout, stderr, *more]
+        self._start(code, ends, os.environ if environment is None else environment, words, Path.cwd())
+        for theirs in ends:
             theirs.close()
         self.stdin = _opened(self.stdin, "w")
         self.stdout, self.stderr = _opened(self.stdout, "r"), _opened(self.stderr, "r")
@@ -88,11 +93,19 @@ class Conversation(Script):
         return said
 
     def wait(self, timeout=None):
-        """The exit status, once it has ended; a script that has not in time is killed."""
-        self.process.join(timeout)
-        if self.process.is_alive():
-            self.kill()
-            raise TimeoutError(f"the process has not ended within {timeout} seconds")
+        """The exit status, once it has ended; a script that has not in time is killed.
+
+        Several threads may wait, of which the first reads the status.
+        """
+        with self.waiting:
+            self.process.join(timeout)
+            if self.process.is_alive():
+                self.kill()
+                raise TimeoutError(f"the process has not ended within {timeout} seconds")
+            return self.returncode
+
+    def poll(self):
+        """The exit status, None while it runs."""
         return self.returncode
 
     def terminate(self):
@@ -118,21 +131,26 @@ def _opened(end, mode):
 def _run(code, ends, environment, words, cwd):
     """Be the script, from its beginning to what Python does at the end of a process.
 
-    ends: standard output and standard error as paths, or these and standard input before them as pipes.
-    environment: variables to set; for a script with three ends, all that it has.
+    ends: standard output and standard error as paths, or these and standard input before them as pipes, and
+    that of the launcher behind them if there is one. environment: variables to set; for a script with pipes,
+    all that it has.
     """
     atexit._clear()
     os.chdir(cwd)
-    if len(ends) == 3:
+    has_pipes = len(ends) > 2
+    if has_pipes:
         os.environ.clear()
     os.environ.update(environment)
+    ends, launcher = ends[:3], ends[3:]
+    if launcher:
+        os.environ["WIDENET_LAUNCHER"] = str(launcher[0].fileno())
     sys.argv = ["-c", *words]
     for descriptor, end in enumerate(ends, start=3 - len(ends)):
         is_path = isinstance(end, Path)
         opened = os.open(end, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if is_path else os.dup(end.fileno())
         os.dup2(opened, descriptor)
         os.close(opened)
-    if len(ends) == 3:
+    if has_pipes:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 the script's own
         for end in ends:
             end.close()

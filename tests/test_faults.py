@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
 from widenet.plan.binding import bind
@@ -276,33 +277,15 @@ def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
 
 
 def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(
-    data, undisturbed, tmp_path
+    data, undisturbed, tmp_path, monkeypatch
 ):
     (tmp_path / "network.json").write_text(json.dumps(NETWORK))
     (tmp_path / "training.json").write_text(json.dumps(TRAINING))
-    command = [
-        sys.executable,
-        "-m",
-        "widenet",
-        "train",
-        "network.json",
-        "training.json",
-        "--data",
-        str(data.path),
-        "--out",
-        "run",
-    ]
-    how = {
-        "cwd": tmp_path,
-        "env": {**os.environ, "PYTHONPATH": str(ROOT)},
-        "stderr": subprocess.PIPE,
-        "text": True,
-    }
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, **how) for _ in range(2)]
-    said = {
-        process.returncode: (out, err)
-        for process, (out, err) in [(process, process.communicate()) for process in both]
-    }
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "network.json", "training.json", "--data", str(data.path), "--out", "run"]
+    both = [Conversation(words) for _ in range(2)]
+    ended = [(process.communicate(), process.returncode) for process in both]
+    said = {status: texts for texts, status in ended}
     assert sorted(said) == [0, 2]
     assert said[0][0] == f"run: trained. Fingerprint {undisturbed}\n"
     assert re.fullmatch(

@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.scripts import Conversation
 from tests.tuning.studies import SPACE, Heard, people
 from widenet.errors import GroupError
 from widenet.runs import train
@@ -40,23 +40,27 @@ def data(tmp_path_factory):
     return people(tmp_path_factory.mktemp("processes") / "data")
 
 
+WORKER = "import sys; from widenet.tuning.__main__ import main; sys.exit(main(*sys.argv[1:]))"
+
+
 @pytest.fixture
 def replaced(monkeypatch):
-    """Lets the first worker of a study be another program."""
+    """Lets the first worker of a study be another program; all are copies of one process."""
+    workers = []
 
     def by(program):
         class Worker(processes._Worker):
-            left = (program,)
-
-            def __init__(self, number, command, *rest):
-                if number == 0 and Worker.left:
-                    command = [sys.executable, "-c", *Worker.left, *command[3:]]
-                    Worker.left = ()
-                super().__init__(number, command, *rest)
+            def __init__(self, number, command, environment, pipe):
+                code = WORKER if workers else program
+                self.number, self.has_begun = number, False
+                self.process = Conversation(command[3:], code, environment, pipe)
+                workers.append(self.process)
 
         monkeypatch.setattr(processes, "_Worker", Worker)
 
-    return by
+    yield by
+    for process in workers:
+        process.close()
 
 
 def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path, replaced):
@@ -133,18 +137,12 @@ def test_a_worker_saves_and_ends_when_its_launcher_has_ended(data, tmp_path):
     """The pipe of the launcher closes, as when it is killed; the worker has time to save."""
     tune(SPACE, data, tmp_path / "study", trials=1, rungs=1)
     ends = os.pipe()
-    command = [sys.executable, "-m", "widenet.tuning", tmp_path / "study", data.path, "1000"]
-    worker = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.PIPE,
-        text=True,
-        pass_fds=ends[:1],
-        env={**os.environ, "WIDENET_LAUNCHER": f"{ends[0]}"},
-    )
+    worker = Conversation([str(tmp_path / "study"), str(data.path), "1000"], WORKER, launcher=ends[0])
     with worker.stdout as lines:
         assert json.loads(next(lines))[0] == "begin"
         os.close(ends[1])
         told = [json.loads(line)[0] for line in lines]
     assert worker.wait() == 130
+    worker.close()
     os.close(ends[0])
     assert "error" not in told
