@@ -52,7 +52,7 @@ test-mlflow: .venv/.stamp-mlflow
 
 # Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto, Azurite and gcp-storage-emulator; Azurite needs npm.
 test-stores: .venv/.stamp-stores
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/stores tests/cli/test_places.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/stores tests/cli/test_places.py tests/runs/test_machines.py
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp

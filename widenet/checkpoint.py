@@ -86,7 +86,7 @@ class Checkpoint:
 
     def check_files(self, network: Network) -> None:
         """Verify the files that this process would load, without loading them; an error is raised in all."""
-        by_all(network.exchange, lambda: [*map(self._checked, self._names_for(network))], "checkpoint")
+        by_all(network.exchange, lambda: [*map(self._checked, self.names_for(network))], "checkpoint")
 
     def units(self, shards: Shards, shard: int) -> range:
         """Return the units of which a shard's file holds the rows."""
@@ -94,7 +94,7 @@ class Checkpoint:
             return shards.units(shard)
         return range(shards.width * shard // shards.count, shards.width * (shard + 1) // shards.count)
 
-    def _names_for(self, network: Network) -> list[str]:
+    def names_for(self, network: Network) -> list[str]:
         """Return the files that this process loads."""
         whole = {*self._whole_in_trunk(network), *(piece_files(network).keys() - self.files.keys())}
         needed = [*(name for name, _ in _files_of(network)), *piece_files(network)]

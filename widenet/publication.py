@@ -1,4 +1,7 @@
-"""Writes checkpoints: each process writes its files into a temporary directory, which the leader renames."""
+"""Writes checkpoints: each process writes its files into a temporary directory, which the leader renames.
+
+The machines of a training into a store have such a directory each, and the first process of each renames it.
+"""
 
 import json
 import os
@@ -18,14 +21,23 @@ from widenet.checkpoint import (
     writing,
 )
 from widenet.durable import force_to_disk, put_in_place
-from widenet.errors import CheckpointError
+from widenet.errors import CheckpointError, StoreError, WidenetError
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_some
+from widenet.stores.runs import RunMirror
 from widenet.tensor_file import write
 
 _PLAIN = 2
 """The version of the format that the most versions of widenet read."""
+
+
+def leads_folder(exchange: Exchange, mirror: RunMirror | None) -> bool:
+    """Return whether this process makes and renames the folders of a run.
+
+    It is the leader; of a run in a store, the first process of each machine.
+    """
+    return exchange.leads if mirror is None else mirror.leads_here
 
 
 @dataclass
@@ -33,7 +45,7 @@ class Written:
     """The files that one process wrote, with their sizes and checksums, or the error that stopped it."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    error: CheckpointError | None = None
+    error: WidenetError | None = None
 
 
 class Publication:
@@ -42,9 +54,20 @@ class Publication:
     All processes must construct it together and call `gather` together. `write` and `put_in_place` need no
     other process, so a thread can run them while the processes train. Only the leader removes the folder,
     and only before it is put in place.
+
+    Attributes:
+        leads: Whether this process makes, renames and removes the folder: the leader, or of a run in a store
+            the first process of each machine.
     """
 
-    def __init__(self, path: Path, exchange: Exchange, facts: dict[str, Any], version: int = _PLAIN) -> None:
+    def __init__(
+        self,
+        path: Path,
+        exchange: Exchange,
+        facts: dict[str, Any],
+        version: int = _PLAIN,
+        mirror: RunMirror | None = None,
+    ) -> None:
         """Make the folder; raises CheckpointError.
 
         Args:
@@ -52,11 +75,13 @@ class Publication:
             exchange: The group of processes.
             facts: Plain JSON values to keep beside the tensors.
             version: Version of the format.
+            mirror: The run in a store to which the checkpoint belongs.
         """
+        self.mirror, self.leads = mirror, leads_folder(exchange, mirror)
         self.path, self.exchange, self.facts, self.version = path, exchange, facts, version
         self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
         self.files: dict[str, dict[str, Any]] = {}
-        by_leader(exchange, self._make_folder, "checkpoint")
+        by_some(exchange, self.leads, self._make_folder, "checkpoint")
 
     def _make_folder(self) -> None:
         with writing(self.path):
@@ -73,12 +98,14 @@ class Publication:
                     digest = write(file, tensors)
                     force_to_disk(file)
                     written.files[name] = {"bytes": file.stat().st_size, "sha256": digest}
-        except CheckpointError as error:
+            if self.mirror is not None:
+                self.mirror.send(self.beside, written.files)
+        except (CheckpointError, StoreError) as error:
             written.error = error
         return written
 
     def gather(self, written: Written) -> None:
-        """Share with all processes what each wrote; if one failed, all raise its CheckpointError."""
+        """Share with all processes what each wrote; if one failed, all raise its error."""
         of_processes = self.exchange.collect(written, "checkpoint")
         for own in of_processes:
             if own.error is not None:
@@ -86,7 +113,7 @@ class Publication:
         self.files = dict(sorted(item for own in of_processes for item in own.files.items()))
 
     def put_in_place(self) -> None:
-        """Write the manifest and rename the folder to its final path; for the leader only."""
+        """Write the manifest and rename the folder to its final path; for processes that lead only."""
         with writing(self.path):
             digest = sha256_of_contents(self.version, self.files, self.facts)
             manifest = {
@@ -100,12 +127,14 @@ class Publication:
             put_in_place(self.beside, self.path)
 
     def drop(self) -> None:
-        """Remove the folder of a checkpoint that will not be put in place, if this process is the leader."""
-        if self.exchange.leads:
+        """Remove the folder of a checkpoint that will not be put in place, if this process leads."""
+        if self.leads:
             shutil.rmtree(self.beside, ignore_errors=True)
 
 
-def publish(path: Path, network: Network, facts: dict[str, Any], with_state: bool) -> Checkpoint:
+def publish(
+    path: Path, network: Network, facts: dict[str, Any], with_state: bool, mirror: RunMirror | None = None
+) -> Checkpoint:
     """Write a network as a checkpoint, replacing an earlier one at `path`.
 
     The files are written beside the path, forced to disk, and then renamed.
@@ -115,16 +144,17 @@ def publish(path: Path, network: Network, facts: dict[str, Any], with_state: boo
         network: The network; all processes that hold it must call this.
         facts: Plain JSON values to keep beside the tensors.
         with_state: Whether to write the optimizer's state too.
+        mirror: The run in a store to which it belongs.
 
     Raises:
-        CheckpointError: Writing failed; the earlier checkpoint stays.
+        CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
     """
     version = max((weight.format_version for weight in network.wide.values()), default=_PLAIN)
-    publication = Publication(path, network.exchange, facts, version)
+    publication = Publication(path, network.exchange, facts, version, mirror)
     try:
         files = own_files(network, with_state) if network.exchange.writes else ()
         publication.gather(publication.write(files))
-        by_leader(network.exchange, publication.put_in_place, "checkpoint")
+        by_some(network.exchange, publication.leads, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()
         raise

@@ -304,7 +304,12 @@ def exchange_for(num_shards: int, device: torch.device, num_replicas: int = 1) -
 
 def by_leader(exchange: Exchange, work: Callable[[], object], where: str) -> None:
     """Run some work in the leader while the others wait; a WidenetError of it is raised in all processes."""
-    by_all(exchange, work if exchange.leads else lambda: None, where)
+    by_some(exchange, exchange.leads, work, where)
+
+
+def by_some(exchange: Exchange, does: bool, work: Callable[[], object], where: str) -> None:
+    """As `by_leader`, in every process that `does` the work, such as the first of each machine."""
+    by_all(exchange, work if does else lambda: None, where)
 
 
 def of_all(exchange: Exchange, make: Callable[[], T], where: str) -> T:

@@ -7,9 +7,20 @@ from pathlib import Path
 from widenet.data.dataset import Dataset
 from widenet.errors import DataError
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.group import by_leader, device_for, exchange_for, join, num_processes, of_all
+from widenet.parallel.group import (
+    by_some,
+    device_for,
+    exchange_for,
+    is_leader,
+    join,
+    num_processes,
+    of_all,
+)
+from widenet.publication import leads_folder
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import run_of
+from widenet.runs.machines import meet
+from widenet.stores.runs import RunMirror
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
 from widenet.training.hidden_folder import beside, hidden
@@ -52,10 +63,11 @@ def cut_anew(
                 f"Nobody has enough {words.feature(field)}s for a validation part: training keeps the last"
                 " epoch's weights."
             )
-        say(sentence)
+        if is_leader():
+            say(sentence)
 
     with ExitStack() as stack:
-        yield _made(arguments, dataset, cut, beside(path), make)
+        yield _made(arguments, dataset, cut, beside(path), make, mirror)
 
 
 @contextmanager
@@ -78,18 +90,26 @@ def cut_again(arguments: TrainArguments, dataset: Dataset, run: Path) -> Dataset
     cut = Cut.read(run)
     if cut is None or cut.examples != dataset.digest:
         return dataset
-    return _made(arguments, dataset, cut, run, lambda: cut.make(dataset, run))
+    _, mirror = run_of(arguments.out, resume=False)
+    return _made(arguments, dataset, cut, run, lambda: cut.make(dataset, run), mirror)
 
 
 def _made(
-    arguments: TrainArguments, dataset: Dataset, cut: Cut, folder: Path, make: Callable[[], None]
+    arguments: TrainArguments,
+    dataset: Dataset,
+    cut: Cut,
+    folder: Path,
+    make: Callable[[], None],
+    mirror: RunMirror | None,
 ) -> Dataset:
-    """Let one process of the group make a dataset in a folder, and open it in all."""
+    """Let one process of those that share a folder make a dataset in it, and open it in all."""
     device = device_for(arguments.device)
     join(device, arguments.timeout)
     exchange = exchange_for(num_processes(), device)
     facts = {**facts_of_dataset(dataset), "validation part": f"{cut.share} of {cut.field}"}
     check_agreement(exchange, facts, SAME_MACHINES)
-    by_leader(exchange, make, "validation part")
+    if mirror is not None:
+        meet(mirror, exchange)
+    by_some(exchange, leads_folder(exchange, mirror), make, "validation part")
     is_whole = cut.share == 0
     return dataset if is_whole else of_all(exchange, lambda: Dataset.open(folder / DATA), "validation part")

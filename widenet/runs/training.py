@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +41,7 @@ from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import path_of, run_of
+from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
 from widenet.runs.prepared import prepared
@@ -121,10 +121,11 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         )
         if arguments.track is not None and not restarted:
             by_leader(exchange, partial(check_tracker, arguments.track, out if resume else None), "tracker")
-        if mirror is not None and not resume:
-            by_leader(exchange, mirror.begin, "run directory")
-        run, dataset = begun(out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack)
-        run = replace(run, mirror=None if mirror is None else mirror.publish)
+        if mirror is not None:
+            resume = ready(mirror, exchange, resume)
+        run, dataset = begun(
+            out, layout, dataset, start_from, resume, arguments.overwrite, exchange, stack, mirror
+        )
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, folder_of(arguments, out), device, exchange)
         replicas = _replicas(job, rule, dataset, exchange, device, store)
@@ -319,6 +320,7 @@ def _finished(
     if run.training.keep == "best" and state.best_epoch is not None:
         epoch = state.best_epoch
         best = agreed(network, lambda: run.best(state.epoch, epoch))
+        fetch(run.mirror, best, network)
         best.load_into(network, with_state=False)
         report.say(f"Keeping the weights of epoch {state.best_epoch}, whose evaluation was the best.")
     facts = {

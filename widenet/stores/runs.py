@@ -4,16 +4,17 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from widenet.durable import appearing, put_in_place
 from widenet.errors import CheckpointError, DataError, StoreError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
 from widenet.stores.fetch import fill
-from widenet.stores.manifest import StoreManifest, digest_of, read_manifest
+from widenet.stores.manifest import StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.publish import check_ours, send
 from widenet.stores.servers import endpoint
 from widenet.stores.uri import Uri
@@ -28,15 +29,29 @@ _LOCAL = "data"
 class RunMirror:
     """A run at a URI, and the local folder in which it is trained.
 
+    A training on several machines that share no folder has one on each. The processes there write their
+    files of a checkpoint into it and send them; then the leader publishes the manifest, with the SHA-256 of
+    the files that only other machines have. Such a folder is not the whole run, so it is never ahead of the
+    store: a resumed training brings it back to what the store holds.
+
     Attributes:
         bucket: The place in the store.
         path: The local folder.
+        leads: Whether this process publishes for its group.
+        leads_here: Whether it makes and renames folders for the processes that share its folder.
+        is_with_leader: Whether its folder is that of the process that publishes.
+        is_shared: Whether the group has several such folders.
     """
+
+    leads = leads_here = is_with_leader = True
+    is_shared = False
 
     def __init__(self, uri: Uri) -> None:
         self.bucket = Bucket(uri)
         self.path = cache.folder("runs") / cache.entry_name(uri, *endpoint(uri.scheme))
         self._note = self.path.with_name(f".{self.path.name}.published")
+        self._part = self.path.with_name(f".{self.path.name}.part")
+        """Says that the folder is one of several, with the digest of the manifest that it was brought to."""
         self._known: dict[Path, tuple[tuple[int, int, int], Content]] = {}
 
     def begin(self) -> None:
@@ -46,7 +61,9 @@ class RunMirror:
                 f"{self.bucket.uri} exists already. Resume it with `resume=True`, or choose another `out`."
             )
         self._check_ours()
-        if any(self._noted()) and not self._is_ahead():
+        if self._part.exists():
+            self._remove()
+        elif any(self._noted()) and not self._is_ahead():
             self._set_aside()  # published, and then removed from the store
         self._remember(None)
 
@@ -61,23 +78,82 @@ class RunMirror:
         """
         with cache.locked(self.path):
             manifest = read_manifest(self.bucket)
-            if manifest is None or self._is_noted(manifest):
+            is_part = self._part.exists()
+            if manifest is None:
+                if is_part:
+                    self._remove()
+                return
+            if self._part.read_text() == manifest.digest if is_part else self._is_noted(manifest):
                 return
             if manifest.kind != "run":
                 raise StoreError(
                     f"{self.bucket.uri} must be a run; it is a {manifest.kind}. Name another URI."
                 )
-            if self._is_ahead():
+            partial = cache.partial(self.path)
+            if is_part:
+                with self._unused() as is_unused:
+                    if not is_unused:
+                        return
+                    if self.path.exists() and not partial.exists():
+                        self.path.rename(partial)  # its files are not downloaded again
+            elif self._is_ahead():
                 raise CheckpointError(
                     f"{self.bucket.uri} was published by another training since, and {self.path} holds"
                     " checkpoints that it lacks. Remove that folder to resume from the store."
                 )
-            partial = cache.partial(self.path)
             partial.mkdir(exist_ok=True)
             _keep_only(partial, manifest)  # of an earlier copy that was broken off
             fill(partial, self.bucket, manifest.files)
             put_in_place(partial, self.path)
             self._remember(manifest)
+            if is_part:
+                self._part.write_text(manifest.digest)
+
+    def refresh(self) -> None:
+        """Bring the folder to the state of the store if it is one of several, or was; see `restore`.
+
+        Raises:
+            CheckpointError: It was the only one, and holds checkpoints that the store lacks.
+        """
+        if self.is_shared and not self._part.exists() and self._is_ahead():
+            raise CheckpointError(
+                f"{self.path} holds checkpoints that {self.bucket.uri} lacks, from a training on this machine"
+                " alone. Resume it there first, or remove that folder."
+            )
+        if self.is_shared or self._part.exists():
+            self.restore()
+
+    def note_machines(self) -> None:
+        """Note whether the folder is one of several; call this when a training begins there."""
+        if self.is_shared:
+            self._part.write_text("")  # from now on it is not what the store holds
+        else:
+            self._part.unlink(missing_ok=True)
+
+    def send(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+        """Send files of a folder to the store, if the leader does not have them; raises StoreError.
+
+        Args:
+            folder: The folder.
+            files: Their entries in the manifest of a checkpoint, by name.
+        """
+        if self.is_with_leader:
+            return
+        there = self.bucket.sizes()
+        for name, entry in files.items():
+            if there.get(object_name(entry["sha256"])) != entry["bytes"]:
+                self.bucket.upload(object_name(entry["sha256"]), folder / name)
+
+    def fetch(self, folder: Path, files: Mapping[str, Mapping[str, Any]]) -> None:
+        """Copy the files that a folder lacks from the store; see `send`.
+
+        Raises:
+            StoreError: The store refuses, or does not hold one.
+        """
+        for name in [name for name in files if not (folder / name).exists()]:
+            hidden, content = folder / f".{name}.{os.getpid()}", _content_of(files[name])
+            fill(folder, self.bucket, {hidden.name: content})
+            hidden.replace(folder / name)
 
     def publish(self) -> None:
         """Publish what the folder holds, the manifest last; a finished upload is not repeated.
@@ -88,9 +164,10 @@ class RunMirror:
         try:
             self._publish()
         except (StoreError, DataError) as error:
-            raise StoreError(
-                f"{error} The run is in {self.path}; `resume=True` continues it and sends what is missing."
-            ) from None
+            remedy = f"The run is in {self.path}; `resume=True` continues it and sends what is missing."
+            if self.is_shared:
+                remedy = "`resume=True` continues from the newest checkpoint in the store."
+            raise StoreError(f"{error} {remedy}") from None
 
     def _publish(self) -> None:
         before = read_manifest(self.bucket)
@@ -104,6 +181,7 @@ class RunMirror:
                 content, source = self._content(path)
                 files[path.relative_to(self.path).as_posix()] = content
                 sources[content.sha256] = source
+        files = dict(self._elsewhere()) | files
         if before is not None and before.files == files:
             self._remember(before)
             return
@@ -111,7 +189,8 @@ class RunMirror:
         for noted in filter(None, self._noted()):  # perhaps one whose objects were sent in part
             earlier |= {content.sha256 for content in noted.files.values()} | noted.replaced
         there = {digest_of(name) for name in self.bucket.sizes()}
-        manifest = StoreManifest("run", files, frozenset((earlier - sources.keys()) & there))
+        listed = {content.sha256 for content in files.values()}
+        manifest = StoreManifest("run", files, frozenset((earlier - listed) & there))
         self._remember(before, manifest)
         send(self.bucket, manifest, sources, before)
         self._remember(manifest)
@@ -120,10 +199,47 @@ class RunMirror:
         """Rename the folder, which may be the last copy of its run, unless a training holds its lock."""
         published = next(filter(None, self._noted()))
         aside = self.path.with_name(f"{self.path.name}-{published.digest[:12]}")
-        with suppress(FileNotFoundError, BlockingIOError), (self.path / ".lock").open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(aside, ignore_errors=True)  # the same run, set aside before
-            self.path.rename(aside)
+        with self._unused() as is_unused:
+            if is_unused:
+                shutil.rmtree(aside, ignore_errors=True)  # the same run, set aside before
+                self.path.rename(aside)
+
+    def _remove(self) -> None:
+        """Remove the folder, which the store does not need, unless a training holds its lock."""
+        with self._unused() as is_unused:
+            if is_unused:
+                shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextmanager
+    def _unused(self) -> Iterator[bool]:
+        """Hold the lock of the folder; the block learns whether no training has it."""
+        with ExitStack() as stack:
+            is_unused = True
+            try:
+                lock = stack.enter_context((self.path / ".lock").open())
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except FileNotFoundError:
+                pass  # no training has begun there
+            except BlockingIOError:
+                is_unused = False
+            yield is_unused
+
+    def _elsewhere(self) -> Iterator[tuple[str, Content]]:
+        """Yield the files of the folder's checkpoints that other machines have written and sent."""
+        for path in self._manifests() if self._part.exists() else ():
+            with suppress(FileNotFoundError, ValueError, LookupError, TypeError):  # removed, or damaged
+                files = json.loads(path.read_text(encoding="utf-8"))["files"]
+                for name, entry in files.items():
+                    if not (path.parent / name).exists():
+                        place = (path.parent / name).relative_to(self.path).as_posix()
+                        yield place, _content_of(entry)
+
+    def _manifests(self) -> Iterator[Path]:
+        """Yield the paths of the manifests of the folder's checkpoints, without unfinished ones."""
+        for folder in _WEIGHTS:
+            for path in (self.path / folder).rglob("manifest.json"):
+                if not any(part.startswith(".") for part in path.relative_to(self.path).parts):
+                    yield path
 
     def _files(self) -> Iterator[Path]:
         """Yield the files of the run, without hidden ones and those of a dataset."""
@@ -151,12 +267,7 @@ class RunMirror:
 
     def _is_ahead(self) -> bool:
         """Whether the folder holds weights that were never published."""
-        own = {
-            path.relative_to(self.path).as_posix(): Content.of(path)
-            for folder in _WEIGHTS
-            for path in (self.path / folder).rglob("manifest.json")
-            if not any(part.startswith(".") for part in path.relative_to(self.path).parts)
-        }
+        own = {path.relative_to(self.path).as_posix(): Content.of(path) for path in self._manifests()}
         published = next(iter(self._noted()), None)
         return bool(own) and (published is None or not own.items() <= published.files.items())
 
@@ -178,9 +289,16 @@ class RunMirror:
             file.write(json.dumps(texts).encode())
 
 
+def _content_of(entry: Mapping[str, Any]) -> Content:
+    """The content of a file from its entry in the manifest of a checkpoint."""
+    return Content(entry["bytes"], entry["sha256"])
+
+
 def _keep_only(folder: Path, manifest: StoreManifest) -> None:
-    """Remove files that a manifest does not list, and empty folders."""
+    """Remove files that a manifest does not list, and empty folders, but for a dataset."""
     for path in sorted(folder.rglob("*"), reverse=True):
+        if path.relative_to(folder).parts[0] == _LOCAL:
+            continue
         if path.is_dir():
             with suppress(OSError):  # it is not empty
                 path.rmdir()

@@ -3,17 +3,20 @@
 import json
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.exchange import Exchange
-from widenet.parallel.group import by_all, by_leader
+from widenet.parallel.group import by_all, by_some
 from widenet.parallel.launcher import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
+from widenet.publication import leads_folder
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.runs import RunMirror
 from widenet.training import replacing
 from widenet.training.cut import taken
 from widenet.training.field_records import record_of
@@ -33,6 +36,7 @@ def begun(
     overwrite: bool,
     exchange: Exchange,
     stack: ExitStack,
+    mirror: RunMirror | None = None,
 ) -> tuple[RunDirectory, Dataset]:
     """Make a run directory, or open one that was begun before; every process of the exchange must call this.
 
@@ -45,6 +49,7 @@ def begun(
         overwrite: Whether a new run may replace an earlier one.
         exchange: Exchange between the processes.
         stack: Keeps the directory locked until it is closed.
+        mirror: Publishes the run in a store; each machine then has a directory at the path.
 
     Returns:
         The run, and the dataset where it lies now.
@@ -72,16 +77,17 @@ def begun(
         run.check_dataset(data)
         _check_descriptions(run, data, layout)
         _check_start(run, start)
-        opened.append((run.bound(layout), data))
+        opened.append((replace(run.bound(layout), mirror=mirror), data))
 
-    by_leader(exchange, begin, "run directory")
+    leads = leads_folder(exchange, mirror)
+    by_some(exchange, leads, begin, "run directory")
     # A process that does not see the leader's files must not leave the others waiting.
     by_all(exchange, check, "run directory")
     ((run, data),) = opened
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
         lines = "\n".join([launch_id(), *agents, *processes])
-        by_leader(exchange, lambda: write_whole(run.path / LAUNCH, lines.encode()), "restart")
+        by_some(exchange, leads, lambda: write_whole(run.path / LAUNCH, lines.encode()), "restart")
     return run, data
 
 

@@ -23,14 +23,15 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
-from widenet.publication import publish
+from widenet.publication import leads_folder, publish
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
+from widenet.stores.runs import RunMirror
 from widenet.training import cut, histogram_log, replacing
 from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
@@ -81,7 +82,7 @@ class RunDirectory:
     training: TrainingSpec
     fields: dict[str, FieldRecord]
     digests: dict[str, str] = field(default_factory=dict)
-    mirror: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    mirror: RunMirror | None = field(default=None, repr=False, compare=False)
     _bound: Layout | None = field(default=None, repr=False, compare=False)
     _vocabularies: dict[str, Vocabulary] = field(default_factory=dict, repr=False, compare=False)
     _attributes: dict[str, Attributes] = field(default_factory=dict, repr=False, compare=False)
@@ -224,29 +225,29 @@ class RunDirectory:
     ) -> Checkpoint:
         """Publish a checkpoint of (epoch, step), make it the newest, and drop those no longer kept."""
         path = self.checkpoint_path(position)
-        checkpoint = publish(path, network, dict(facts), with_state=True)
-        by_leader(network.exchange, lambda: self.point_to(path.name), "checkpoint")
+        checkpoint = publish(path, network, dict(facts), True, self.mirror)
+        leads = leads_folder(network.exchange, self.mirror)
+        by_some(network.exchange, leads, lambda: self.point_to(path.name), "checkpoint")
         return checkpoint
 
     def publish(self) -> None:
-        """Publish the directory in its store, if it has one; raises StoreError."""
-        if self.mirror is not None:
-            self.mirror()
+        """Publish the directory in its store, if it has one, from the leader; raises StoreError."""
+        if self.mirror is not None and self.mirror.leads:
+            self.mirror.publish()
 
     def checkpoint_path(self, position: tuple[int, int]) -> Path:
         """Return the path for the checkpoint of (epoch, step)."""
         return self.path / "checkpoints" / f"epoch-{position[0]:05d}-step-{position[1]:09d}"
 
     def point_to(self, name: str) -> None:
-        """Make a checkpoint the newest, in the leader; drop older ones beyond `keep_last`, and later ones."""
+        """Make a checkpoint the newest; drop older ones beyond `keep_last`, and later ones."""
         folder = self.path / "checkpoints"
         write_whole(folder / "latest", f"{name}\n".encode())
         replacing.drop(self.path)
         checkpoints = sorted(path for path in folder.iterdir() if path.name.startswith("epoch-"))
         kept = [path for path in checkpoints if path.name <= name][-self.training.checkpoints.keep_last :]
-        for path in checkpoints:
-            if path not in kept:
-                shutil.rmtree(path, ignore_errors=True)
+        for path in (each for each in checkpoints if each not in kept):
+            shutil.rmtree(path, ignore_errors=True)
         self.publish()
 
     def latest(self) -> Checkpoint | None:
@@ -301,7 +302,7 @@ class RunDirectory:
         """
         own = {"fingerprint": fingerprint(network)} if name == "model" else {}
         recorded = {**facts, **own, RECORDED: self.digests}
-        model = publish(self.path / name, network, recorded, with_state=False)
+        model = publish(self.path / name, network, recorded, False, self.mirror)
         if name == "model" and self.mirror is not None:
             by_leader(network.exchange, self.publish, "checkpoint")
         return model
@@ -396,5 +397,4 @@ class RunDirectory:
         histogram_log.rewind(self.path, epochs)
         path = self.path / "log.jsonl"
         if path.exists():
-            lines = path.read_bytes().splitlines(keepends=True)
-            write_whole(path, b"".join(lines[:epochs]))
+            write_whole(path, b"".join(path.read_bytes().splitlines(keepends=True)[:epochs]))

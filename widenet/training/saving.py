@@ -11,7 +11,7 @@ from torch import Tensor
 
 from widenet.checkpoint import TRUNK, neighbourhood_files, piece_files, replicas_of, state_of, wide_file
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_all
 from widenet.publication import Publication
 from widenet.training.run_directory import RunDirectory
 
@@ -88,7 +88,8 @@ class Saving:
         if self.snapshot is None or at_once:
             self.run.save_checkpoint(self.network, facts, position)
         else:
-            self.pending = Publication(self.run.checkpoint_path(position), self.network.exchange, facts)
+            path, mirror = self.run.checkpoint_path(position), self.run.mirror
+            self.pending = Publication(path, self.network.exchange, facts, mirror=mirror)
             self.work = self.thread.submit(self.pending.write, self._files(self.snapshot.take()))
         self.is_overdue, self.has_saved, self.newest = False, True, monotonic()
         self.seconds += self.newest - started
@@ -108,12 +109,12 @@ class Saving:
         if self.pending is None or is_writing:
             return
         if self.is_placing:
-            by_leader(self.network.exchange, self._placed, "checkpoint")
+            by_all(self.network.exchange, self._placed, "checkpoint")
             self.pending, self.work, self.is_placing = None, None, False
             return
         assert self.work is not None
         self.pending.gather(self.work.result())
-        self.work = self.thread.submit(self._place, self.pending) if self.network.exchange.leads else None
+        self.work = self.thread.submit(self._place, self.pending) if self.pending.leads else None
         self.is_placing = True
 
     def finish(self) -> None:
@@ -147,8 +148,8 @@ class Saving:
         self.run.point_to(publication.path.name)
 
     def _placed(self) -> None:
-        assert self.work is not None
-        self.work.result()
+        if self.work is not None:
+            self.work.result()
 
 
 class Snapshot:

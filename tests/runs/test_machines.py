@@ -1,0 +1,85 @@
+"""Trainings into a store on machines that share no folder: a machine is a process with a cache of its own."""
+
+# ruff: noqa: F811 (fixtures are imported)
+
+import json
+import os
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+
+import widenet
+from tests.stores.conftest import server, store, widenet_command  # noqa: F401 fixtures
+from tests.stores.test_runs import NETWORK, TRAINING, URI, data, train  # noqa: F401 a fixture among them
+from widenet.training.reports import Silence
+
+TRAINING = TRAINING | {"shards": 3}
+
+
+def on_machines(widenet_command, tmp_path, caches, *words, started=None):
+    """Run a command line in a process for each cache, of one group; returns what each printed."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def process(rank):
+        variables = {"RANK": rank, "LOCAL_RANK": 0, "WORLD_SIZE": len(caches), "LOCAL_WORLD_SIZE": 1}
+        variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WIDENET_THREADS": 1}
+        variables |= {"WIDENET_CACHE": tmp_path / caches[rank]}
+        texts = {name: str(value) for name, value in variables.items()}
+        return widenet_command(*words, started=started, **texts)
+
+    with ThreadPoolExecutor(len(caches)) as pool:
+        return [*pool.map(process, range(len(caches)))]
+
+
+def shards(folder):
+    return {path.name for path in folder.rglob("checkpoints/epoch*/wide-00.shard*")}
+
+
+def test_a_killed_training_on_two_machines_is_resumed_by_other_processes(
+    store,
+    data,
+    tmp_path,
+    monkeypatch,
+    widenet_command,
+):
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
+    expected = train(data, tmp_path / "undisturbed", TRAINING).fingerprint()
+    words = f"train network.json training.json --data {data.path} --out {URI} --device cpu".split()
+    running = []
+
+    def kill(method, number):
+        if method == "PUT" and number > 20 and store.published("run") is not None:
+            store.at = None
+            for each in running:
+                os.killpg(each.pid, signal.SIGKILL)
+
+    store.count_from_here(kill)
+    ended = on_machines(widenet_command, tmp_path, ["a", "b"], *words, started=running.append)
+    assert [status for status, _ in ended] == [-signal.SIGKILL] * 2, ended
+    assert shards(tmp_path / "a").isdisjoint(shards(tmp_path / "b"))
+    assert len(shards(tmp_path / "a") | shards(tmp_path / "b")) == 3
+    store.count_from_here()
+    ended = on_machines(widenet_command, tmp_path, ["b", "a", "a"], *words, "--resume")
+    assert [status for status, _ in ended] == [0, 0, 0], ended
+    assert expected in ended[0][1]
+    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "third"))
+    assert widenet.Model.load(URI, "cpu").fingerprint() == expected
+    listed = {f"run/files/{sha256(content).hexdigest()}" for content in store.published("run").values()}
+    assert {key for key in store.objects("run/files/") if not key.endswith("/")} == listed
+
+
+def test_each_machine_sets_the_same_validation_part_aside(store, tmp_path, widenet_command):
+    data = widenet.ingest(
+        {"user": [user for user in range(20) for _ in range(6)], "item": [*range(12)] * 10}, tmp_path / "ds"
+    )
+    expected = widenet.train(None, None, data, tmp_path / "local", device="cpu", report=Silence())
+    words = f"train --data {data.path} --out {URI} --device cpu".split()
+    ended = on_machines(widenet_command, tmp_path, ["a", "b"], *words)
+    assert [status for status, _ in ended] == [0, 0], ended
+    assert expected.fingerprint() in ended[0][1]
+    assert ended[0][1].count("set aside for validation") == 1
+    assert "set aside" not in ended[1][1]
+    assert store.published("run")

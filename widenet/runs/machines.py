@@ -1,0 +1,77 @@
+"""Trainings into a store on one machine or several: which processes share a folder, and what it holds."""
+
+import secrets
+from pathlib import Path
+
+from widenet.checkpoint import Checkpoint, writing
+from widenet.model.exchange import Exchange
+from widenet.model.network import Network
+from widenet.parallel.group import by_all, by_some
+from widenet.stores.runs import RunMirror
+
+_WHERE = "run directory"
+
+
+def meet(mirror: RunMirror, exchange: Exchange) -> None:
+    """Find out which processes of a group share the folder of a run; all must call this.
+
+    The first of those that share one leads there. Nobody needs to know what a machine or a mount is: each
+    process leaves a file, and looks for those of the others.
+
+    Raises:
+        CheckpointError: A process cannot write into its folder; all processes raise this.
+    """
+    own = mirror.path.with_name(f".{secrets.token_hex(8)}.here")
+    try:
+        by_all(exchange, lambda: _leave(own), _WHERE)
+        names = exchange.collect(own.name, _WHERE)
+        seen = [own.with_name(name).exists() for name in names]
+        everyone = exchange.collect(all(seen), _WHERE)
+    finally:
+        own.unlink(missing_ok=True)
+    mirror.leads, mirror.leads_here = exchange.leads, names[seen.index(True)] == own.name
+    mirror.is_with_leader, mirror.is_shared = seen[0], not all(everyone)
+
+
+def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
+    """Bring the folders of a run to where its training begins; all processes of a group must call this.
+
+    Args:
+        mirror: The run.
+        exchange: The exchange between the processes.
+        resume: Whether to resume it.
+
+    Returns:
+        Whether there is something to resume: a training that torchrun restarts may have published nothing.
+
+    Raises:
+        CheckpointError: There is a run already, or there are checkpoints that the store lacks.
+        StoreError: The store refuses.
+    """
+    meet(mirror, exchange)
+    if resume:
+        by_some(exchange, mirror.leads_here, mirror.refresh, _WHERE)
+        resume = all(exchange.collect(mirror.path.exists(), _WHERE))
+    if not resume:
+        by_some(exchange, mirror.leads_here, mirror.begin, _WHERE)
+    by_some(exchange, mirror.leads_here, mirror.note_machines, _WHERE)
+    return resume
+
+
+def fetch(mirror: RunMirror | None, checkpoint: Checkpoint, network: Network) -> None:
+    """Copy the files of a published checkpoint that this process needs and another machine has written.
+
+    Raises:
+        StoreError: The store refuses, or has lost one; all processes raise this.
+    """
+    if mirror is None or not mirror.is_shared:
+        return
+    needed = {
+        name: checkpoint.files[name] for name in checkpoint.names_for(network) if name in checkpoint.files
+    }
+    by_all(network.exchange, lambda: mirror.fetch(checkpoint.path, needed), "checkpoint")
+
+
+def _leave(path: Path) -> None:
+    with writing(path):
+        path.touch()
