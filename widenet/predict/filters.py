@@ -15,8 +15,8 @@ from torch import Tensor
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import DataError, FitError, OptionError
 from widenet.model.activations import definition
-from widenet.model.layers.output import WideOutput
 from widenet.predict.arguments import LARGEST, checked_names, is_list
+from widenet.predict.list_rules import Ranked
 from widenet.predict.top_k import Filter, Only
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.sparse import SparseBatch
@@ -32,7 +32,7 @@ _Row: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def filter_of(
-    output: WideOutput,
+    output: Ranked,
     vocabulary: Vocabulary,
     never: Ids | None = None,
     only: Ids | None = None,
@@ -59,7 +59,7 @@ def filter_of(
     return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, output.width))
 
 
-def check_weighable(output: WideOutput) -> None:
+def check_weighable(output: Ranked) -> None:
     """Raise FitError if an output's scores may be negative, so that factors make no sense."""
     if definition(output.spec.activation).signed:
         raise FitError(

@@ -3,16 +3,28 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from widenet.data.attributes import Attributes
 from widenet.errors import FitError, OptionError
-from widenet.model.layers.output import WideOutput
+from widenet.spec.layers import OutputLayer
 
 _DEEPER, _LEAST_POOL = 5, 100
+
+
+class Ranked(Protocol):
+    """What rules and filters ask of an output: nothing that needs its weights."""
+
+    @property
+    def spec(self) -> OutputLayer:
+        """The layer of the document."""
+
+    @property
+    def width(self) -> int:
+        """L."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class ListRules:
 
 
 def rules_of(
-    output: WideOutput, attributes: Attributes | None, at_most: Mapping[str, int] | None, diversity: float
+    output: Ranked, attributes: Attributes | None, at_most: Mapping[str, int] | None, diversity: float
 ) -> ListRules:
     """Make the rules for the lists of an output; its tensors lie in the host's memory.
 
@@ -90,7 +102,7 @@ def rules_of(
 
 
 def banned_by(
-    output: WideOutput, attributes: Attributes | None, where: Mapping[str, Any] | None
+    output: Ranked, attributes: Attributes | None, where: Mapping[str, Any] | None
 ) -> Tensor | None:
     """Return the units that do not fulfil the conditions `where`, bool [L]; None without a condition.
 

@@ -23,7 +23,7 @@ def predicted(
     if arguments.part is not None:
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
-    allowed, rules = filter_and_rules(run, network, name, arguments)
+    allowed, rules = filter_and_rules(run, output, arguments)
     never_for, only_for = personal(arguments, names)
     return _one_thread_a_block(
         recommendations(
@@ -33,7 +33,7 @@ def predicted(
             name,
             k,
             arguments.exclude_seen,
-            allowed,
+            allowed.to(network.device),
             never_for,
             arguments.say,
             part=arguments.part,

@@ -21,7 +21,7 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of, joined
-from widenet.predict.list_rules import ListRules, banned_by, rules_of
+from widenet.predict.list_rules import ListRules, Ranked, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
@@ -138,7 +138,8 @@ def answered(
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    allowed, rules = filter_and_rules(run, network, output, arguments)
+    allowed, rules = filter_and_rules(run, network.outputs[output], arguments)
+    allowed = allowed.to(network.device)
     never_for, only_for = personal(arguments, names)
     blocks: Iterator[Block]
     if arguments.users is not None:
@@ -182,15 +183,13 @@ def answered(
 
 
 def filter_and_rules(
-    run: RunDirectory, network: Network, output: str, arguments: RecommendArguments | PredictArguments
+    run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
 ) -> tuple[Filter, ListRules]:
-    """Return the filter and the rules of lists that arguments describe, on the network's device."""
-    layer, field = network.outputs[output], network.outputs[output].spec.field
-    names, attributes = run.vocabulary(field), run.attributes(field)
-    allowed = filter_of(layer, names, arguments.never, arguments.only, arguments.weights)
-    allowed = allowed.without(banned_by(layer, attributes, arguments.where))
-    rules = rules_of(layer, attributes, arguments.at_most, arguments.diversity)
-    return allowed.to(network.device), rules.to(network.device)
+    """Return the filter and the rules of lists that arguments describe, in the host's memory."""
+    names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
+    allowed = filter_of(output, names, arguments.never, arguments.only, arguments.weights)
+    allowed = allowed.without(banned_by(output, attributes, arguments.where))
+    return allowed, rules_of(output, attributes, arguments.at_most, arguments.diversity)
 
 
 def personal(
