@@ -8,6 +8,8 @@ import warnings
 
 import pytest
 
+from tests.stores.conftest import server, store  # noqa: F401 fixtures
+
 LACKS = (
     "pyspark is not installed; `make test-spark` installs it"
     if importlib.util.find_spec("pyspark") is None
@@ -40,3 +42,17 @@ def spark(tmp_path_factory):
     session.stop()
     for name, value in before.items():
         os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+@pytest.fixture
+def caches(spark, store, tmp_path, monkeypatch):  # noqa: F811
+    """Give executors the store's variables, and each a cache of its own; returns the folder of the caches."""
+    folder = tmp_path / "caches"
+    variables = "".join(f"export {name}='{value}'\n" for name, value in store.environment.items())
+    script = tmp_path / "python"
+    script.write_text(
+        f'#!/bin/sh\n{variables}export WIDENET_CACHE={folder}/$(basename $PWD)\nexec {sys.executable} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+    return folder

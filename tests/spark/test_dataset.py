@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.ingest import ingest
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, StoreError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -80,6 +80,26 @@ def test_awkward_names_and_repeated_rows_give_the_bytes_of_ingest(spark, tmp_pat
     monkeypatch.setattr("widenet.spark.dataset.ROWS_PER_TASK", 700)
     by_spark, by_ingest = write_both(spark, tmp_path, awkward_rows(AWKWARD, AWKWARD), **options)
     assert by_spark == by_ingest
+
+
+@pytest.mark.usefixtures("caches")
+def test_a_dataset_in_a_store_has_the_bytes_of_ingest(spark, store, tmp_path, monkeypatch):
+    from widenet.spark import write_dataset
+
+    monkeypatch.setattr("widenet.spark.dataset.ROWS_PER_TASK", 700)
+    rows, options = awkward_rows(AWKWARD, AWKWARD), {"value": "score", "time": "at", "keep_times": True}
+    path = tmp_path / "rows.parquet"
+    pq.write_table(rows, path)
+    frame = spark.read.parquet(str(path))
+    write_dataset(frame, "s3://shelf/books", user="u", item="the `i.d`", **options)
+    ingest(path, tmp_path / "ingest", user="u", item="the `i.d`", **options)
+    assert store.published("books") == files_of(tmp_path / "ingest")
+    with pytest.raises(DataError, match=r"^s3://shelf/books: already exists"):
+        write_dataset(frame, "s3://shelf/books", user="u", item="the `i.d`")
+    store.refuse_put(1)
+    with pytest.raises(StoreError, match=r"^s3://shelf/other: the store refuses access"):
+        write_dataset(frame, "s3://shelf/other", user="u", item="the `i.d`")
+    assert store.published("other") is None
 
 
 def test_whole_numbers_are_ordered_by_value(spark, tmp_path):
@@ -205,7 +225,7 @@ def test_wrong_options_are_refused(spark, tmp_path):
     (tmp_path / "ds" / "notes").write_text("mine")
     with pytest.raises(DataError, match="already exists, and a dataset is never overwritten"):
         write_dataset(rows, tmp_path / "ds", user="user", item="item")
-    with pytest.raises(OptionError, match="mounted on the driver and all executors; got a URL"):
+    with pytest.raises(OptionError, match="mounted on the driver and all executors; got another URL"):
         write_dataset(rows, "s3a://bucket/ds", user="user", item="item")
     for name in ("my books", "büch", "a{b}"):
         with pytest.raises(OptionError, match="because Spark reads other characters in another way"):

@@ -17,6 +17,8 @@ LAYERS = [
     {"name": "next", "kind": "output", "field": "items", "activation": "softmax", "loss": "cross_entropy"},
 ]
 
+ITEMS = [f"i{n}" for n in range(60)]
+
 
 def rows_of(num_users, users, items, seed=0):
     draw = random.Random(seed)
@@ -35,8 +37,17 @@ def run(tmp_path_factory):
     import widenet
 
     folder = tmp_path_factory.mktemp("run")
-    pq.write_table(rows_of(200, range(200), [f"i{n}" for n in range(60)]), folder / "rows.parquet")
-    widenet.ingest(folder / "rows.parquet", folder / "ds", value="value", time="time")
+    pq.write_table(rows_of(200, range(200), ITEMS), folder / "rows.parquet")
+    genres = [["poetry", "prose", "drama"][n % 3] for n in range(60)]
+    items = {"item": ITEMS, "genre": genres, "in_stock": [n % 7 > 0 for n in range(60)]}
+    pq.write_table(pa.table(items), folder / "items.parquet")
+    widenet.ingest(
+        folder / "rows.parquet",
+        folder / "ds",
+        value="value",
+        time="time",
+        items=folder / "items.parquet",
+    )
     training = {"epochs": 2, "batch_size": 64, "optimizer": {"kind": "adam", "learning_rate": 0.01}}
     widenet.train({"name": "n", "layers": LAYERS}, training, folder / "ds", folder / "run", device="cpu")
     return folder / "run"
@@ -70,7 +81,7 @@ def by_command(run, table, tmp_path, words, options):
 def test_recommendations_are_those_of_the_command(spark, run, tmp_path, users, words, options):
     from widenet.spark import predict
 
-    table = rows_of(len(users), users, [f"i{n}" for n in range(60)] + ["unheard", "of"], seed=1)
+    table = rows_of(len(users), users, [*ITEMS, "unheard", "of"], seed=1)
     frame = spark.createDataFrame(table.to_pandas()).repartition(5)
     found = predict(frame, run, user="user", item="item", device="cpu", **words, **options)
     rows = [tuple(row) for row in found.orderBy("user", "rank").collect()]
@@ -79,20 +90,51 @@ def test_recommendations_are_those_of_the_command(spark, run, tmp_path, users, w
     assert found.schema.simpleString() == "struct<user:string,item:string,score:float,rank:int>"
 
 
+def test_all_rules_of_the_command_have_the_same_effect(spark, run, tmp_path):
+    from widenet.spark import predict
+
+    users = [str(n) for n in range(300)]
+    table = rows_of(len(users), users, ITEMS, seed=2)
+    (tmp_path / "never.txt").write_text("i3\ni4\n")
+    (tmp_path / "never_for.csv").write_text("user,item\n" + "".join(f"{user},i8\n" for user in users))
+    rules = {
+        "never": str(tmp_path / "never.txt"),
+        "only": ITEMS[:50],
+        "never_for": tmp_path / "never_for.csv",
+        "only_for": {"7": ITEMS[10:30], "8": ["i11"], "9": ["nothing"]},
+        "weights": {f"i{n}": 0.5 + n % 2 for n in range(20)},
+        "at_most": {"genre": 2},
+        "where": {"in_stock": True},
+        "diversity": 0.4,
+    }
+    found = predict(spark.createDataFrame(table.to_pandas()), run, user="user", item="item", k=6, **rules)
+    rows = [tuple(row) for row in found.orderBy("user", "rank").collect()]
+    assert rows == by_command(run, table, tmp_path, {}, {"k": 6, **rules})
+    for name in rules:
+        others = {rule: value for rule, value in rules.items() if rule != name}
+        assert rows != by_command(run, table, tmp_path / name, {}, {"k": 6, **others}), name
+
+
 def test_a_process_loads_a_version_of_a_model_once(run):
     from widenet.spark.predictions import _model
+    from widenet.training.run_directory import RunDirectory
 
-    assert _model(run, "first", "cpu") is _model(run, "first", "cpu")
-    assert _model(run, "first", "cpu") is not _model(run, "second", "cpu")
+    version = RunDirectory.open(run).model().digest
+    _model.cache_clear()
+    assert _model(run, version, "cpu") is _model(run, version, "cpu")
+    with pytest.raises(CheckpointError, match="has changed since the driver read it"):
+        _model(run, "another", "cpu")
     assert _model.cache_info().currsize == 1
 
 
 def test_a_process_of_an_executor_works_alone_whatever_it_has_inherited(run, monkeypatch):
     from widenet.spark.predictions import _model
+    from widenet.training.run_directory import RunDirectory
 
     for name, value in {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "10.255.255.1"}.items():
         monkeypatch.setenv(name, value)
-    assert _model(run, "alone", "cpu").network.exchange.leads
+    _model.cache_clear()
+    assert _model(run, RunDirectory.open(run).model().digest, "cpu").network.exchange.leads
 
 
 def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
@@ -111,8 +153,12 @@ def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
         )
     with pytest.raises(CheckpointError, match="nowhere"):
         predict(frame, tmp_path / "nowhere", user="user", item="item")
-    with pytest.raises(OptionError, match="k must be"):
+    with pytest.raises(OptionError, match="`k` must be at least 1; got 0"):
         predict(frame.dropna(), run, user="user", item="item", k=0)
+    with pytest.raises(DataError, match=r"`never`: the id 'i99' is none of the 60 items"):
+        predict(frame.dropna(), run, user="user", item="item", never=["i99"])
+    with pytest.raises(OptionError, match="`diversity` must be 0 to 1; got 2"):
+        predict(frame.dropna(), run, user="user", item="item", diversity=2)
     with pytest.raises(FitError, match=r'has no output called "last"\. Name one of its outputs: next'):
         predict(frame.dropna(), run, user="user", item="item", output="last")
     with pytest.raises(OptionError, match='device must be "cpu" or "cuda"; got "tpu"'):

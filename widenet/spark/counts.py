@@ -1,15 +1,19 @@
 """Counts the interactions of a DataFrame, checks every cell, and numbers its items."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet.data.formats.columns import RULES
 from widenet.errors import DataError
 from widenet.spark.columns import PLACE, Interactions
+
+Keep = Callable[[str, DataFrame], DataFrame]
+"""Computes the rows of a DataFrame once, and gives them from where they are kept under a name."""
 
 _INTEGER = r"\A-?[0-9]{1,38}\z"
 _DIGITS_OF_BIGINT = 18
@@ -34,6 +38,22 @@ class Counts:
     longest: dict[str, int | None]
 
 
+def kept_in(folder: Path) -> Keep:
+    """Keep rows as Parquet files of a shared folder; in the order of their names, so are the rows."""
+
+    def keep(name: str, frame: DataFrame) -> DataFrame:
+        place = (folder / name).as_uri()
+        frame.write.parquet(place)
+        return frame.sparkSession.read.parquet(place)
+
+    return keep
+
+
+def kept_on_executors(name: str, frame: DataFrame) -> DataFrame:  # noqa: ARG001 nothing else sees them
+    """Keep rows on the executors that have computed them."""
+    return frame.localCheckpoint()
+
+
 def order_of(role: str, longest: int | None) -> list[Column]:
     """The columns that sort users or items: by value if all are whole numbers, then by bytes.
 
@@ -47,8 +67,8 @@ def order_of(role: str, longest: int | None) -> list[Column]:
     return [name.try_cast("bigint" if longest <= _DIGITS_OF_BIGINT else "decimal(38,0)"), name]
 
 
-def count(rows: Interactions, folder: Path) -> Counts:
-    """Count some interactions, and write the count of each item into a folder.
+def count(rows: Interactions, keep: Keep) -> tuple[Counts, DataFrame]:
+    """Count some interactions; also returns the items with the count of each.
 
     Raises:
         DataError: A cell breaks the rule of its role, or there is no interaction.
@@ -60,13 +80,13 @@ def count(rows: Interactions, folder: Path) -> Counts:
     own = F.col("num_rows")
     mistakes = {"user": F.sum(F.when(F.col("user").isNull(), own))}
     mistakes |= {role: F.sum(own - F.col(f"num_{role}")) for role in numbers}
-    pairs.groupBy("item").agg(
+    by_item = pairs.groupBy("item").agg(
         F.count(F.lit(1)).alias("count"),
         F.sum(own).alias("num_rows"),
         *(number.alias(f"bad_{role}") for role, number in mistakes.items()),
         *facts_of("user"),
-    ).write.parquet(folder.as_uri())
-    items = rows.frame.sparkSession.read.parquet(folder.as_uri())
+    )
+    items = keep("counts", by_item)
     mistakes = {role: F.sum(f"bad_{role}") for role in mistakes}
     mistakes["item"] = F.sum(F.when(F.col("item").isNull(), own))
     [total] = items.agg(
@@ -79,7 +99,7 @@ def count(rows: Interactions, folder: Path) -> Counts:
     ).collect()
     check_cells(total.asDict(), rows)
     longest = {role: longest_of(role, total) for role in ("user", "item")}
-    return Counts(total["num_rows"], total["num_pairs"], total["num_items"], longest)
+    return Counts(total["num_rows"], total["num_pairs"], total["num_items"], longest), items
 
 
 def longest_of(role: str, total: Row) -> int | None:
@@ -130,15 +150,10 @@ def check_unrepeated(frame: DataFrame) -> None:
         )
 
 
-def numbered_items(spark: SparkSession, counted: Path, counts: Counts, folder: Path) -> DataFrame:
-    """Number items by falling count, then in their order: `item` and `feature`.
-
-    The files in `folder` hold `item` and `count`; in the order of their names, features ascend.
-    """
-    items = spark.read.parquet(counted.as_uri())
+def placed_items(items: DataFrame, counts: Counts, keep: Keep) -> DataFrame:
+    """Keep items in the order of features: `item`, `count` and `place`. The most frequent one comes first."""
     ordered = items.orderBy(F.col("count").desc(), *order_of("item", counts.longest["item"]))
-    ordered.select("item", "count", place_of_row()).write.parquet(folder.as_uri())
-    return numbered(spark.read.parquet(folder.as_uri())).select("item", F.col("number").alias("feature"))
+    return keep("features", ordered.select("item", "count", place_of_row()))
 
 
 def place_of_row() -> Column:

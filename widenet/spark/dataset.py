@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -9,18 +10,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import WHOLE_NUMBERS, Facts
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
-from widenet.data.writer import VOCABULARY_SCHEMA, publication, write_contents
-from widenet.errors import DataError
-from widenet.spark.columns import PLACE, interactions
-from widenet.spark.counts import Counts, check_unrepeated, count, numbered_items, order_of
+from widenet.data.writer import publication
+from widenet.spark.columns import Interactions, interactions
+from widenet.spark.contents import Contents, Tally
+from widenet.spark.counts import (
+    Counts,
+    Keep,
+    check_unrepeated,
+    count,
+    kept_in,
+    kept_on_executors,
+    numbered,
+    order_of,
+    placed_items,
+)
 from widenet.spark.examples import examples
-from widenet.spark.session import check_executors, plain_path, session_of
+from widenet.spark.publishing import examples_as_chunks, items_as_chunks, publish_dataset
+from widenet.spark.session import check_executors, plain_place, session_of
+from widenet.stores.bucket import Bucket
+from widenet.stores.publish import check_vacant
+from widenet.stores.uri import Uri
 
 ROWS_PER_TASK = 2**21
 """Interactions of a task that sorts and merges users, about."""
@@ -50,7 +66,8 @@ def write_dataset(
 
     Args:
         df: One row for each interaction.
-        path: The directory to make, on a file system that the driver and all executors share.
+        path: The directory to make, on a file system that the driver and all executors share, or the URI of a
+            new dataset in an object store.
         user: Column with the user: text or whole numbers.
         item: Column with the item: text or whole numbers.
         value: Column with a number for each interaction, such as a rating.
@@ -65,6 +82,7 @@ def write_dataset(
 
     Raises:
         DataError: A column, a cell or `path` breaks a rule.
+        StoreError: The store of `path` refuses.
         OptionError: An option is wrong, or executors differ from the driver.
     """
     options = Options(
@@ -77,30 +95,68 @@ def write_dataset(
         field=field,
     )
     check(options)
-    spark, out = session_of(df), plain_path("path", path)
+    spark, out = session_of(df), plain_place("path", path)
     rows = interactions(df, user, item, value, time)
-    with publication(out) as folder:
-        scratch = folder / "scratch"
-        scratch.mkdir()
-        check_executors(spark, scratch)
-        counts = count(rows, scratch / "counts")
+    if isinstance(out, str):
+        check_vacant(Bucket(Uri.of(out)))
+        check_executors(spark, out)
+        whole = _Whole.of(df, rows, options, name, kept_on_executors)
+        publish_dataset(
+            out, examples_as_chunks(whole.by_user, options), items_as_chunks(whole.placed), whole.contents
+        )
+    else:
+        with publication(out) as folder:
+            scratch = folder / "scratch"
+            scratch.mkdir()
+            check_executors(spark, scratch)
+            whole = _Whole.of(df, rows, options, name, kept_in(scratch))
+            pieces = _pieces(whole, scratch, options)
+            _written(spark, pieces, folder, whole.contents)
+            shutil.rmtree(scratch)
+    return Dataset.open(Path(out))
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All rows of a dataset, in its order.
+
+    Attributes:
+        by_user: The interactions: `user`, `feature` and perhaps `value` and `time`, sorted by user within
+            partitions that follow each other.
+        placed: The items: see `counts.placed_items`.
+        contents: What the files hold beside these rows.
+    """
+
+    by_user: DataFrame
+    placed: DataFrame
+    contents: Contents
+
+    @classmethod
+    def of(
+        cls, df: DataFrame, rows: Interactions, options: Options, name: str | None, keep: Keep
+    ) -> "_Whole":
+        """Count, check and number interactions."""
+        counts, items = count(rows, keep)
         if options.selection.duplicates == "error":
             check_unrepeated(rows.frame)
-        features = numbered_items(spark, scratch / "counts", counts, scratch / "features")
-        pieces = _pieces(rows.frame.join(features, "item"), counts, scratch, options)
+        placed = placed_items(items, counts, keep)
+        features = numbered(placed).select("item", F.col("number").alias("feature"))
+        order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.roles.numbers]
+        parallelism = df.sparkSession.sparkContext.defaultParallelism
+        number = max(parallelism, -(-counts.num_rows // ROWS_PER_TASK))
+        joined = rows.frame.join(features, "item").repartitionByRange(number, *order)
         sources = sorted(unquote(urlparse(file).path) for file in df.inputFiles())
         names = [file.rpartition("/")[2] for file in sources] or [_IN_MEMORY]
+        layout = FieldLayout(
+            options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
+        )
         facts = _facts(counts, options, names, rows.has_whole_items)
-        _written(spark, pieces, folder, counts, options, facts, name or names[0].split(".")[0])
-        shutil.rmtree(scratch)
-    return Dataset.open(out)
+        contents = Contents(name or names[0].split(".")[0], layout, facts, counts.num_rows)
+        return cls(joined.sortWithinPartitions(*order).select(*columns), placed, contents)
 
 
-def _pieces(joined: DataFrame, counts: Counts, scratch: Path, options: Options) -> list[str]:
-    """Sort the interactions by user, and let each partition write its examples: the files, in order."""
-    number = max(joined.sparkSession.sparkContext.defaultParallelism, -(-counts.num_rows // ROWS_PER_TASK))
-    order, columns = order_of("user", counts.longest["user"]), ["user", "feature", *options.roles.numbers]
-    by_user = joined.repartitionByRange(number, *order).sortWithinPartitions(*order).select(*columns)
+def _pieces(whole: _Whole, scratch: Path, options: Options) -> list[str]:
+    """Let each partition write its examples: the files, in order."""
     field, duplicates = options.field, options.selection.duplicates
     has_values, has_times, folder = options.has_values, options.keep_times, scratch / "pieces"
     folder.mkdir()
@@ -108,7 +164,7 @@ def _pieces(joined: DataFrame, counts: Counts, scratch: Path, options: Options) 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         partition, attempt = context.partitionId(), context.taskAttemptId()
-        path, rows = folder / f"{partition}-{attempt}.arrow", _Tally(batches)
+        path, rows = folder / f"{partition}-{attempt}.arrow", Tally(batches)
         made = examples(rows, field, duplicates, has_values, has_times)
         if (first := next(made, None)) is None:
             return
@@ -120,22 +176,9 @@ def _pieces(joined: DataFrame, counts: Counts, scratch: Path, options: Options) 
             [{"partition": partition, "path": str(path), "rows": rows.num_rows}], _PIECE
         )
 
-    pieces = sorted(by_user.mapInArrow(write, "partition int, path string, rows bigint").collect())
-    if sum(rows for _, _, rows in pieces) != counts.num_rows:
-        raise DataError(f"{PLACE}: must not change while it is read; it did. Write it to files first.")
+    pieces = sorted(whole.by_user.mapInArrow(write, "partition int, path string, rows bigint").collect())
+    whole.contents.check(sum(rows for _, _, rows in pieces))
     return [path for _, path, _ in pieces]
-
-
-class _Tally:
-    """Counts the rows of the batches that pass."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches, self.num_rows = batches, 0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
-            self.num_rows += batch.num_rows
-            yield batch
 
 
 def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_items: bool) -> Facts:
@@ -154,33 +197,14 @@ def _facts(counts: Counts, options: Options, sources: Sequence[str], has_whole_i
     }
 
 
-def _written(
-    spark: SparkSession,
-    pieces: Sequence[str],
-    folder: Path,
-    counts: Counts,
-    options: Options,
-    facts: Facts,
-    name: str,
-) -> None:
+def _written(spark: SparkSession, pieces: Sequence[str], folder: Path, contents: Contents) -> None:
     """Write the files of the dataset in one task, and move them into their folder."""
-    layout = FieldLayout(
-        options.field, counts.num_items, "sparse", ("train",), options.has_values, options.keep_times
-    )
     features = folder / "scratch" / "features"
 
     def write(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = folder / "scratch" / f"dataset-{TaskContext.get().taskAttemptId()}"
         own.mkdir()
-        write_contents(
-            own,
-            name=name,
-            layouts=[layout],
-            batches=_stored(pieces),
-            vocabularies={layout.name: _vocabulary(features)},
-            has_weights=False,
-            source=facts,
-        )
+        contents.write(own, _stored(pieces), _items(features))
         yield pa.RecordBatch.from_pydict({"path": [str(own)]})
 
     [(own,)] = spark.range(0, 1, 1, 1).mapInArrow(write, "path string").collect()
@@ -194,10 +218,7 @@ def _stored(pieces: Sequence[str]) -> Iterator[pa.RecordBatch]:
             yield from reader
 
 
-def _vocabulary(folder: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of the vocabulary from Spark's files, in order."""
+def _items(folder: Path) -> Iterator[pa.RecordBatch]:
+    """The items from Spark's files, in order."""
     for path in sorted(folder.glob("part-*.parquet")):
-        for batch in pq.ParquetFile(path).iter_batches(columns=["item", "count"]):
-            ids, numbers = batch.columns
-            columns = [ids.cast(pa.string()), pa.nulls(batch.num_rows, pa.string()), numbers]
-            yield pa.RecordBatch.from_arrays(columns, schema=VOCABULARY_SCHEMA)
+        yield from pq.ParquetFile(path).iter_batches(columns=["item", "count"])

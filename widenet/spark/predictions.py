@@ -1,31 +1,46 @@
 """Recommends items to the users of a DataFrame."""
 
 import os
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import torch
-from pyspark import TaskContext
+from pyspark import Broadcast, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 its usual name
 
 from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import value_column
 from widenet.data.options import Options, check
-from widenet.data.vocabulary import Vocabulary
-from widenet.errors import DataError, FitError
+from widenet.errors import CheckpointError, DataError, FitError
 from widenet.evaluate import output_of
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
 from widenet.parallel.launcher import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.files import table_of
-from widenet.predict.rows import rows_a_block
-from widenet.predict.top_k import Filter, top_k
+from widenet.predict.filters import PerUser, joined
+from widenet.predict.list_rules import ListRules
+from widenet.predict.lists import best_lists
+from widenet.predict.rows import Block, rows_a_block
+from widenet.predict.top_k import Filter
+from widenet.run_arguments import (
+    AtMost,
+    Diversity,
+    Never,
+    NeverFor,
+    Only,
+    OnlyFor,
+    PredictArguments,
+    Weights,
+    Where,
+)
 from widenet.runs.model import Model
+from widenet.runs.recommending import filter_and_rules, personal
 from widenet.spark.columns import PLACE, Interactions, interactions
 from widenet.spark.counts import (
     check_cells,
@@ -38,11 +53,51 @@ from widenet.spark.counts import (
 )
 from widenet.spark.dataset import ROWS_PER_TASK
 from widenet.spark.examples import examples, starts_of, whole
-from widenet.spark.session import check_executors, session_of, shared_path
+from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
+from widenet.stores.uri import shown
 from widenet.training.run_directory import RunDirectory
 
 _SCHEMA = "user string, item string, score float, rank int"
+
+
+@dataclass(frozen=True)
+class _Output:
+    """An output as filters and rules know it: the driver needs no weights."""
+
+    spec: OutputLayer
+    width: int
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What the executors recommend: the arguments of `widenet predict`, read in the driver.
+
+    Attributes:
+        output: Name of the output.
+        k: Number of recommendations for each user.
+        exclude_seen: Whether to leave out the items that a user has.
+        allowed: Filter for all users, in the host's memory.
+        rules: Rules for each user's list.
+        never_for: Items that single users must not be shown.
+        only_for: The only items that single users may be shown.
+    """
+
+    output: str
+    k: int
+    exclude_seen: bool
+    allowed: Filter
+    rules: ListRules
+    never_for: PerUser | None
+    only_for: PerUser | None
+
+    @classmethod
+    def of(cls, run: RunDirectory, output: _Output, arguments: PredictArguments) -> "_Wanted":
+        """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
+        allowed, rules = filter_and_rules(run, output, arguments)
+        lists = personal(arguments, run.vocabulary(output.spec.field))
+        return cls(output.spec.name, checked_k(arguments.k), arguments.exclude_seen, allowed, rules, *lists)
 
 
 def predict(
@@ -56,6 +111,14 @@ def predict(
     duplicates: Duplicates | None = None,
     k: int = 100,
     exclude_seen: bool = True,
+    never: Never = None,
+    only: Only = None,
+    never_for: NeverFor = None,
+    only_for: OnlyFor = None,
+    weights: Weights = None,
+    at_most: AtMost = None,
+    where: Where = None,
+    diversity: Diversity = 0.0,
     output: str | None = None,
     device: str | None = None,
 ) -> DataFrame:
@@ -67,8 +130,9 @@ def predict(
 
     Args:
         df: One row for each interaction.
-        run: The run directory, on a file system that the driver and all executors share. Its network must
-            read one sparse field, and give the same one.
+        run: The run directory, on a file system that the driver and all executors share, or the URI of one in
+            an object store, which each executor copies. Its network must read one sparse field, and give the
+            same one.
         user: Column with the user.
         item: Column with the item.
         value: Column with the value of each interaction, for networks that were trained with values.
@@ -76,6 +140,16 @@ def predict(
         duplicates: Which value of repeated interactions counts; see `widenet.ingest`.
         k: Number of recommendations for each user.
         exclude_seen: Leave out the items that a user has.
+        never: Items that are never recommended: a list of ids, or a file with one per line. The driver reads
+            all files.
+        only: The only items that are recommended, likewise; unknown ids have no effect.
+        never_for: Items that are never recommended to a user: a list of ids for each, or a CSV file
+            (user,item). Users that `df` does not have are ignored.
+        only_for: The only items that are recommended to a user, likewise; other users may get all.
+        weights: Factors on scores: a number for each id, or a CSV file (item,weight).
+        at_most: Recommend at most N items of each category of an attribute.
+        where: Recommend only items whose boolean attribute is true, or that have one of these values.
+        diversity: How much an item's similarity to those before it in the list counts against it.
         output: The output layer, if the network has several.
         device: "cpu" or "cuda"; None uses CUDA where an executor has it.
 
@@ -83,28 +157,60 @@ def predict(
         The columns user, item, score and rank, from 1; in no order.
 
     Raises:
-        DataError: A column or a cell breaks a rule.
-        FitError: The network needs more than the items of users.
+        DataError: A column, a cell or a file of a filter breaks a rule.
+        FitError: The network needs more than the items of users, or a rule does not go with the run.
         CheckpointError: There is no such run.
+        StoreError: The store of the run refuses.
         OptionError: An option is wrong, or executors differ from the driver.
     """
     options = Options(user=user, item=item, value=value, time=time, duplicates=duplicates)
     check(options)
-    spark, directory = session_of(df), RunDirectory.open(shared_path("run", run))
+    arguments = PredictArguments(
+        "",  # the DataFrame takes the place of a dataset
+        k,
+        exclude_seen=exclude_seen,
+        never=never,
+        only=only,
+        never_for=never_for,
+        only_for=only_for,
+        weights=weights,
+        at_most=at_most,
+        where=where,
+        diversity=diversity,
+    )
+    spark, place = session_of(df), shared_place("run", run)
+    directory = RunDirectory.open(Path(place))
     field, version = _only_field(directory), directory.model().digest
     check_device(device)
-    output = output_of([layer.name for layer in directory.network.outputs], output)
+    named = output_of([layer.name for layer in directory.network.outputs], output)
+    [layer] = [layer for layer in directory.network.outputs if layer.name == named]
+    width = directory.layout.units[named]
+    wanted = _Wanted.of(directory, _Output(layer, width), arguments)
     rows = interactions(df, user, item, value, time)
-    check_executors(spark, directory.path)
-    known, longest = _known(rows, _features(spark, directory.vocabulary(field)))
+    check_executors(spark, place)
+    known, longest = _known(rows, _features(spark, place, directory, field))
     if options.selection.duplicates == "error":
         check_unrepeated(known)
-    step = rows_a_block(min(checked_k(k), directory.fields[field].width))
-    path, rule, has_values = directory.path, options.selection.duplicates, options.has_values
+    step = rows_a_block(min(wanted.rules.pool(wanted.k), width))
+    recommend = _recommender(
+        partial(_model, place, version, device), field, options, spark.sparkContext.broadcast(wanted)
+    )
+    number = max(spark.sparkContext.defaultParallelism, -(-known.count() // ROWS_PER_TASK))
+    block = F.floor(F.col("number") / step).alias("block")
+    by_block = known.join(_numbered_users(known, longest), "user").repartition(number, block)
+    ordered = by_block.sortWithinPartitions("number")
+    return ordered.select(block, "user", "feature", *options.roles.numbers).mapInArrow(recommend, _SCHEMA)
+
+
+def _recommender(
+    load: Callable[[], Model], field: str, options: Options, wanted: Broadcast[_Wanted]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what a task does with its rows, which come with the block and in the order of the users."""
+    rule, has_values = options.selection.duplicates, options.has_values
 
     def recommend(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         os.environ.setdefault("WIDENET_THREADS", str(TaskContext.get().cpus()))
-        model = _model(path, version, device)
+        model = load()
         for several in whole(batches, "block"):
             starts = np.flatnonzero(starts_of(several, "block"))
             for start, stop in zip(starts, [*starts[1:], several.num_rows], strict=True):
@@ -112,13 +218,9 @@ def predict(
                     [several.slice(start, stop - start)], field, rule, has_values, has_times=False
                 )
                 block = pa.Table.from_batches(made).combine_chunks()
-                yield from _recommended(model, block, field, k, exclude_seen, output).to_batches()
+                yield from _recommended(model, block, field, wanted.value).to_batches()
 
-    number = max(spark.sparkContext.defaultParallelism, -(-known.count() // ROWS_PER_TASK))
-    block = F.floor(F.col("number") / step).alias("block")
-    by_block = known.join(_numbered_users(known, longest), "user").repartition(number, block)
-    ordered = by_block.sortWithinPartitions("number")
-    return ordered.select(block, "user", "feature", *options.roles.numbers).mapInArrow(recommend, _SCHEMA)
+    return recommend
 
 
 def _only_field(directory: RunDirectory) -> str:
@@ -133,14 +235,14 @@ def _only_field(directory: RunDirectory) -> str:
     return fields[0]
 
 
-def _features(spark: SparkSession, vocabulary: Vocabulary) -> DataFrame:
+def _features(spark: SparkSession, place: Path | str, run: RunDirectory, field: str) -> DataFrame:
     """The items that a run knows: `item` and `feature`, read by executors."""
-    path, number = vocabulary.path, sum(1 for _ in vocabulary.record_batches())
+    number = sum(1 for _ in run.vocabulary(field).record_batches())
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = {number for batch in batches for number in batch.column("id").to_pylist()}
         start = 0
-        for number, batch in enumerate(Vocabulary.open(path).record_batches()):
+        for number, batch in enumerate(RunDirectory.open(Path(place)).vocabulary(field).record_batches()):
             features = pa.array(np.arange(start, start + batch.num_rows))
             start += batch.num_rows
             if number in wanted:
@@ -173,17 +275,18 @@ def _numbered_users(known: DataFrame, longest: int | None) -> DataFrame:
 
 
 @lru_cache(maxsize=1)
-def _model(run: Path, version: str, device: str | None) -> Model:  # noqa: ARG001 another version is another model
-    """The model of a run; a Python process loads it once, and keeps the last one."""
+def _model(run: Path | str, version: str, device: str | None) -> Model:
+    """The model of a run in the version of the driver; a Python process loads it once, and keeps the last."""
     leave_launcher()  # Spark's processes work alone, whatever the executor has inherited
-    return Model.load(run, device)
+    model = Model.load(run, device)
+    if model.run.model().digest != version:
+        raise CheckpointError(f"{shown(run)} has changed since the driver read it. Call `predict` again.")
+    return model
 
 
-def _recommended(
-    model: Model, block: pa.Table, field: str, k: int, exclude_seen: bool, output: str
-) -> pa.Table:
+def _recommended(model: Model, block: pa.Table, field: str, wanted: _Wanted) -> pa.Table:
     """Recommend to the users of a block, together as `widenet predict` does."""
-    lists = block.column(field).chunk(0)
+    lists, ids = block.column(field).chunk(0), block.column("id")
     indices = lists.flatten().to_numpy().astype(np.int64)
     values = None
     if value_column(field) in block.column_names:
@@ -191,16 +294,22 @@ def _recommended(
     batch = SparseBatch(
         torch.tensor(lists.offsets.to_numpy().astype(np.int64)), torch.tensor(indices), values
     )
-    names = model.run.vocabulary(field)
-    allowed = Filter().within(len(names), model.network.outputs[output])
+    names, users = model.run.vocabulary(field), ids.to_pylist()
+    output = model.network.outputs[wanted.output]
+    excluded = batch if wanted.exclude_seen else None
+    if wanted.never_for is not None:
+        never = wanted.never_for.of(users)
+        excluded = never if excluded is None else joined(excluded, never)
     with fixed_arithmetic():
-        scores_EK, units_EK = top_k(
-            model.network, {field: batch}, output, k, batch if exclude_seen else None, allowed
+        scores_EK, units_EK = best_lists(
+            model.network,
+            {field: batch},
+            wanted.output,
+            wanted.k,
+            excluded,
+            wanted.allowed.to(model.network.device).within(len(names), output),
+            wanted.rules,
+            None if wanted.only_for is None else wanted.only_for.only(users),
         )
-    kept_EK = units_EK >= 0
-    return table_of(
-        block.column("id"),
-        kept_EK.sum(dim=1).cpu().numpy(),
-        names.ids(units_EK[kept_EK].cpu().numpy()),
-        scores_EK[kept_EK].cpu().to(torch.float32).numpy(),
-    )
+    found = Block.of(users, names, scores_EK, units_EK)
+    return table_of(ids, found.counts, found.items, found.scores)

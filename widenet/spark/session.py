@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
 from widenet.errors import OptionError
+from widenet.stores.uri import Uri, is_uri
 
 _REMEDY = "Give driver and executors the same environment, such as one archive in `spark.archives`."
 _LIBRARIES = ("pyarrow", "torch", "widenet")
@@ -30,19 +31,27 @@ def session_of(df: DataFrame) -> SparkSession:
     return df.sparkSession
 
 
-def shared_path(name: str, path: str | Path) -> Path:
-    """The absolute path of a folder that driver and executors share; raises OptionError for a URL."""
-    if "://" in str(path):
+def shared_place(name: str, place: str | Path) -> Path | str:
+    """The absolute path of a folder that driver and executors share, or the URI of an object store.
+
+    Raises:
+        OptionError: It is a URI of something else, or of another form.
+    """
+    if is_uri(place):
+        return str(Uri.of(place))
+    if "://" in str(place):
         raise OptionError(
-            f"`{name}` must be a path on a file system that is mounted on the driver and all executors; got a"
-            " URL. Mount it, or choose a folder on such a file system."
+            f"`{name}` must be the URI of an object store, or a path on a file system that is mounted on the"
+            " driver and all executors; got another URL. Mount it, or copy its content to one of these."
         )
-    return Path(path).absolute()
+    return Path(place).absolute()
 
 
-def plain_path(name: str, path: str | Path) -> Path:
-    """A shared path that Spark reads as it is written; raises OptionError for any other one."""
-    shared = shared_path(name, path)
+def plain_place(name: str, path: str | Path) -> Path | str:
+    """As `shared_place`, for a path that Spark reads as it is written; raises OptionError for another one."""
+    shared = shared_place(name, path)
+    if isinstance(shared, str):
+        return shared
     if shared.as_uri() != f"file://{shared}" or any(sign in str(shared) for sign in "*{}"):
         raise OptionError(
             f"`{name}` must consist of ASCII letters, digits, `/`, `.`, `-` and `_`, because Spark reads"
@@ -51,16 +60,22 @@ def plain_path(name: str, path: str | Path) -> Path:
     return shared
 
 
-def check_executors(spark: SparkSession, folder: Path) -> None:
-    """Compare Python and libraries of executors with the driver's, and let them look for a folder.
+def check_executors(spark: SparkSession, *places: Path | str) -> None:
+    """Compare Python and libraries of executors with the driver's, and let them look for places.
 
     Every executor has the chance of a task, but Spark decides which ones get it.
 
+    Args:
+        spark: The session.
+        places: Folders, and URIs of object stores, which need not hold anything yet.
+
     Raises:
-        OptionError: An executor lacks a library, has another Python, torch or widenet, or does not see the
-            folder.
+        OptionError: An executor lacks a library, has another Python, torch or widenet, does not see a folder,
+            or cannot use a store.
     """
-    context, shared, libraries = spark.sparkContext, str(folder), _LIBRARIES
+    context, libraries = spark.sparkContext, _LIBRARIES
+    folders = [str(place) for place in places if isinstance(place, Path)]
+    uris = [place for place in places if isinstance(place, str)]
 
     # A function within a function travels as code, so that it also runs where widenet is missing.
     def facts(_: Iterator[int]) -> Iterator[dict[str, Any]]:
@@ -74,7 +89,12 @@ def check_executors(spark: SparkSession, folder: Path) -> None:
                 found[library] = version(library)
             except PackageNotFoundError:
                 found[library] = None
-        found["sees"] = os.path.isdir(shared)  # noqa: PTH112 the smallest code
+        found["unseen"] = [folder for folder in folders if not os.path.isdir(folder)]  # noqa: PTH112 small
+        found["refused"] = []
+        if uris and found["widenet"] is not None and found["pyarrow"] is not None:
+            from widenet.stores.fetch import problem_of
+
+            found["refused"] = [problem for problem in map(problem_of, uris) if problem is not None]
         yield found
 
     number = context.defaultParallelism
@@ -86,13 +106,23 @@ def check_executors(spark: SparkSession, folder: Path) -> None:
         own = f"{sys.version_info[0]}.{sys.version_info[1]}"
         raise OptionError(f"executors must have Python {own}, as the driver has. {_REMEDY}") from error
     for report in reports:
-        for library in _LIBRARIES:
-            own, there = version(library), report[library]
-            if there is None or (library in _SAME and there != own):
-                has = "one has none" if there is None else f"one has {there}"
-                raise OptionError(f"executors must have {library} {own}, as the driver has; {has}. {_REMEDY}")
-        if not report["sees"]:
-            raise OptionError(
-                f"{folder}: must be a folder that the driver and all executors share; an executor does"
-                " not see it. Choose one on a common file system."
-            )
+        _check_report(report)
+
+
+def _check_report(report: dict[str, Any]) -> None:
+    """Raise OptionError unless what an executor has found is as it must be."""
+    for library in _LIBRARIES:
+        own, there = version(library), report[library]
+        if there is None or (library in _SAME and there != own):
+            has = "one has none" if there is None else f"one has {there}"
+            raise OptionError(f"executors must have {library} {own}, as the driver has; {has}. {_REMEDY}")
+    if report["unseen"]:
+        raise OptionError(
+            f"{report['unseen'][0]}: must be a folder that the driver and all executors share; an executor"
+            " does not see it. Choose one on a common file system."
+        )
+    if report["refused"]:
+        raise OptionError(
+            f"{report['refused'][0]} An executor says so: executors take credentials and endpoints from their"
+            " own environment."
+        )

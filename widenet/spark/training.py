@@ -1,7 +1,9 @@
 """Trains a network in the executors of a Spark session."""
 
 import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.run_arguments import TrainArguments
 from widenet.runs.prepared import prepared
 from widenet.runs.training import train as train_here
-from widenet.spark.session import check_executors, shared_path
+from widenet.spark.session import check_executors, shared_place
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.reports import Report
 
 
 def train(
@@ -39,8 +42,8 @@ def train(
         network: network.json: its path, its values, or a document; None for a default.
         training: training.json likewise.
         data: The dataset directory. This and the other paths must be on a file system that the driver and all
-            executors share.
-        out: The run directory to make.
+            executors share, or be URIs of an object store, such as s3://lake/books.
+        out: The run directory to make. At a URI, executors need nothing in common but the store.
         processes: Number of processes, at most the number of shards; each takes a task's slot.
         resume: Resume from the newest checkpoint of `out`.
         start_from: Start with the weights of another run.
@@ -53,37 +56,63 @@ def train(
     Raises:
         DocumentError, DataError, FitError, CapacityError, OptionError: The documents, the dataset, the
             executors or an option does not allow the training.
-        CheckpointError, NumericsError, DisagreementError, GroupError: The training could not continue.
+        CheckpointError, NumericsError, DisagreementError, GroupError, StoreError: The training could not
+            continue.
     """
     spark = SparkSession.getActiveSession()
     if spark is None:
         raise OptionError("`train` needs a Spark session. Start one by `SparkSession.builder.getOrCreate()`.")
-    data, out = shared_path("data", data), shared_path("out", out)
-    start_from = None if start_from is None else shared_path("start_from", start_from)
+    data, out = shared_place("data", data), shared_place("out", out)
+    start_from = None if start_from is None else shared_place("start_from", start_from)
     arguments = TrainArguments(network, training, data, out, resume=resume, start_from=start_from)
-    with prepared(arguments) as (layout, dataset):
+    with prepared(arguments, cuts=False) as (layout, _):
         if not 1 <= processes <= layout.num_shards:
             raise OptionError(
                 f"`processes` must be 1 to the number of shards, {layout.num_shards}; got {processes}."
             )
-        check_executors(spark, data)
-        words = {"resume": resume, "start_from": start_from, "device": device, "timeout": timeout}
-        distributor = TorchDistributor(num_processes=processes, local_mode=False, use_gpu=device == "cuda")
-        threads = spark.conf.get("spark.task.cpus", "1")
-        outcome = distributor.run(
-            _trained, threads, layout.network, layout.training, dataset.path, out, words
-        )
+    check_executors(spark, data, *(place for place in (out, start_from) if isinstance(place, str)))
+    documents = (
+        None if network is None else layout.network,  # executors make the defaults, and what these need
+        None if training is None else layout.training,
+    )
+    words = {"resume": resume, "start_from": start_from, "device": device, "timeout": timeout}
+    distributor = TorchDistributor(num_processes=processes, local_mode=False, use_gpu=device == "cuda")
+    threads = spark.conf.get("spark.task.cpus", "1")
+    outcome, sentences = distributor.run(_trained, threads, *documents, data, out, words)
     if isinstance(outcome, WidenetError):
         raise outcome
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=2)
     return str(outcome)
 
 
+@dataclass
+class _Sentences(Report):
+    """Keeps what the user should know, for the driver."""
+
+    said: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        """See `training.reports.Report`."""
+        self.said.append(text)
+
+
 def _trained(
-    threads: str, network: NetworkSpec, training: TrainingSpec, data: Path, out: Path, words: dict[str, Any]
-) -> str | WidenetError:
-    """Train as one process of the group, and return the fingerprint, or the mistake for the driver."""
+    threads: str,
+    network: NetworkSpec | None,
+    training: TrainingSpec | None,
+    data: Path | str,
+    out: Path | str,
+    words: dict[str, Any],
+) -> tuple[str | WidenetError, list[str]]:
+    """Train as one process of the group.
+
+    Returns:
+        The fingerprint, or the mistake for the driver; and what the user should know.
+    """
     os.environ.setdefault("WIDENET_THREADS", threads)
+    report = _Sentences()
     try:
-        return train_here(network, training, data, out, **words).fingerprint()
+        return train_here(network, training, data, out, report=report, **words).fingerprint(), report.said
     except WidenetError as error:
-        return error
+        return error, report.said

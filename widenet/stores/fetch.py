@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from widenet.errors import DataError, StoreError
+from widenet.errors import DataError, StoreError, WidenetError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
 from widenet.stores.manifest import FILE_NAME, Kind, StoreManifest, object_name, read_manifest
@@ -54,6 +54,15 @@ def existing(bucket: Bucket, kind: Kind | None) -> StoreManifest:
     if kind not in (None, manifest.kind):
         raise StoreError(f"{bucket.uri} must be a {kind}; it is a {manifest.kind}. Name another URI.")
     return manifest
+
+
+def problem_of(place: str) -> str | None:
+    """Return why this process cannot use the store of a URI, in a sentence; None if it can."""
+    try:
+        read_manifest(Bucket(Uri.of(place)))
+    except WidenetError as error:
+        return str(error)
+    return None
 
 
 def fill(folder: Path, bucket: Bucket, files: Mapping[str, Content]) -> None:
