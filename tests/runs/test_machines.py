@@ -6,8 +6,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from pathlib import Path
 
 import widenet
 from tests.stores.conftest import server, store, widenet_command  # noqa: F401 fixtures
@@ -83,3 +86,33 @@ def test_each_machine_sets_the_same_validation_part_aside(store, tmp_path, widen
     assert ended[0][1].count("set aside for validation") == 1
     assert "set aside" not in ended[1][1]
     assert store.published("run")
+
+
+def test_torchrun_restarts_a_training_on_two_machines(store, data, tmp_path):
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    (tmp_path / "training.json").write_text(json.dumps(TRAINING | {"epochs": 8}))
+    expected = train(data, tmp_path / "undisturbed", TRAINING | {"epochs": 8}).fingerprint()
+    agents = []
+
+    def kill(method, number):
+        if method == "PUT" and number > 30 and store.published("run") is not None:
+            store.at = None
+            own = Path(f"/proc/{agents[1].pid}/task/{agents[1].pid}/children").read_text().split()
+            os.kill(int(own[-1]), signal.SIGKILL)
+
+    store.count_from_here(kill)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    torchrun = (
+        f"-m torch.distributed.run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint {place} --max-restarts 2"
+    )
+    words = f"-m widenet train network.json training.json --data {data.path} --out {URI} --device cpu"
+    for name in ("a", "b"):
+        variables = os.environ | {"WIDENET_CACHE": str(tmp_path / name), "WIDENET_THREADS": "1"}
+        command = [sys.executable, *torchrun.split(), *words.split()]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        agents.append(subprocess.Popen(command, cwd=tmp_path, env=variables, **pipes))
+    said = "".join(agent.communicate()[0] for agent in agents)
+    assert [agent.returncode for agent in agents] == [0, 0], said
+    assert "torchrun has restarted this training; it resumes from its newest checkpoint" in said
+    assert expected in said
