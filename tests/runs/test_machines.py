@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import widenet
-from tests.stores.conftest import server, store, widenet_command  # noqa: F401 fixtures
+from tests.stores.conftest import servers, store, widenet_command  # noqa: F401 fixtures
 from tests.stores.test_runs import NETWORK, TRAINING, URI, data, train  # noqa: F401 a fixture among them
 from widenet.training.reports import Silence
 

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from tests.stores.conftest import server, store  # noqa: F401 fixtures
+from tests.stores.conftest import servers, store  # noqa: F401 fixtures
 
 LACKS = (
     "pyspark is not installed; `make test-spark` installs it"

@@ -9,7 +9,6 @@ import pytest
 
 import widenet
 from tests.scale_page import begin
-from tests.stores.conftest import SECRET
 from widenet.errors import CheckpointError, DocumentError, OptionError
 
 pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spark` installs it")
@@ -102,7 +101,7 @@ def test_executors_that_share_a_store_alone_train_and_predict(spark, store, cach
     with pytest.raises(CheckpointError, match=r"^s3://shelf/run exists already"):
         train(NETWORK, TRAINING, "s3://shelf/books", "s3://shelf/run", processes=2)
     kept = [*store.objects().values(), *(path.read_bytes() for path in caches.rglob("*") if path.is_file())]
-    assert not any(SECRET.encode() in content for content in kept)
+    assert not any(secret.encode() in content for content in kept for secret in store.secrets)
 
 
 def test_what_executors_cannot_use_is_one_sentence(spark, store, caches, tmp_path):

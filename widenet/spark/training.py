@@ -3,7 +3,6 @@
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ from widenet.errors import OptionError, WidenetError
 from widenet.parallel.heartbeat import TIMEOUT_SECONDS
 from widenet.run_arguments import TrainArguments
 from widenet.runs.prepared import prepared
-from widenet.runs.training import train as train_here
+from widenet.runs.training import run_training
 from widenet.spark.session import check_executors, shared_place
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.reports import Report
 
 
 def train(
@@ -86,17 +84,6 @@ def train(
     return str(outcome)
 
 
-@dataclass
-class _Sentences(Report):
-    """Keeps what the user should know, for the driver."""
-
-    said: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        """See `training.reports.Report`."""
-        self.said.append(text)
-
-
 def _trained(
     threads: str,
     network: NetworkSpec | None,
@@ -108,11 +95,13 @@ def _trained(
     """Train as one process of the group.
 
     Returns:
-        The fingerprint, or the mistake for the driver; and what the user should know.
+        The fingerprint, or the mistake for the driver; and what was set aside for validation, in a sentence.
     """
     os.environ.setdefault("WIDENET_THREADS", threads)
-    report = _Sentences()
+    said: list[str] = []
+    arguments = TrainArguments(network, training, data, out, **words)
     try:
-        return train_here(network, training, data, out, report=report, **words).fingerprint(), report.said
+        with prepared(arguments, said.append) as (layout, dataset):
+            return run_training(layout, dataset, arguments).fingerprint(), said
     except WidenetError as error:
-        return error, report.said
+        return error, said
