@@ -15,8 +15,13 @@ demo: .venv/.stamp
 	$(BIN)/widenet demo $(if $(DATA),--data '$(DATA)')
 	@echo 'The command is in .venv: first run source .venv/bin/activate'
 
+# Tests of Spark and of object stores, most of which start servers; `make test-spark` and `make test-stores` run them.
+SPARK := tests/spark tests/test_spark.py
+STORES := tests/stores tests/cli/test_places.py tests/runs/test_machines.py
+
+# All tests but those of SPARK and STORES, also where the libraries that they need are installed.
 test: .venv/.stamp
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(SPARK) $(STORES))
 
 # What depends on the processor once more, as on one that has AVX2 and no more.
 test-avx2: .venv/.stamp
@@ -39,7 +44,7 @@ test-faults: .venv/.stamp
 
 # A real Spark of two executors. Needs Java 17 or newer; installs pyspark.
 test-spark: .venv/.stamp-spark
-	$(BIN)/python -m pytest tests/spark tests/test_spark.py
+	$(BIN)/python -m pytest $(SPARK)
 
 # All tests that need a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
 # Installs Playwright's driver, axe-core and Schemathesis.
@@ -52,7 +57,7 @@ test-mlflow: .venv/.stamp-mlflow
 
 # Servers of S3, Azure and Google Cloud Storage on this machine. Installs moto, Azurite and gcp-storage-emulator; Azurite needs npm.
 test-stores: .venv/.stamp-stores
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/stores tests/cli/test_places.py tests/runs/test_machines.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(STORES)
 
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp
