@@ -125,16 +125,25 @@ class Service:
         return self.process.returncode, said
 
 
+COPIED = "from tests.serve.copied import run; run()"
+
+
+def with_model(name):
+    """A script of a service whose model runs in another program, a file of this folder."""
+    return f"from tests.serve.copied import run; run({name!r})"
+
+
 @contextmanager
-def service(run, *words, program=None, command="serve"):
+def service(run, *words, script=COPIED, program=None, command="serve"):
     """A service of a run, or the pages of a folder of runs, on a free port.
 
-    program: what Python runs instead of `widenet`, starting anew with this process's limits; without it, the
-    service and the process of its model are copies of a process that has loaded everything.
+    The service and the process of its model are copies of a process that has loaded everything.
+    script: what the service runs. program: instead, what Python runs, starting anew with this process's
+    limits.
     """
     line = [command, str(run), "--port", "0", *map(str, words)]
     if program is None:
-        process = Conversation(line, "from tests.serve.copied import run; run()")
+        process = Conversation(line, script)
     else:
         said = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -2,7 +2,9 @@
 
 import inspect
 import os
+import runpy
 import subprocess
+import sys
 import traceback
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +31,7 @@ class Copy(subprocess.Popen):
 
     def be(self, asked):
         """Be the program, from its beginning to its end."""
-        _be_model(asked["args"][-1], asked["pass_fds"])
+        _be_model(*asked["args"][-2:], asked["pass_fds"])
 
 
 def leave(descriptors):
@@ -40,12 +42,16 @@ def leave(descriptors):
             os.dup2(nothing, own)
 
 
-def _be_model(settings, descriptors):
-    """Be the process of a model."""
+def _be_model(program, settings, descriptors):
+    """Be the process of a model: `model_process`, or a program in a file."""
     try:
         os.setsid()
         leave(descriptors)
-        model_process.main(settings)
+        if program == model_process.__name__:
+            model_process.main(settings)
+        else:
+            sys.argv = [program, settings]
+            runpy.run_path(program, run_name="__main__")
     except SystemExit as ended:
         os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException:
@@ -54,7 +60,12 @@ def _be_model(settings, descriptors):
     os._exit(0)
 
 
-def run():
-    """Run the command line."""
+def run(model=None):
+    """Run the command line.
+
+    model: a file of this folder that the process of a model runs instead of the usual program.
+    """
+    if model is not None:
+        remote.PROGRAM[:] = [str(Path(__file__).with_name(model))]
     remote.subprocess = SimpleNamespace(Popen=Copy)
     main()

@@ -1,8 +1,6 @@
 """`widenet` with a model whose thread dies at once."""
 
-import sys
-
-from widenet.cli import main
+from tests.serve.copied import run
 from widenet.serve.batches import ModelThread
 
 
@@ -11,4 +9,4 @@ def broken(self):
 
 
 ModelThread._take = broken
-main(sys.argv[1:])
+run()

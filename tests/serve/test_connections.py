@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.serve.conftest import service
 
-HASTY = (str(Path(__file__).with_name("hasty.py")),)
+HASTY = Path(__file__).with_name("hasty.py").read_text()
 HEAD = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = b'{"items": ["i1"], "k": 1}'
 
@@ -20,7 +20,7 @@ def read_to_the_end(connection):
 
 
 def test_a_request_must_begin_and_arrive_in_time(world):
-    with service(world.run("first"), program=HASTY) as running, ExitStack() as stack:
+    with service(world.run("first"), script=HASTY) as running, ExitStack() as stack:
         place = "127.0.0.1", running.port
         slow = [stack.enter_context(socket.create_connection(place, timeout=60)) for _ in range(4)]
         nothing, half, body, second = slow

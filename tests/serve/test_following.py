@@ -2,11 +2,10 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from tests.serve.conftest import service
+from tests.serve.conftest import service, with_model
 from widenet.cli.wording import on_command_line
 from widenet.runs import Model
 from widenet.serve.batches import ModelThread, Rhythm
@@ -50,8 +49,7 @@ def test_the_model_of_a_link_that_moves_is_swapped_under_load_without_an_error(w
 def test_a_model_that_is_published_while_the_first_is_loaded_is_served(world, tmp_path):
     point(tmp_path / "current", world.run("first"))
     second = Model.load(world.run("second"), "cpu").fingerprint()
-    program = str(Path(__file__).with_name("with_model.py")), "moving_model.py"
-    with service(tmp_path / "current", program=program) as running:
+    with service(tmp_path / "current", script=with_model("moving_model.py")) as running:
         while running.get("/health/ready").json["fingerprint"] != second:
             pass
 

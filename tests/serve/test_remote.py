@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.serve.conftest import service
+from tests.serve.conftest import service, with_model
 from widenet.errors import CheckpointError
 from widenet.serve import remote
 from widenet.serve.arguments import ServeArguments
 from widenet.serve.remote import ModelProcess
 from widenet.serve.service import serve
-
-WITH_MODEL = str(Path(__file__).with_name("with_model.py"))
 
 
 def model_of(running):
@@ -28,8 +26,8 @@ def model_of(running):
 
 def test_a_row_that_fails_gets_500_those_beside_it_answers_and_the_end_of_the_process_ends_the_service(world):
     words = "--max-delay-ms", 1000, "--max-batch", 2, "--deadline-ms", 60_000
-    program = WITH_MODEL, "overflowing_model.py"
-    with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(2) as pool:
+    script = with_model("overflowing_model.py")
+    with service(world.run("first"), *words, script=script) as running, ThreadPoolExecutor(2) as pool:
         replies = list(pool.map(lambda item: running.recommend(items=[item]), ["i7", "i8"] * 8))
         assert [reply.status for reply in replies] == [500, 200] * 8
         assert running.recommend(items=["i13"]).status == 500
@@ -43,8 +41,8 @@ def test_a_row_that_fails_gets_500_those_beside_it_answers_and_the_end_of_the_pr
 
 def test_a_signal_to_end_that_reaches_both_processes_loses_no_answer(world):
     words = "--max-batch", 1, "--max-delay-ms", 0, "--deadline-ms", 60_000
-    program = WITH_MODEL, "stopping_model.py"
-    with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(1) as pool:
+    script = with_model("stopping_model.py")
+    with service(world.run("first"), *words, script=script) as running, ThreadPoolExecutor(1) as pool:
         accepted = pool.submit(running.recommend, items=["i1"])
         assert running.process.stdout.readline() == "stopped\n"
         os.kill(model_of(running), signal.SIGTERM)

@@ -12,15 +12,15 @@ import pytest
 import typer
 
 from tests.scripts import Script
-from tests.serve.conftest import TOKEN, service
+from tests.serve.conftest import TOKEN, service, with_model
 from widenet.cli.serve import serve
 from widenet.errors import OptionError
 from widenet.serve.arguments import ServeArguments
 from widenet.serve.guard import read_token
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "serve"
-WITH_MODEL = str(Path(__file__).with_name("with_model.py"))
-STOPPING = WITH_MODEL, "stopping_model.py"
+DYING = Path(__file__).with_name("dying.py").read_text()
+STOPPING = with_model("stopping_model.py")
 
 
 @pytest.fixture
@@ -80,8 +80,7 @@ def test_the_program_that_users_start_answers_and_ends_well(world):
 
 
 def test_a_service_whose_model_dies_ends_with_an_error(world):
-    program = (str(Path(__file__).with_name("dying.py")),)
-    with service(world.run("first"), program=program) as running:
+    with service(world.run("first"), script=DYING) as running:
         _, said = running.process.communicate(timeout=60)
     assert running.process.returncode == 1
     assert "the thread of the model died: OverflowError" in said
@@ -128,7 +127,7 @@ def assert_turned_away_unread(port):
 def test_when_the_queue_is_full_others_get_503_at_once_and_sigterm_answers_what_was_accepted(world):
     words = "--max-batch", 1, "--max-delay-ms", 0, "--queue", 2, "--deadline-ms", 60_000
     with (
-        service(world.run("first"), *words, program=STOPPING) as running,
+        service(world.run("first"), *words, script=STOPPING) as running,
         ThreadPoolExecutor(3) as pool,
     ):
         accepted = [pool.submit(running.recommend, items=["i1"])]
@@ -153,8 +152,8 @@ def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(
     (tmp_path / "token").write_text(TOKEN)
     given = {"Authorization": f"Bearer {TOKEN}"}
     words = "--token-file", tmp_path / "token", "--runs", world.folder / "runs", "--deadline-ms", 60_000
-    program = WITH_MODEL, "stuck_model.py"
-    with service(world.run("first"), *words, program=program) as running, ThreadPoolExecutor(40) as pool:
+    script = with_model("stuck_model.py")
+    with service(world.run("first"), *words, script=script) as running, ThreadPoolExecutor(40) as pool:
 
         def ask(path, body):
             return running.post(path, body, **given)
@@ -174,7 +173,7 @@ def test_searches_and_loads_have_bounds_and_hold_up_neither_answers_nor_the_end(
 
 
 def test_a_request_whose_deadline_passes_gets_504(world):
-    with service(world.run("first"), "--deadline-ms", 50, program=STOPPING) as running:
+    with service(world.run("first"), "--deadline-ms", 50, script=STOPPING) as running:
         assert running.recommend(items=["i1"]).status == 504
         running.process.stdin.write("go\n" * 2)
         running.process.stdin.flush()
