@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load, loaded
@@ -139,22 +140,35 @@ def stranger(tmp_path_factory):
     return target
 
 
+COPIED = """
+import sys
+from widenet.cli import main
+from widenet.extensions import extensions
+sys.path.insert(0, {!r})
+extensions.cache_clear()
+main()
+"""
+"""`widenet` in a copy of a process that has looked for extensions before the stranger was installed."""
+
+
 @pytest.fixture
-def run(stranger, tmp_path):
+def run(stranger, tmp_path, monkeypatch):
     """Runs a command line where the stranger is installed."""
+    monkeypatch.chdir(tmp_path)
 
     def command(*words):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(stranger), str(ROOT)])}
-        return subprocess.run(
-            [sys.executable, "-m", "widenet", *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        process = Conversation(words, COPIED.format(str(stranger)))
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     return command
+
+
+def test_the_program_that_users_start_calls_its_commands(stranger):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(stranger), str(ROOT)])}
+    line = [sys.executable, "-m", "widenet", "greet", "ann", "--loud"]
+    ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
+    assert ended.stdout == "ANN\n"
 
 
 def test_its_commands_are_listed_explained_and_called(run):
