@@ -118,5 +118,6 @@ bench-gpu: .venv/.stamp
 
 .venv/.stamp-stores: .venv/.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[stores-test]'
-	if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3.37.0; fi
+	npm install --silent --no-audit --no-fund --prefix .venv/azurite azurite@3.37.0 \
+	  || echo 'Azurite cannot be installed here: the tests of abfs:// are skipped.'
 	touch $@
