@@ -1,5 +1,6 @@
 """Kernels that helper processes compile: they are found on disk, and nobody depends on a helper."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -183,6 +184,14 @@ def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(usual, monke
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(usual))
     assert compile_usual() is None
     assert said_ahead(usual)[0] == "False 0 False"
+
+
+def test_one_helper_compiles_for_several_datasets_that_are_made_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    with (tmp_path / "usual.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert compile_usual().wait() == 0
+    assert not [*tmp_path.rglob("*.nbi")]
 
 
 def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):

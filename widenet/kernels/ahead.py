@@ -5,6 +5,7 @@ process loads it when it needs it (`compiled.made_once`). If a helper fails or i
 compiles the rest itself: the code is the same.
 """
 
+import fcntl
 import json
 import os
 import subprocess
@@ -58,16 +59,25 @@ def compile_usual() -> subprocess.Popen[bytes] | None:
     Returns:
         The helper; None if there is compiled code, no place to keep it, or no Numba.
     """
-    own = Path(__file__).parent
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    folder = Path(chosen) if chosen else own / "__pycache__"
-    codes = folder.glob(f"{own.name}_*/compiled*.nbi") if chosen else folder.glob("compiled*.nbi")
+    folder = _cache()
+    codes = folder.glob(f"{Path(__file__).parent.name}_*/compiled*.nbi" if _chosen() else "compiled*.nbi")
     if find_spec("numba") is None or not _can_be_written(folder) or any(codes):
         return None
     helper = _started([])
     if helper is not None:
         _RUNNING.append(helper)
     return helper
+
+
+def _chosen() -> str | None:
+    """Return the folder for compiled code that the environment names, if any."""
+    return os.environ.get("NUMBA_CACHE_DIR")
+
+
+def _cache() -> Path:
+    """Return the folder below which Numba keeps compiled code."""
+    chosen = _chosen()
+    return Path(chosen) if chosen else Path(__file__).parent / "__pycache__"
 
 
 def _can_be_written(folder: Path) -> bool:
@@ -159,8 +169,17 @@ def _started(words: list[str]) -> subprocess.Popen[bytes] | None:
 
 
 def _compile_usual() -> None:
-    """Compile the kernels of the usual documents, whenever nobody else needs the processors."""
+    """Compile the kernels of the usual documents, whenever nobody else needs the processors.
+
+    Several datasets may be made one after the other: one helper at a time is enough.
+    """
     os.nice(19)
+    _cache().mkdir(parents=True, exist_ok=True)
+    lock = os.open(_cache() / "usual.lock", os.O_RDWR | os.O_CREAT, 0o600)  # held until this process ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
     usual = _kernels(usual_network("items", is_sequence=False, num_features=1), usual_training(True, 1))
     for make, arguments in [*usual, *_later()]:
         make(*arguments)
