@@ -4,6 +4,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ from widenet.data.lists import dataset_from_lists
 from widenet.predict.top_k import top_k
 from widenet.sparse import SparseBatch
 
-CLASSES, UNITS, BATCH = 16, 64, 64
+CLASSES, UNITS, BATCH = 16, 128, 64
 LABELS = (40, 100, 200, 400, 500, 800, 1000, 2000, 4000)
 FEWER = 5
 """How many times as many labels the others may have."""
-STEPS = (100, 400)
-"""Lengths of a training, of which the best on other users is chosen."""
+STEPS = 100
+"""Steps of a training. Its only epoch has every labelled user equally often."""
+RATES = (0.01, 0.03, 0.1)
+"""Learning rates, of which the best on other users is chosen for every network and number of labels."""
+SAMPLES = 3
+"""Samples of labelled users; accuracies are means over them."""
 CHECKED, TESTED = 1000, 3000
-"""Labelled users that choose the length of a training, and that tell the accuracy."""
+"""Labelled users that choose the learning rate, and that tell the accuracy."""
 FEWEST_BOOKS = 5
 
 HISTORY = {"name": "history", "kind": "input", "field": "items"}
@@ -47,11 +52,12 @@ UNLABELLED: dict[str, Any] = {
 }
 READ = HISTORY | {"scale": "rsqrt"}
 DAMPED = READ | {"popularity_damping": 0.25}
+BY_COSINE = AUTHOR | {"cosine": {"temperature": 0.2}}
 NETWORKS: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "from nothing": ([READ, TASTE | DRAWN, AUTHOR], False),
     "logistic regression": ([READ, AUTHOR], False),
-    "vectors, frozen": ([DAMPED, TASTE | {"frozen": True}, AUTHOR], True),
-    "vectors, trained further": ([DAMPED, TASTE, AUTHOR], True),
+    "vectors, frozen": ([DAMPED, TASTE | {"frozen": True}, BY_COSINE], True),
+    "vectors, trained further": ([DAMPED, TASTE, BY_COSINE], True),
 }
 """Layers of every network, and whether it begins with the vectors."""
 
@@ -73,6 +79,7 @@ def run() -> None:
     width, unlabelled, labelled = readers()
     checked, tested = labelled.some(0, CHECKED), labelled.some(CHECKED, CHECKED + TESTED)
     pool = labelled.some(CHECKED + TESTED, len(labelled.books))
+    unlabelled += pool.books
     with workplace() as folder:
         data = dataset_from_lists(folder / "unlabelled", unlabelled, width=width)
         training = {"epochs": 5, "batch_size": 256, "optimizer": {"kind": "adam", "learning_rate": 0.01}, "schedule": "cosine"}  # fmt: skip # noqa: E501
@@ -96,7 +103,7 @@ def run() -> None:
             print(f"| {number:,} | {best:.4f} | {fewer:,} | {found[fewer]['vectors, frozen']:.4f} |")
 
 
-def readers() -> tuple[int, list[list[int]], Readers]:
+def readers() -> tuple[int, list[Sequence[int]], Readers]:
     """Return the number of books, the books of users without labels, and the users with labels.
 
     The classes are the first authors that most users want to read. Their books are left out.
@@ -122,7 +129,7 @@ def readers() -> tuple[int, list[list[int]], Readers]:
     labels = {user: _most_wanted(wanted.get(user, Counter())) for user in able}
     chosen = [able[place] for place in others if labels[able[place]] is not None]
     authors = np.array([labels[user] for user in chosen])
-    unlabelled = [sorted(books[able[place]]) for place in without]
+    unlabelled: list[Sequence[int]] = [sorted(books[able[place]]) for place in without]
     return len(items), unlabelled, Readers([sorted(books[user]) for user in chosen], authors)
 
 
@@ -135,33 +142,43 @@ def _most_wanted(wanted: Counter[int]) -> int | None:
 def _row(
     number: int, pool: Readers, width: int, checked: Readers, tested: Readers, folder: Path
 ) -> Iterator[tuple[str, float]]:
-    """Yield the accuracy of every network with a number of labels."""
-    own = np.random.default_rng(0).permutation(len(pool.books))[: number - CLASSES]
-    every = [int(np.flatnonzero(pool.authors == each)[0]) for each in range(CLASSES)]
-    rows = [*every, *own.tolist()]
-    books, labels = [pool.books[row] for row in rows], [[int(pool.authors[row])] for row in rows]
-    data = dataset_from_lists(folder / str(number), books, width=width, sparse={"author": labels})
+    """Yield the mean accuracy of every network with a number of labels."""
+    samples = []
+    for seed in range(SAMPLES):
+        rows = _sample(pool.authors, number, seed) * max(1, round(STEPS * BATCH / number))
+        books, labels = [pool.books[row] for row in rows], [[int(pool.authors[row])] for row in rows]
+        place = folder / f"{number}-{seed}"
+        samples.append(dataset_from_lists(place, books, width=width, sparse={"author": labels}))
     for name, (layers, has_vectors) in NETWORKS.items():
         start = folder / "vectors" if has_vectors else None
-        yield name, _accuracy({"layers": layers}, data, start, checked, tested)
+        found = [_accuracy({"layers": layers}, samples, rate, start, checked, tested) for rate in RATES]
+        yield name, max(found, key=itemgetter(0))[1]
+
+
+def _sample(authors: NDArray[np.int64], number: int, seed: int) -> list[int]:
+    """Return as many users as asked for: the first of each class in a random order, and others in turn."""
+    order = np.random.default_rng(seed).permutation(len(authors))
+    every = [int(order[np.argmax(authors[order] == each)]) for each in range(CLASSES)]
+    others = [row for row in order.tolist() if row not in every]
+    return [*every, *others[: number - CLASSES]]
 
 
 def _accuracy(
     network: Mapping[str, Any],
-    data: Dataset,
+    samples: Sequence[Dataset],
+    rate: float,
     start: Path | None,
     checked: Readers,
     tested: Readers,
-) -> float:
-    """Train for the length that is best for some users, and return the share of others that is right."""
+) -> tuple[float, float]:
+    """Train on every sample, and return the mean shares of both kinds of users that are right."""
     found = []
-    for steps in STEPS:
-        epochs = max(1, round(steps * BATCH / data.num_examples))
+    for seed, data in enumerate(samples):
         training = {
-            "epochs": epochs,
-            "checkpoints": {"every_epochs": epochs},
+            "epochs": 1,
             "batch_size": BATCH,
-            "optimizer": {"kind": "adam", "learning_rate": 0.01},
+            "seed": seed,
+            "optimizer": {"kind": "adam", "learning_rate": rate},
             "schedule": "cosine",
             "evaluation": None,
             "histograms": False,
@@ -169,7 +186,8 @@ def _accuracy(
         out = data.path.with_name("run")
         model = train(network, training, data, out, overwrite=True, start_from=start)
         found.append((_share(model, checked), _share(model, tested)))
-    return max(found)[1]
+    by_checked, by_tested = np.mean(found, axis=0).tolist()
+    return by_checked, by_tested
 
 
 def _share(model: Model, readers: Readers) -> float:
