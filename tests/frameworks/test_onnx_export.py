@@ -334,7 +334,7 @@ def test_onnxruntime_gives_the_scores_of_vectors_in_bfloat16(tmp_path):
     assert np.abs(found - scores(model, fields, "out")).max() <= 1e-6
 
 
-@pytest.mark.parametrize("cosine", [None, {"temperature": 0.2}])
+@pytest.mark.parametrize("cosine", [None, {"temperature": 0.2, "prediction_temperature": 0.3}])
 @pytest.mark.parametrize(("kind", "bits"), [("sparse", 8), ("sparse", 3), ("sequence", 8)])
 def test_onnxruntime_gives_the_scores_of_a_run_in_few_bits(cosine, kind, bits, tmp_path):
     rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]

@@ -145,7 +145,7 @@ SHAPES = {
     "a layer that shares the weights of two": (SHARED_TWICE, FIELDS),
     "without biases": (network({"bias": False}, {"bias": False}), FIELDS),
     "room for units to come": (network({}, {"units": 37}, {"units": 41}), FIELDS),
-    "cosine": (network(output={"cosine": {"temperature": 0.2}}), FIELDS),
+    "cosine": (network(output={"cosine": {"temperature": 0.2, "prediction_temperature": 0.3}}), FIELDS),
     "cosine, tied, without bias": (
         network(output={"cosine": {"temperature": 0.5}, "bias": False, "activation": "sigmoid", **TIED}),
         FIELDS,

@@ -166,6 +166,9 @@ SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
 FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6], ROUNDED[1]]
 
 
+COSINE = {"temperature": 1, "prediction_temperature": 1.5}
+
+
 def documents(case):
     """The network and the training of a case."""
     weight_limit = {"weight_norm": case["limits"]["weight"]} if "weight" in case["limits"] else {}
@@ -181,7 +184,7 @@ def documents(case):
     kind = hidden["activation"]["kind"] if isinstance(hidden["activation"], dict) else hidden["activation"]
     hidden |= {"dropout_form": "rest"} if case["noise"] == "dropout to rest" and kind in RESTING else {}
     delta_limit = {"delta_norm": case["limits"]["delta"]} if "delta" in case["limits"] else {}
-    output = case["output"] | ({"cosine": {"temperature": 1}} if case["cosine"] else {"bias_l2": 0.1})
+    output = case["output"] | ({"cosine": COSINE} if case["cosine"] else {"bias_l2": 0.1})
     output |= {"predict": "hidden"} if case["noise"] == "hidden asked for" else {}
     sampled = case["sample"] is not None and may_be_sampled(case)
     output |= {"sample": case["sample"]} if sampled else {}

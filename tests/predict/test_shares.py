@@ -26,7 +26,7 @@ NETWORKS = {
         {**HISTORY, "scale": "unit", "popularity_damping": 0.5},
         {"name": "taste", "units": 4, **LINEAR, "batch_normalization": True},
         {"name": "deep", "units": 3, **LINEAR},
-        {**OUTPUT, "cosine": {"temperature": 0.2}},
+        {**OUTPUT, "cosine": {"temperature": 0.2, "prediction_temperature": 0.3}},
     ],
     "straight from the items": [{**HISTORY, "scale": "rsqrt"}, OUTPUT],
     "values ignored": [{**HISTORY, "values": "ignore"}, {"name": "taste", "units": 4, **LINEAR}, OUTPUT],

@@ -94,7 +94,8 @@ def scores_of(built, activation):
     )
     vectors, spec = weight("out"), built.outputs["out"].spec
     if spec.cosine is not None:
-        hidden = hidden / np.linalg.norm(hidden, axis=1, keepdims=True).clip(1e-9) / spec.cosine.temperature
+        temperature = spec.cosine.prediction_temperature or spec.cosine.temperature
+        hidden = hidden / np.linalg.norm(hidden, axis=1, keepdims=True).clip(1e-9) / temperature
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return ACTIVATIONS[activation](hidden @ vectors.T + weight("out bias"))
 
@@ -199,8 +200,9 @@ def test_they_are_right_where_some_shards_are_empty():
     assert_same(top_k(built, {"history": BATCH}, "out", 9), ranked(scores_of(built, "softmax"), 9))
 
 
-def test_cosine_scores_are_those_of_directions():
-    built = network("linear", cosine={"temperature": 0.2})
+@pytest.mark.parametrize("prediction_temperature", [None, 0.3])
+def test_cosine_scores_are_those_of_directions(prediction_temperature):
+    built = network("linear", cosine={"temperature": 0.2, "prediction_temperature": prediction_temperature})
     found = top_k(built, {"history": BATCH}, "out", 9)
     assert_same(found, ranked(scores_of(built, "linear"), 9))
 

@@ -295,7 +295,7 @@ class Layers:
         is_short = graph.op("LessOrEqual", length, graph.constant(SHORTEST))
         factor = graph.op(
             "Div",
-            graph.constant(1 / output.cosine.temperature),
+            graph.constant(1 / output.cosine.finished),
             graph.op("Where", is_short, graph.constant(np.inf), length),
         )
         incoming, lengths = graph.op("Mul", incoming, factor), weight_name(f"{output.name} lengths")

@@ -229,7 +229,7 @@ class Network:
         hidden_EH = sources[0] if len(sources) == 1 else torch.cat(sources, dim=1)
         if (taken := activity.taken.get(output.spec.name)) is not None:
             hidden_EH = torch.cat([hidden_EH, hidden_EH.new_zeros(1, hidden_EH.shape[1])])[taken]
-        return output.direct(hidden_EH)
+        return output.direct(hidden_EH, activity.predicts)
 
     def output_for(
         self, name: str, activity: Activity, touched: Mapping[str, Mapping[int, Touched]] | None = None

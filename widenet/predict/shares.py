@@ -49,7 +49,7 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
         inputs_EH = torch.cat([activity.values[name] for name in network.spec.sources(output.spec)], dim=1)
     if output.spec.cosine is not None:
         length = float(inputs_EH[0].norm())
-        inputs_EH = inputs_EH * (0.0 if length <= SHORTEST else 1 / (length * output.spec.cosine.temperature))
+        inputs_EH = inputs_EH * (0.0 if length <= SHORTEST else 1 / (length * output.spec.cosine.finished))
     shard, row = unit % output.weight.shards.count, unit // output.weight.shards.count
     own = None
     if shard in output.weight.parts:

@@ -164,6 +164,15 @@ class Cosine(Spec):
 
     temperature: Annotated[float, Field(gt=0)] = 0.1
     """The cosine is divided by this before the bias is added."""
+    prediction_temperature: Annotated[float, Field(gt=0)] | None = None
+    """The temperature of evaluations and recommendations; unset: `temperature`. A higher one gives the bias,
+    and so popular units, more weight. Training minimizes the loss at `temperature`.
+    """
+
+    @property
+    def finished(self) -> float:
+        """The temperature outside training."""
+        return self.temperature if self.prediction_temperature is None else self.prediction_temperature
 
 
 class DeltaBoost(Spec):

@@ -79,14 +79,19 @@ class WideOutput:
         """The loss that training minimizes."""
         return loss_of(self.spec.loss, self.spec.activation)
 
-    def direct(self, hidden_EH: Tensor) -> Tensor:
+    def direct(self, hidden_EH: Tensor, predicts: bool) -> Tensor:
         """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature.
 
         Differentiable.
+
+        Args:
+            hidden_EH: Incoming vectors, float32.
+            predicts: Whether this is no step of a training, which has a temperature of its own.
         """
-        if self.spec.cosine is None:
+        cosine = self.spec.cosine
+        if cosine is None:
             return hidden_EH
-        return hidden_EH / _length(hidden_EH) / self.spec.cosine.temperature
+        return hidden_EH / _length(hidden_EH) / (cosine.finished if predicts else cosine.temperature)
 
     def operand(self, values: Tensor) -> Tensor:
         """Float32 values as a training step's products take them."""
