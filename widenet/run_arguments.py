@@ -246,6 +246,10 @@ class EvaluateArguments(_Checked):
             form="A,B",
         ),
     ] = None
+    say: Annotated[
+        Callable[[str], None] | None,
+        Argument("Called with a sentence before each of the baselines is computed.", flag=""),
+    ] = None
     groups: Annotated[
         bool,
         Argument("Also compute the means of new, casual and heavy users, and of head and tail items."),

@@ -313,6 +313,12 @@ def test_a_time_that_sets_nothing_aside_is_refused(tmp_path, log, part):
     assert not (tmp_path / "ds").exists()
 
 
+def test_late_interactions_that_other_options_drop_are_said_to_be_dropped(tmp_path, source):
+    path = source("r.csv", HEAD + "a,x,1,0\nb,x,1,500\na,y,1,1000\n")
+    with pytest.raises(DataError, match="the other options drop all that are that late; the times in column"):
+        ingest(path, tmp_path / "ds", time="time", heldout_since=900, min_item_users=2)
+
+
 def test_a_moment_is_a_number_or_a_date_in_utc():
     assert moment("since", "12.5", 0) == 12.5
     assert moment("since", "1970-01-02", 0) == moment("since", "1970-01-02T02:00+02:00", 0) == 86_400

@@ -59,8 +59,10 @@ def ease(history: SparseBatch, width: int, l2: float = L2) -> Lists:
 
 def too_wide(width: int) -> str:
     """Return a sentence about the dense matrix of a field that is too wide."""
+    return f"EASE needs {dense(width)}; at most {MOST_ITEMS:,} items are allowed."
+
+
+def dense(width: int) -> str:
+    """Return what the dense matrix of a field takes, in words."""
     needed = amount(_MATRICES * _NUMBER_BYTES * width**2)
-    return (
-        f"EASE inverts a dense matrix of {width:,} x {width:,} items, which needs {needed}; at most"
-        f" {MOST_ITEMS:,} items are allowed."
-    )
+    return f"the inverse of a dense matrix of {width:,} x {width:,} items, and {needed}"

@@ -1,10 +1,10 @@
 """The baselines of an evaluation."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 
 from widenet.baselines.als import als
-from widenet.baselines.ease import MOST_ITEMS, ease, too_wide
+from widenet.baselines.ease import MOST_ITEMS, dense, ease, too_wide
 from widenet.baselines.item_knn import item_knn
 from widenet.baselines.lists import evaluate_lists, training_entries
 from widenet.baselines.popularity import popularity
@@ -15,7 +15,12 @@ from widenet.metrics.ranking import Metrics
 
 
 def measured(
-    dataset: Dataset, field: str, part: Part, ks: Sequence[int], level: float | None = None
+    dataset: Dataset,
+    field: str,
+    part: Part,
+    ks: Sequence[int],
+    level: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Metrics]:
     """Compute the metrics of every baseline that can be computed, by name.
 
@@ -28,6 +33,7 @@ def measured(
         part: A part that was set aside.
         ks: The list lengths to measure.
         level: Level of the confidence intervals; None: none.
+        say: Called with a sentence before each baseline.
     """
     width = dataset.field(field).width
     history = training_entries(dataset, field, slice(0, dataset.num_examples))
@@ -40,6 +46,7 @@ def measured(
         makers["ALS"] = als
     found = {}
     for name, make in makers.items():
+        say(f"measuring {name}: {dense(width)} ..." if make is ease else f"measuring {name} ...")
         metrics = evaluate_lists(make(history, width), dataset, field, part, ks, level is not None)
         if metrics.users is not None and level is not None:
             metrics.intervals = metrics.users.intervals(level)

@@ -75,6 +75,7 @@ def evaluate(
     ):
         more = {name: words[name] for name in ("interval", "baselines", "beyond", "groups", "keep")}
         more |= {"propensity": values_of(EvaluateArguments, words)["propensity"]}
+        more["say"] = say if is_leader() and not as_json else None
         metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if metrics.baselines:

@@ -185,12 +185,12 @@ class Attributes:
         return sorted(self.kinds, key=lambda name: (self._differs(name), self.kinds[name] not in _CATEGORIES))
 
     def _differs(self, name: str) -> bool:
-        """Whether more than half of an attribute's values are of one feature alone, among the first ones."""
+        """Whether an attribute has no values among the first ones, or most are different from each other."""
         if self.kinds[name] == "boolean":
             return False
         column = self._table.column(name).slice(0, _LOOKED_AT).combine_chunks()
         values = (pc.list_flatten(column) if self.kinds[name] == "list" else column).drop_null()
-        return 2 * int(pc.count_distinct(values).as_py()) > len(values)
+        return not len(values) or 2 * int(pc.count_distinct(values).as_py()) > len(values)
 
     def frequent(self, most: int) -> dict[str, tuple[Kind, list[Any]]]:
         """Return each attribute's kind, and its `most` most frequent values if rules may name them.

@@ -190,7 +190,9 @@ class Merging:
     def _nothing_aside(self, part: Part) -> DataError:
         sources = self._sources["train"]
         times = f'the times in column "{sources.time_column}" are {self._times(self._selection.dates)}'
-        rule = f"`{part}_since` must set something aside; no interaction is that late"
+        is_late = self._latest >= self._selection.from_time[part]
+        why = "the other options drop all that are that late" if is_late else "no interaction is that late"
+        rule = f"`{part}_since` must set something aside; {why}"
         return DataError(f"{sources.first}: {rule}; {times}. Give an earlier time, or leave it out.")
 
     def _none_is_left_by(self, selection: Selection) -> str:

@@ -113,7 +113,8 @@ def _baselines(
 
     def measure() -> None:
         with fixed_arithmetic():
-            found.update(measured(dataset, field, arguments.part, check_ks(arguments.ks), arguments.interval))
+            ks, level, say = check_ks(arguments.ks), arguments.interval, arguments.say or (lambda _: None)
+            found.update(measured(dataset, field, arguments.part, ks, level, say))
 
     by_leader(network.exchange, measure, "baselines")
     by_process: list[dict[str, Metrics]] = network.exchange.collect(found, "baselines")

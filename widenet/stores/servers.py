@@ -11,9 +11,9 @@ def endpoint(scheme: str) -> tuple[str, ...]:
     elif scheme == "gs":
         named = variables.get("CLOUD_STORAGE_EMULATOR_ENDPOINT")
     else:
-        words = connection().split(";")
-        parts = dict(word.partition("=")[::2] for word in words)
-        named = parts.get("BlobEndpoint") or parts.get("AccountName") or account()
+        pairs = (word.partition("=")[::2] for word in connection().split(";"))
+        parts = {name.strip().lower(): value for name, value in pairs}  # as Azure's library reads them
+        named = parts.get("blobendpoint") or parts.get("accountname") or account()
     return (named,) if named else ()
 
 

@@ -112,13 +112,12 @@ def _row(run: KnownRun, metric: str) -> Html:
     facts, name = run.listed, run.listed.name
     value, loss = run.values.get(metric), run.values.get("loss")
     changed = facts.changed.astimezone()
-    state = [tag("span", facts.state, class_=f"state {facts.state}")]
+    state: list[object] = [tag("span", facts.state, class_=f"state {facts.state}")]
     if facts.warning is not None:
-        state.append(tag("span", "loss went up", class_="warn", title=facts.warning))
+        state += [" ", tag("span", "loss went up", class_="warn", title=facts.warning)]
     if facts.form is not None:
-        state.append(
-            tag("span", facts.form, title=f"made of {facts.made_of}, whose training its curve shows")
-        )
+        title = f"made of {facts.made_of}, whose training its curve shows"
+        state += [" ", tag("span", facts.form, title=title)]
     box = tag("input", type="checkbox", value=name, aria_label=f"Compare {name}")
     differences = ", ".join(_differences(run))
     naming = [
