@@ -5,9 +5,8 @@ import csv
 import json
 from pathlib import Path
 
-from benchmarks.both_presets import both_presets
-from benchmarks.places import DATA, workplace
-from widenet import Dataset, ingest
+from benchmarks.places import DATA, presets, workplace
+from widenet import Dataset, ingest, train
 from widenet.baselines.measure import measured
 from widenet.parallel.threads import fixed_arithmetic
 
@@ -32,8 +31,10 @@ def run(asked: argparse.Namespace) -> None:
         print("Gowalla, published split, all items ranked, training items excluded\n")
         print("| model | Recall@20 | NDCG@20 | seconds of training |\n|---|---|---|---|")
         for precision in asked.precisions:
-            run = folder / precision
-            for name, metrics in both_presets("gowalla", dataset, run, _KS, precision=precision):
+            for name, (network, training) in presets("gowalla").items():
+                run = folder / f"{name} {precision}"
+                document = {**json.loads(training.read_text("utf-8")), "precision": precision}
+                metrics = train(network, document, dataset, run).evaluate(dataset, ks=_KS)
                 _row(f"widenet, {name}, {precision}", metrics, f"{_seconds(run):.0f}")
         with fixed_arithmetic():
             baselines = measured(dataset, "items", "heldout", _KS)
