@@ -12,10 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 import widenet
 from tests.stores.conftest import servers, store, widenet_command  # noqa: F401 fixtures
 from tests.stores.test_runs import NETWORK, TRAINING, URI, data, train  # noqa: F401 a fixture among them
+from widenet.errors import StoreError
+from widenet.stores.runs import RunMirror
+from widenet.stores.uri import Uri
 from widenet.training.reports import Silence
+from widenet.training.run_path import is_taken
 
 TRAINING = TRAINING | {"shards": 3}
 
@@ -74,18 +80,37 @@ def test_a_killed_training_on_two_machines_is_resumed_by_other_processes(
     assert {key for key in store.objects("run/files/") if not key.endswith("/")} == listed
 
 
-def test_each_machine_sets_the_same_validation_part_aside(store, tmp_path, widenet_command):
-    data = widenet.ingest(
-        {"user": [user for user in range(20) for _ in range(6)], "item": [*range(12)] * 10}, tmp_path / "ds"
-    )
-    expected = widenet.train(None, None, data, tmp_path / "local", device="cpu", report=Silence())
-    words = f"train --data {data.path} --out {URI} --device cpu".split()
+@pytest.fixture
+def uncut(store, tmp_path):
+    """A dataset without a validation part."""
+    del store
+    users = [user for user in range(20) for _ in range(6)]
+    return widenet.ingest({"user": users, "item": [*range(12)] * 10}, tmp_path / "uncut")
+
+
+def test_each_machine_sets_the_same_validation_part_aside(store, uncut, tmp_path, widenet_command):
+    expected = widenet.train(None, None, uncut, tmp_path / "local", device="cpu", report=Silence())
+    words = f"train --data {uncut.path} --out {URI} --device cpu".split()
     ended = on_machines(widenet_command, tmp_path, ["a", "b"], *words)
     assert [status for status, _ in ended] == [0, 0], ended
     assert expected.fingerprint() in ended[0][1]
     assert ended[0][1].count("set aside for validation") == 1
     assert "set aside" not in ended[1][1]
     assert store.published("run")
+
+
+def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, uncut):
+    store.refuse_put(3)
+    with pytest.raises(StoreError):
+        widenet.train(None, None, uncut, URI, device="cpu", report=Silence())
+    mirror = RunMirror(Uri.of(URI))
+    mirror.is_shared = True
+    mirror.note_machines()
+    store.count_from_here()
+    assert not mirror.refresh()
+    assert not (mirror.path / "checkpoints").exists()
+    assert widenet.Dataset.open(mirror.path / "data").field("items").num_entries["validation"]
+    assert not is_taken(mirror.path)
 
 
 def test_torchrun_restarts_a_training_on_two_machines(store, data, tmp_path):

@@ -132,12 +132,8 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     if not is_uri(path):
         return path, None
     mirror = RunMirror(Uri.of(path))
-    if resume:
-        mirror.restore()
-        if not mirror.path.exists():
-            raise CheckpointError(
-                f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one."
-            )
+    if resume and not mirror.restore():
+        raise CheckpointError(f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one.")
     return mirror.path, mirror
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from widenet.checkpoint import Checkpoint, writing
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_some
+from widenet.parallel.group import by_all, by_some, of_all
 from widenet.stores.runs import RunMirror
 
 _WHERE = "run directory"
@@ -50,8 +50,8 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
     """
     meet(mirror, exchange)
     if resume:
-        by_some(exchange, mirror.leads_here, mirror.refresh, _WHERE)
-        resume = all(exchange.collect(mirror.path.exists(), _WHERE))
+        is_there = of_all(exchange, lambda: not mirror.leads_here or mirror.refresh(), _WHERE)
+        resume = all(exchange.collect(is_there, _WHERE))
     if not resume:
         by_some(exchange, mirror.leads_here, mirror.begin, _WHERE)
     by_some(exchange, mirror.leads_here, mirror.note_machines, _WHERE)

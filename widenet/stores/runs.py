@@ -24,6 +24,8 @@ _LASTING = (*_WEIGHTS, "vocabulary", "attributes")
 """Folders whose files are never written again once they are there."""
 _LOCAL = "data"
 """The folder of a dataset that the training has made, and makes again where it is missing."""
+_WITHOUT_WEIGHTS = (_LOCAL, "vocabulary", "attributes")
+"""The folders of a run that has only begun, which a new one replaces."""
 
 
 class RunMirror:
@@ -67,10 +69,13 @@ class RunMirror:
             self._set_aside()  # published, and then removed from the store
         self._remember(None)
 
-    def restore(self) -> None:
+    def restore(self) -> bool:
         """Bring the folder to the state of the store; keep work that the store lacks.
 
         Several processes of a machine may call this; one of them copies.
+
+        Returns:
+            Whether there is a run to resume.
 
         Raises:
             CheckpointError: Both have work that the other lacks.
@@ -82,9 +87,9 @@ class RunMirror:
             if manifest is None:
                 if is_part:
                     self._remove()
-                return
+                return not is_part and self.path.exists()
             if self._part.read_text() == manifest.digest if is_part else self._is_noted(manifest):
-                return
+                return True
             if manifest.kind != "run":
                 raise StoreError(
                     f"{self.bucket.uri} must be a run; it is a {manifest.kind}. Name another URI."
@@ -93,7 +98,7 @@ class RunMirror:
             if is_part:
                 with self._unused() as is_unused:
                     if not is_unused:
-                        return
+                        return True
                     if self.path.exists() and not partial.exists():
                         self.path.rename(partial)  # its files are not downloaded again
             elif self._is_ahead():
@@ -108,9 +113,13 @@ class RunMirror:
             self._remember(manifest)
             if is_part:
                 self._part.write_text(manifest.digest)
+            return True
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         """Bring the folder to the state of the store if it is one of several, or was; see `restore`.
+
+        Returns:
+            Whether there is a run to resume.
 
         Raises:
             CheckpointError: It was the only one, and holds checkpoints that the store lacks.
@@ -120,8 +129,7 @@ class RunMirror:
                 f"{self.path} holds checkpoints that {self.bucket.uri} lacks, from a training on this machine"
                 " alone. Resume it there first, or remove that folder."
             )
-        if self.is_shared or self._part.exists():
-            self.restore()
+        return self.restore() if self.is_shared or self._part.exists() else self.path.exists()
 
     def note_machines(self) -> None:
         """Note whether the folder is one of several; call this when a training begins there."""
@@ -205,10 +213,15 @@ class RunMirror:
                 self.path.rename(aside)
 
     def _remove(self) -> None:
-        """Remove the folder, which the store does not need, unless a training holds its lock."""
+        """Remove the work in the folder, which the store does not need, unless a training holds its lock.
+
+        The rest stays for the training that begins there: it may read the dataset already.
+        """
         with self._unused() as is_unused:
-            if is_unused:
-                shutil.rmtree(self.path, ignore_errors=True)
+            if is_unused and self.path.is_dir():
+                for path in self.path.iterdir():
+                    if path.is_dir() and path.name not in _WITHOUT_WEIGHTS:
+                        shutil.rmtree(path)
 
     @contextmanager
     def _unused(self) -> Iterator[bool]:

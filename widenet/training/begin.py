@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.exchange import Exchange
@@ -18,7 +19,7 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.runs import RunMirror
 from widenet.training import replacing
-from widenet.training.cut import taken
+from widenet.training.cut import take, taken
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
@@ -64,6 +65,8 @@ def begun(
     def begin() -> None:
         if resume:
             stack.enter_context(RunDirectory.open(path).locked())
+            with writing(path):
+                take(dataset, path, path)  # made anew where the folder of the run was lost
             return
         replacing.check(path, [dataset.path, *([] if start is None else [start])], overwrite)
         if start is not None:

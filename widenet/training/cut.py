@@ -95,12 +95,13 @@ class Cut:
 
 
 def take(dataset: Dataset, path: Path, new: Path) -> None:
-    """Move the dataset that was made for the run at a path into the folder that becomes the run.
+    """Move the dataset that was made for the run at a path into the folder that is, or becomes, the run.
 
     Raises:
         OSError: The system refuses.
     """
     if dataset.path.parent == beside(path):
+        shutil.rmtree(new / DATA, ignore_errors=True)
         for name in (CUT, DATA):  # in this order: a dataset beside `CUT` may be removed with its run
             (beside(path) / name).rename(new / name)
     shutil.rmtree(beside(path), ignore_errors=True)
