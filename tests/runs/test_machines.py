@@ -4,6 +4,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -113,31 +114,43 @@ def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, un
     assert not is_taken(mirror.path)
 
 
-def test_torchrun_restarts_a_training_on_two_machines(store, data, tmp_path):
-    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
-    (tmp_path / "training.json").write_text(json.dumps(TRAINING | {"epochs": 8}))
-    expected = train(data, tmp_path / "undisturbed", TRAINING | {"epochs": 8}).fingerprint()
-    agents = []
+def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(store, uncut, tmp_path):
+    expected = widenet.train(None, None, uncut, tmp_path / "local", device="cpu", report=Silence())
+    agents = {}
 
     def kill(method, number):
-        if method == "PUT" and number > 30 and store.published("run") is not None:
+        if method == "PUT" and number > 16 and store.published("run") is not None:
             store.at = None
-            own = Path(f"/proc/{agents[1].pid}/task/{agents[1].pid}/children").read_text().split()
-            os.kill(int(own[-1]), signal.SIGKILL)
+            workers = {rank_of(worker): (name, worker) for name, worker in map(worker_of, agents.items())}
+            name, worker = workers[0]
+            os.kill(worker, signal.SIGSTOP)
+            shutil.rmtree(tmp_path / name / "runs")
+            os.kill(worker, signal.SIGKILL)
 
     store.count_from_here(kill)
     with socket.create_server(("127.0.0.1", 0)) as free:
         place = f"127.0.0.1:{free.getsockname()[1]}"
     torchrun = (
-        f"-m torch.distributed.run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint {place} --max-restarts 2"
+        f"-m torch.distributed.run --nnodes 2 --rdzv-backend c10d --rdzv-endpoint {place} --max-restarts 1"
     )
-    words = f"-m widenet train network.json training.json --data {data.path} --out {URI} --device cpu"
+    words = f"-m widenet train --data {uncut.path} --out {URI} --device cpu"
     for name in ("a", "b"):
         variables = os.environ | {"WIDENET_CACHE": str(tmp_path / name), "WIDENET_THREADS": "1"}
         command = [sys.executable, *torchrun.split(), *words.split()]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        agents.append(subprocess.Popen(command, cwd=tmp_path, env=variables, **pipes))
-    said = "".join(agent.communicate()[0] for agent in agents)
-    assert [agent.returncode for agent in agents] == [0, 0], said
+        agents[name] = subprocess.Popen(command, cwd=tmp_path, env=variables, **pipes)
+    said = "".join(agent.communicate()[0] for agent in agents.values())
+    assert [agent.returncode for agent in agents.values()] == [0, 0], said
     assert "torchrun has restarted this training; it resumes from its newest checkpoint" in said
-    assert expected in said
+    assert expected.fingerprint() in said
+
+
+def worker_of(agent):
+    """The name of an agent's machine, and its only worker."""
+    name, process = agent
+    return name, int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[-1])
+
+
+def rank_of(worker):
+    variables = Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
+    return next(int(each[len(b"RANK=") :]) for each in variables if each.startswith(b"RANK="))

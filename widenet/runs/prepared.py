@@ -59,8 +59,8 @@ def _restarted(arguments: TrainArguments) -> Path | None:
         return None
     from widenet.training.run_path import holds_work_of
 
-    run = run_of(arguments.out, resume=False)[0]
-    return run if holds_work_of(run, launch) else None
+    run, mirror = run_of(arguments.out, resume=False)
+    return run if holds_work_of(run, mirror, launch) else None
 
 
 def _without_validation(arguments: TrainArguments, network: NetworkSpec, dataset: Dataset) -> str | None:

@@ -61,7 +61,7 @@ from widenet.training.optimizers import Optimizer, is_compiled
 from widenet.training.replicas import Replicas
 from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_path import holds_work_of
+from widenet.training.run_path import holds_work_of, launch_note
 from widenet.training.state import LoopState
 
 
@@ -115,9 +115,9 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         job = fitted(job, device, exchange, chooses_place=place is None)
         if job.weights_in == "disk":
             check_scratch(job, arguments, out, exchange)
-        restarted = started_again(out, exchange)
+        restarted = started_again(launch_note(out, mirror), exchange)
         resume = arguments.resume or (
-            restarted and exchange.collect(holds_work_of(out, launch_id()), "restart")[0]
+            restarted and any(exchange.collect(holds_work_of(out, mirror, launch_id()), "restart"))
         )
         if arguments.track is not None and not restarted:
             by_leader(exchange, partial(check_tracker, arguments.track, out if resume else None), "tracker")

@@ -54,6 +54,8 @@ class RunMirror:
         self._note = self.path.with_name(f".{self.path.name}.published")
         self._part = self.path.with_name(f".{self.path.name}.part")
         """Says that the folder is one of several, with the digest of the manifest that it was brought to."""
+        self.launch = self.path.with_name(f".{self.path.name}.torchrun")
+        """Names the torchrun launch that trains the run; unlike the folder, a failed copy leaves it there."""
         self._known: dict[Path, tuple[tuple[int, int, int], Content]] = {}
 
     def begin(self) -> None:
@@ -67,6 +69,7 @@ class RunMirror:
             self._remove()
         elif any(self._noted()) and not self._is_ahead():
             self._set_aside()  # published, and then removed from the store
+        self.launch.unlink(missing_ok=True)
         self._remember(None)
 
     def restore(self) -> bool:

@@ -23,7 +23,7 @@ from widenet.training.cut import take, taken
 from widenet.training.field_records import record_of
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
-from widenet.training.run_path import LAUNCH
+from widenet.training.run_path import launch_note
 from widenet.training.start import check_start
 from widenet.training.vectors import check_vectors
 
@@ -90,22 +90,20 @@ def begun(
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
         lines = "\n".join([launch_id(), *agents, *processes])
-        by_some(exchange, leads, lambda: write_whole(run.path / LAUNCH, lines.encode()), "restart")
+        by_some(exchange, leads, lambda: write_whole(launch_note(path, mirror), lines.encode()), "restart")
     return run, data
 
 
-def started_again(path: Path, exchange: Exchange) -> bool:
+def started_again(note: Path, exchange: Exchange) -> bool:
     """Return whether this group replaces an earlier one of the same torchrun launch that trained this run.
+
+    `note` is that of `launch_note`, and a new machine has none.
 
     torchrun counts restarts after a failure, but not those after a machine has joined. In the latter case the
     run knows some of torchrun's agents, but none of the processes.
     """
     agents, processes = _agents_and_processes(exchange)
-    lines = (
-        (path / LAUNCH).read_text(encoding="utf-8", errors="replace").splitlines()
-        if exchange.leads and (path / LAUNCH).is_file()
-        else []
-    )
+    lines = note.read_text(encoding="utf-8", errors="replace").splitlines() if note.is_file() else []
     replaces_earlier = (
         lines[:1] == [launch_id()] and not set(agents).isdisjoint(lines) and set(processes).isdisjoint(lines)
     )

@@ -13,6 +13,7 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
+from widenet.stores.runs import RunMirror
 from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, taken, waiting
 
 LAUNCH, START = ".torchrun", "start"
@@ -72,10 +73,19 @@ def check_finished(start: Path) -> None:
         )
 
 
-def holds_work_of(path: Path, launch: str) -> bool:
-    """Return whether a path is a run with checkpoints whose latest training was started by this launch."""
-    note = path / LAUNCH
-    if not (path / "network.json").is_file() or _holds_no_work(path) or not note.is_file():
+def launch_note(path: Path, mirror: RunMirror | None) -> Path:
+    """The file that names the torchrun launch that trains a run: in its directory, or beside a mirror's."""
+    return path / LAUNCH if mirror is None else mirror.launch
+
+
+def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
+    """Return whether a path is a run with checkpoints whose latest training was started by this launch.
+
+    A run in a store may have its checkpoints there: its latest training here is all that counts.
+    """
+    note = launch_note(path, mirror)
+    is_begun = mirror is not None or ((path / "network.json").is_file() and not _holds_no_work(path))
+    if not is_begun or not note.is_file():
         return False
     return note.read_text(encoding="utf-8", errors="replace").partition("\n")[0] == launch
 
