@@ -233,6 +233,17 @@ def test_a_failed_upload_keeps_the_run_and_is_repeated(store, data, tmp_path):
     assert store.published("run")
 
 
+def test_a_run_that_began_with_one_in_a_store_resumes_on_another_machine(data, tmp_path, monkeypatch):
+    train(data, "s3://shelf/first")
+    train(data, "s3://shelf/second", start_from="s3://shelf/first")
+    interrupt(data, URI, 1, start_from="s3://shelf/first")
+    other_machine(monkeypatch, tmp_path, "second")
+    with pytest.raises(CheckpointError, match="was begun with those of"):
+        train(data, URI, start_from="s3://shelf/second", resume=True)
+    model = train(data, URI, start_from="s3://shelf/first", resume=True)
+    assert model.fingerprint() == widenet.Model.load("s3://shelf/second", "cpu").fingerprint()
+
+
 def test_a_finished_upload_is_not_repeated(store, data):
     train(data, URI)
     mirror = RunMirror(Uri.of(URI))

@@ -17,6 +17,7 @@ from widenet.plan.layout import Layout
 from widenet.publication import leads_folder
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.training import replacing
 from widenet.training.cut import take, taken
@@ -150,9 +151,16 @@ def _check_descriptions(run: RunDirectory, dataset: Dataset, layout: Layout) -> 
 
 def _check_start(run: RunDirectory, start: Path | None) -> None:
     """Raise CheckpointError if a resumed run began with other weights than those of `start`."""
-    if start is not None and start.resolve() != run.start:
+    if start is not None and not _is_start(run, start):
         before = "its initializers' weights" if run.start is None else f"those of {run.start}"
         raise CheckpointError(
             f"{run.path} was begun with {before}, not with those of {start}. Resume it without `start_from`,"
             " or choose another `out`."
         )
+
+
+def _is_start(run: RunDirectory, start: Path) -> bool:
+    """Whether a run began with the weights of `start`; each machine has its own copy of a run in a store."""
+    if cache.holds(start) and run.start is not None:
+        return start.name == run.start.name  # it holds the digest of the manifest
+    return start.resolve() == run.start
