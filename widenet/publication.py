@@ -98,8 +98,8 @@ class Publication:
                     digest = write(file, tensors)
                     force_to_disk(file)
                     written.files[name] = {"bytes": file.stat().st_size, "sha256": digest}
-            if self.mirror is not None:
-                self.mirror.send(self.beside, written.files)
+                if self.mirror is not None:
+                    self.mirror.send(self.beside, written.files)
         except (CheckpointError, StoreError) as error:
             written.error = error
         return written

@@ -14,11 +14,22 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import torch
 
 import widenet
 from tests.stores.conftest import servers, store, widenet_command  # noqa: F401 fixtures
-from tests.stores.test_runs import NETWORK, TRAINING, URI, data, train  # noqa: F401 a fixture among them
-from widenet.errors import StoreError
+from tests.stores.test_runs import (  # noqa: F401 a fixture among them
+    NETWORK,
+    TRAINING,
+    URI,
+    data,
+    interrupt,
+    train,
+)
+from widenet.errors import CheckpointError, StoreError
+from widenet.parallel.group import exchange_for
+from widenet.runs.machines import ready
+from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
 from widenet.training.reports import Silence
@@ -112,6 +123,20 @@ def test_work_that_nobody_has_published_is_removed_without_its_dataset(store, un
     assert not (mirror.path / "checkpoints").exists()
     assert widenet.Dataset.open(mirror.path / "data").field("items").num_entries["validation"]
     assert not is_taken(mirror.path)
+
+
+def test_a_folder_that_cannot_be_filled_is_an_error_of_the_run(data):
+    interrupt(data, URI, 1)
+    mirror = RunMirror(Uri.of(URI))
+    mirror.is_shared = True
+    mirror.note_machines()
+    cache.partial(mirror.path).write_text("in the way")
+    left = mirror.path.with_name(".run.0.here")
+    left.touch()
+    os.utime(left, (0, 0))
+    with pytest.raises(CheckpointError, match=r"cannot be written: File exists\. Free some space"):
+        ready(mirror, exchange_for(1, torch.device("cpu")), resume=True)
+    assert not left.exists()
 
 
 def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(store, uncut, tmp_path):

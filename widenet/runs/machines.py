@@ -1,6 +1,7 @@
 """Trainings into a store on one machine or several: which processes share a folder, and what it holds."""
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from widenet.checkpoint import Checkpoint, writing
@@ -10,6 +11,7 @@ from widenet.parallel.group import by_all, by_some, of_all
 from widenet.stores.runs import RunMirror
 
 _WHERE = "run directory"
+_DAY = 24 * 60 * 60
 
 
 def meet(mirror: RunMirror, exchange: Exchange) -> None:
@@ -21,7 +23,7 @@ def meet(mirror: RunMirror, exchange: Exchange) -> None:
     Raises:
         CheckpointError: A process cannot write into its folder; all processes raise this.
     """
-    own = mirror.path.with_name(f".{secrets.token_hex(8)}.here")
+    own = mirror.path.with_name(f".{mirror.path.name}.{secrets.token_hex(8)}.here")
     try:
         by_all(exchange, lambda: _leave(own), _WHERE)
         names = exchange.collect(own.name, _WHERE)
@@ -49,12 +51,19 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
         StoreError: The store refuses.
     """
     meet(mirror, exchange)
-    if resume:
-        is_there = of_all(exchange, lambda: not mirror.leads_here or mirror.refresh(), _WHERE)
-        resume = all(exchange.collect(is_there, _WHERE))
-    if not resume:
-        by_some(exchange, mirror.leads_here, mirror.begin, _WHERE)
-    by_some(exchange, mirror.leads_here, mirror.note_machines, _WHERE)
+
+    def refresh() -> bool:
+        with writing(mirror.path):
+            return not mirror.leads_here or mirror.refresh()
+
+    def begin() -> None:
+        with writing(mirror.path):
+            if not resume:
+                mirror.begin()
+            mirror.note_machines()
+
+    resume = resume and all(exchange.collect(of_all(exchange, refresh, _WHERE), _WHERE))
+    by_some(exchange, mirror.leads_here, begin, _WHERE)
     return resume
 
 
@@ -69,9 +78,19 @@ def fetch(mirror: RunMirror | None, checkpoint: Checkpoint, network: Network) ->
     needed = {
         name: checkpoint.files[name] for name in checkpoint.names_for(network) if name in checkpoint.files
     }
-    by_all(network.exchange, lambda: mirror.fetch(checkpoint.path, needed), "checkpoint")
+
+    def copy() -> None:
+        with writing(checkpoint.path):
+            mirror.fetch(checkpoint.path, needed)
+
+    by_all(network.exchange, copy, "checkpoint")
 
 
 def _leave(path: Path) -> None:
+    """Make the file of this process; remove those that killed ones have left."""
     with writing(path):
         path.touch()
+        for other in path.parent.glob(".*.here"):
+            with suppress(FileNotFoundError):  # another process removes it, too
+                if path.stat().st_mtime - other.stat().st_mtime > _DAY:
+                    other.unlink()
