@@ -62,7 +62,11 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
     monkeypatch.setattr("widenet.baselines.measure.find_spec", lambda _: None)
     line = ["evaluate", "run", "--data", "data", "-k", 2, "--baselines"]
     ended = widenet(*line)
-    assert (ended.status, ended.err) == (0, "Without ALS: `pip install implicit` brings it.\n")
+    *begun, inverse, without = ended.err.splitlines()
+    assert ended.status == 0
+    assert begun == [f"measuring {name} ..." for name in ("popularity", "item-kNN", "SLIM")]
+    assert inverse.startswith("measuring EASE: the inverse of a dense matrix of 9 x 9 items")
+    assert without == "Without ALS: `pip install implicit` brings it."
     lines = [each.split() for each in ended.out.splitlines()]
     assert lines[0] == ["run", "popularity", "item-kNN", "SLIM", "EASE"]
     whole = json.loads(widenet(*line, "--json").out)
