@@ -45,14 +45,22 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture
-def caches(spark, store, tmp_path, monkeypatch):  # noqa: F811
+def started_by(spark, tmp_path, monkeypatch):
+    """Let executors start this Python by a script that begins with some lines of a shell."""
+
+    def use(lines):
+        script = tmp_path / "python"
+        script.write_text(f'#!/bin/sh\n{lines}exec {sys.executable} "$@"\n')
+        script.chmod(0o755)
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+
+    return use
+
+
+@pytest.fixture
+def caches(started_by, store, tmp_path):  # noqa: F811
     """Give executors the store's variables, and each a cache of its own; returns the folder of the caches."""
     folder = tmp_path / "caches"
     variables = "".join(f"export {name}='{value}'\n" for name, value in store.environment.items())
-    script = tmp_path / "python"
-    script.write_text(
-        f'#!/bin/sh\n{variables}export WIDENET_CACHE={folder}/$(basename $PWD)\nexec {sys.executable} "$@"\n'
-    )
-    script.chmod(0o755)
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+    started_by(f"{variables}export WIDENET_CACHE={folder}/$(basename $PWD)\n")
     return folder

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; `make test-spar
 
 
 @pytest.fixture
-def executors_with(spark, tmp_path, monkeypatch):
+def executors_with(started_by, tmp_path):
     """Make executors use a Python that finds some metadata of installed distributions first."""
 
     def use(**versions):
@@ -18,12 +18,7 @@ def executors_with(spark, tmp_path, monkeypatch):
             folder = tmp_path / "first" / f"{name}-{version}.dist-info"
             folder.mkdir(parents=True)
             (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        script = tmp_path / "python"
-        script.write_text(
-            f'#!/bin/sh\nPYTHONPATH={tmp_path / "first"}:$PYTHONPATH exec {sys.executable} "$@"\n'
-        )
-        script.chmod(0o755)
-        monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
+        started_by(f'export PYTHONPATH={tmp_path / "first"}:"$PYTHONPATH"\n')
 
     return use
 

@@ -11,6 +11,7 @@ from widenet.baselines.popularity import popularity
 from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.data.silence import ignore_message
 from widenet.metrics.ranking import Metrics
 
 
@@ -20,7 +21,7 @@ def measured(
     part: Part,
     ks: Sequence[int],
     level: float | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = ignore_message,
 ) -> dict[str, Metrics]:
     """Compute the metrics of every baseline that can be computed, by name.
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
+from widenet.data.silence import ignore_message
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
@@ -113,7 +114,7 @@ def _baselines(
 
     def measure() -> None:
         with fixed_arithmetic():
-            ks, level, say = check_ks(arguments.ks), arguments.interval, arguments.say or (lambda _: None)
+            ks, level, say = check_ks(arguments.ks), arguments.interval, arguments.say or ignore_message
             found.update(measured(dataset, field, arguments.part, ks, level, say))
 
     by_leader(network.exchange, measure, "baselines")
