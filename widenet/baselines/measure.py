@@ -21,7 +21,7 @@ def measured(
     part: Part,
     ks: Sequence[int],
     level: float | None = None,
-    say: Callable[[str], None] = ignore_message,
+    say: Callable[[str], None] | None = None,
 ) -> dict[str, Metrics]:
     """Compute the metrics of every baseline that can be computed, by name.
 
@@ -34,7 +34,7 @@ def measured(
         part: A part that was set aside.
         ks: The list lengths to measure.
         level: Level of the confidence intervals; None: none.
-        say: Called with a sentence before each baseline.
+        say: Called with a sentence before each baseline; None: nobody hears it.
     """
     width = dataset.field(field).width
     history = training_entries(dataset, field, slice(0, dataset.num_examples))
@@ -46,6 +46,7 @@ def measured(
     if find_spec("implicit") is not None:
         makers["ALS"] = als
     found = {}
+    say = say or ignore_message
     for name, make in makers.items():
         say(f"measuring {name}: {dense(width)} ..." if make is ease else f"measuring {name} ...")
         metrics = evaluate_lists(make(history, width), dataset, field, part, ks, level is not None)

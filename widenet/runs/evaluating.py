@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
-from widenet.data.silence import ignore_message
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
@@ -114,8 +113,16 @@ def _baselines(
 
     def measure() -> None:
         with fixed_arithmetic():
-            ks, level, say = check_ks(arguments.ks), arguments.interval, arguments.say or ignore_message
-            found.update(measured(dataset, field, arguments.part, ks, level, say))
+            found.update(
+                measured(
+                    dataset,
+                    field,
+                    arguments.part,
+                    check_ks(arguments.ks),
+                    arguments.interval,
+                    arguments.say,
+                )
+            )
 
     by_leader(network.exchange, measure, "baselines")
     by_process: list[dict[str, Metrics]] = network.exchange.collect(found, "baselines")
