@@ -17,7 +17,11 @@ from widenet.plan.machine import available_threads
 
 _SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
 _CASES = DATA / "diginetica" / "test_prefix_target.plain.txt"
-_PUBLISHED = [("SR-GNN (AAAI 2019)", 50.73, 17.59), ("GCE-GNN (SIGIR 2020)", 54.22, 19.04)]
+_PUBLISHED = [
+    ("SR-GNN (AAAI 2019)", 50.73, 17.59),
+    ("DGTN (ICDMW 2020)", 53.05, 18.07),
+    ("GCE-GNN (SIGIR 2020)", 54.22, 19.04),
+]
 _PADDED = "PyTorch"
 _Numbers = tuple[float, ...]
 _VALIDATION = 10_000
