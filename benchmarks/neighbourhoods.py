@@ -1,8 +1,11 @@
-"""Chooses the neighbourhood term of a preset on a validation part, with the weights of one training."""
+"""Chooses on a validation part what a preset adds to its logits, its prediction temperature, and a factor."""
 
 import argparse
+import json
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +26,21 @@ from widenet.spec.layers import Neighbourhood as Term
 _SETS = {"gowalla": gowalla, "goodbooks": goodbooks}
 _BLOCK = 512
 _K = 20
+_COLUMNS = (
+    "factor",
+    "neighbours",
+    "floor",
+    "weight",
+    "popularity",
+    "temperature",
+    "Recall@20",
+    "NDCG@20",
+    "difference",
+    "95 %",
+)
+
+Setting = tuple[int, float, float, float]
+"""Neighbours, floor, weight and popularity of a term."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -43,27 +61,64 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--popularities", type=float, nargs="+", default=[0.0], help="exponents of popularity to try"
     )
     parser.add_argument("--weights", type=float, nargs="+", default=[0.3, 0.6, 1.0], help="weights to try")
+    parser.add_argument(
+        "--temperatures",
+        type=float,
+        nargs="+",
+        help="prediction temperatures to try; default: as in training",
+    )
+    parser.add_argument(
+        "--others",
+        type=float,
+        nargs="+",
+        default=[1.0],
+        help="factors on the gradients of items that are no targets; each needs a training",
+    )
+    parser.add_argument("--units", type=int, help="units in place of the preset's, for less time")
+    parser.add_argument("--epochs", type=int, help="epochs in place of the preset's, for less time")
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print Recall@20 and NDCG@20 without the term and with each setting of it."""
+    """Print Recall@20 and NDCG@20 of each setting, without the term and with it."""
     with workplace() as folder:
         dataset, part = _prepared(asked, folder)
-        network, training = presets(asked.preset)["best"]
         rows = _drawn(dataset, part, asked.users)
         print(f"{asked.preset}, {len(rows):,} users, {asked.share:.0%} of each user's items for validation\n")
-        model = train(network, training, dataset, folder / "run")
-        print("| neighbours | floor | weight | popularity | Recall@20 | NDCG@20 | difference | 95 % |")
-        print("|---|---|---|---|---|---|---|---|")
-        without = _metrics(model.network, dataset, part, rows)
-        print(f"| without the term | - | - | - | {_cells(without)} | - | - |", flush=True)
-        settings = product(asked.neighbours, asked.floors, asked.weights, asked.popularities)
-        for neighbours, floor, weight, popularity in settings:
-            term = Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity)
-            _set_term(model.network, dataset, term)
-            metrics = _metrics(model.network, dataset, part, rows)
-            row = f"| {neighbours} | {floor:g} | {weight:g} | {popularity:g} | {_cells(metrics)}"
-            print(f"{row} | {_difference(without, metrics)} |", flush=True)
+        print(f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|")
+        first = None
+        for other in asked.others:
+            model = train(*_documents(asked, other), dataset, folder / f"{other:g}")
+            for cells, metrics in _measured(model.network, asked, dataset, part, rows):
+                compared = "- | -" if first is None else difference(first, metrics)
+                first = first or metrics
+                print(f"| {other:g} | {cells} | {metric_cells(metrics)} | {compared} |", flush=True)
+
+
+def _documents(asked: argparse.Namespace, other: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the documents of a training."""
+    network, training = (json.loads(path.read_text("utf-8")) for path in presets(asked.preset)["best"])
+    taste, output = network["layers"][1:]
+    taste["units"] = asked.units or taste["units"]
+    if other != 1:
+        output["delta_boost"] = {"other": other}
+    return network, {**training, "epochs": asked.epochs or training["epochs"]}
+
+
+def _measured(
+    network: Network, asked: argparse.Namespace, dataset: Dataset, part: Part, rows: np.ndarray
+) -> Iterator[tuple[str, Metrics]]:
+    """Yield the settings of a trained network, as cells of a table, and their metrics."""
+    [output] = network.outputs.values()
+    assert output.spec.cosine is not None
+    temperatures = asked.temperatures or [output.spec.cosine.temperature]
+    settings = product(asked.neighbours, asked.floors, asked.weights, asked.popularities)
+    for setting in (None, *settings):
+        _set_term(network, dataset, setting)
+        for temperature in temperatures:
+            _set_temperature(network, temperature)
+            cells = ["no term", "-", "-", "-"] if setting is None else [f"{number:g}" for number in setting]
+            metrics = _metrics(network, dataset, part, rows)
+            yield " | ".join([*cells, f"{temperature:g}"]), metrics
 
 
 def _prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
@@ -83,12 +138,24 @@ def _prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
     return latest, "heldout"
 
 
-def _set_term(network: Network, dataset: Dataset, term: Term) -> None:
-    """Give the output of a trained network another neighbourhood term; the weights stay."""
+def _set_term(network: Network, dataset: Dataset, setting: Setting | None) -> None:
+    """Give the output of a trained network another neighbourhood term, or none; the weights stay."""
     [output] = network.outputs.values()
+    output.neighbourhood = None
+    if setting is None:
+        return
+    neighbours, floor, weight, popularity = setting
+    term = Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity)
     spec = output.spec.model_copy(update={"neighbourhood": term})
     output.neighbourhood = Neighbourhood(spec, output.weight.shards, network.exchange, network.device)
     output.neighbourhood.count(dataset)
+
+
+def _set_temperature(network: Network, temperature: float) -> None:
+    """Give the output of a trained network another prediction temperature."""
+    [output] = network.outputs.values()
+    # A network knows its layers by identity, so no other spec can take the place of the frozen one.
+    object.__setattr__(output.spec.cosine, "prediction_temperature", temperature)
 
 
 def _drawn(dataset: Dataset, part: Part, number: int) -> np.ndarray:
@@ -112,15 +179,16 @@ def _metrics(network: Network, dataset: Dataset, part: Part, rows: np.ndarray) -
     return metrics.result()
 
 
-def _cells(metrics: Metrics) -> str:
+def metric_cells(metrics: Metrics) -> str:
+    """Return Recall@20 and NDCG@20 as cells of a table."""
     return f"{metrics['recall@20']:.4f} | {metrics['ndcg@20']:.4f}"
 
 
-def _difference(without: Metrics, metrics: Metrics) -> str:
+def difference(first: Metrics, metrics: Metrics) -> str:
     """Return the difference in NDCG@20 and its interval over users as cells of a table."""
-    assert without.users is not None
+    assert first.users is not None
     assert metrics.users is not None
-    column = without.users.names.index("ndcg@20")
-    differences_E = metrics.users.values[:, column] - without.users.values[:, column]
+    column = first.users.names.index("ndcg@20")
+    differences_E = metrics.users.values[:, column] - first.users.values[:, column]
     [lower], [upper] = intervals(differences_E[:, None], 0.95)
     return f"{differences_E.mean():+.4f} | {lower:+.4f} to {upper:+.4f}"
