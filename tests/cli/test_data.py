@@ -63,7 +63,7 @@ def test_ingest_takes_columns_values_and_a_heldout_file(widenet, tmp_path):
 
 
 def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, tmp_path):
-    (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b|2|x\n1|a|2|5\n")
+    (tmp_path / "log.txt").write_text("1|a|5|10\n1|b|3|20\n1|c|4|30\n2|a|1|10\n2|b||20\n1|a|2|5\n")
     (tmp_path / "users.csv").write_text("id,land,age,size,w\n1,at,30,2,2\n2,de,40,3,1\n")
     columns = [
         "--columns",
@@ -104,6 +104,8 @@ def test_ingest_takes_further_fields_and_everything_that_is_an_option(widenet, t
         == "reading log.txt as csv (bars, no header): user = user, item = item, value = stars, time ="
         " when ..."
     )
+    rule = 'column "stars" must be a number; the cell is empty. Fix or remove the row.'
+    assert f"skipped 1 bad line; the first: {tmp_path / 'log.txt'}: line 5: {rule}" in ended.err.splitlines()
     assert ended.out.splitlines()[1:] == [
         "  items: 3 distinct; 3 train, 1 heldout",
         "  land: 2 distinct; 2 train",

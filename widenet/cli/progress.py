@@ -193,10 +193,11 @@ class IngestReport:
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
+        line = self.words(text) + ("" if text.startswith(("note: ", "skipped ")) else " ...")
         if self.bar.disable:
-            typer.echo(f"{self.words(text)} ...", err=True)
+            typer.echo(line, err=True)
         else:
-            self.bar.console.print(f"{self.words(text)} ...", highlight=False, markup=False)
+            self.bar.console.print(line, highlight=False, markup=False)
 
     def bytes(self, done: int, total: int | None) -> None:
         """Show how many bytes of a file have arrived."""

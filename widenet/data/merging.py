@@ -184,7 +184,7 @@ class Merging:
         elif facts["train_rows_read"] and selection.drops | bool(selection.divided):
             why = self._none_is_left_by(selection)
         else:
-            why = "there is none. Check the file."
+            return self._sources["train"].without_interactions()
         return DataError(f"{self._sources['train'].first}: at least one interaction must be left; {why}")
 
     def _nothing_aside(self, part: Part) -> DataError:

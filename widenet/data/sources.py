@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from widenet.data.formats import memory, table
-from widenet.data.formats.columns import Columns, check_time_format, choose_column, listed
+from widenet.data.formats.columns import SKIP_IT, Columns, check_time_format, choose_column, listed
 from widenet.data.formats.csv import Csv
 from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.jsonl import JsonLines
@@ -195,6 +195,12 @@ class Sources:
             lines.append(line + (f"; not read: {listed(others)}" if others else ""))
         return lines
 
+    def without_interactions(self) -> DataError:
+        """Make the error for sources that have rows of no interactions, or no rows."""
+        source, _ = self._read[0]
+        read = f"read as {source.kind}, it has none"
+        return DataError(f"{source.name}: must hold interactions; {read}. Check the file{source.hint}.")
+
     def mistake(self, otherwise: str) -> DataError:
         """Make the error for the first place that breaks a rule, or else for this reason."""
         return mistake(self._read, otherwise)
@@ -220,7 +226,7 @@ class Sources:
             numbers = set()
             for number, rule in source.bad_lines(columns):
                 numbers.add(number)
-                first = first or f"{source.name}: {source.row} {number}: {rule}"
+                first = first or f"{source.name}: {source.row} {number}: {rule.replace(SKIP_IT, '')}"
                 if num_skipped + len(numbers) > most:
                     raise DataError(
                         f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: fix"

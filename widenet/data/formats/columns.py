@@ -89,6 +89,7 @@ _OTHER_FORMATS = (
     "%Y%m%dT%H%M%S",
 )
 
+SKIP_IT = ", or skip it with `skip_bad_lines`"
 RULES = {
     "user": "must not be empty",
     "item": "must not be empty",
@@ -233,7 +234,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
             )
         elif text:
             remedy = _time_remedy(text) or "Say how it is written with `time_format`, or fix the row."
-    skip = ", or skip it with `skip_bad_lines`" if can_skip and not text else ""
+    skip = SKIP_IT if can_skip and not text else ""
     return f'column "{column}" {rule}{got}. {remedy or f"Fix or remove the row{skip}."}'
 
 

@@ -47,6 +47,8 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     if has_header:
         if not any(first):
             raise DataError(f"{name}: line 1: must name the columns; it is empty.")
+        if any("\ufffd" in cell for cell in first):
+            raise DataError(f"{name}: line 1: {NO_UTF8}")
         names = [cell or str(place) for place, cell in enumerate(first, start=1)]
     else:
         names = list(reading.columns or map(str, range(1, len(first) + 1)))
