@@ -33,9 +33,9 @@ def test_like_shows_the_nearest_items_without_the_item_itself(widenet, inside):
 
 @pytest.mark.usefixtures("inside")
 def test_like_says_which_of_several_items_it_takes(widenet):
-    taken = widenet("recommend", "run", "the").err.splitlines()[0]
+    taken = widenet("recommend", "run", "re").err.splitlines()[0]
     assert "is taken for" in taken
-    ended = widenet("knn", "like", "run", "the", "-k", 1)
+    ended = widenet("knn", "like", "run", "re", "-k", 1)
     assert ended.err.splitlines()[0] == taken
     assert len(ended.out.splitlines()) == 1
 

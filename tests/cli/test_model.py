@@ -248,14 +248,13 @@ def test_recommend_refuses_a_user_that_is_not_there_or_half_named(words, widenet
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_recommend_says_which_of_several_titles_it_takes(more, widenet, model):
     names = model.run.vocabulary("items")
-    taken = names.titles(names.find("the"))[0]
-    others = [f"{names.titles([each])[0]} ({names.ids([each])[0]})" for each in names.find("the")[1:]]
-    [number] = names.ids([names.find("the")[0]])
-    said = (
-        f'"the" is taken for {taken} ({number}), the most popular; others: {"; ".join(others[:5])} and 3'
-        " more.\n"
-    )
-    assert widenet("recommend", "run", "the", *more).err.startswith(said)
+    taken, *others = names.shown(names.find("re"))
+    said = f'"re" is taken for {taken}, the most popular; others: {"; ".join(others)}.\n'
+    assert len(others) == 1
+    assert widenet("recommend", "run", "re", *more).err.startswith(said)
+    ended = widenet("recommend", "run", "the", *more)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("widenet: 'the' is a part of 9 titles in the field \"items\": ")
 
 
 def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(widenet, model):

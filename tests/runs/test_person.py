@@ -8,6 +8,7 @@ from widenet.errors import DataError, FitError, OptionError
 from widenet.runs import train
 
 COUNTRIES, NUM_ITEMS = ["0", "1"], 8
+TITLES = [f"{'Book' if item < 4 else 'Tome'} {item}" for item in range(NUM_ITEMS)]
 ROWS = [[4 * (user % 2) + (user // 2 + step) % 4 for step in range(3)] for user in range(24)]
 """Users of two countries in turn, each with three of the four items of the country."""
 INPUTS = [{"name": f"of {field}", "kind": "input", "field": field} for field in ("age", "items", "country")]
@@ -31,7 +32,7 @@ def data(tmp_path_factory):
         tmp_path_factory.mktemp("person") / "data",
         ROWS,
         width=NUM_ITEMS,
-        titles=[f"Book {item}" for item in range(NUM_ITEMS)],
+        titles=TITLES,
         ids=[f"u{user}" for user in range(len(ROWS))],
         sparse={"country": [[user % 2] for user in range(len(ROWS))]},
         dense={"age": [[0.2 + user % 2 / 2, 0.5] for user in range(len(ROWS))]},
@@ -50,14 +51,14 @@ def items(found):
 def test_everything_that_is_known_of_a_user_gives_what_the_dataset_gives(model, data):
     for user in (0, 1, 7):
         fields = {"country": COUNTRIES[user % 2], "age": [0.2 + user % 2 / 2, 0.5]}
-        found = model.recommend([f"Book {item}" for item in ROWS[user]], k=5, fields=fields)
+        found = model.recommend([TITLES[item] for item in ROWS[user]], k=5, fields=fields)
         assert found == model.recommend(users=f"u{user}", data=data, k=5)
         assert found == model.recommend(fields={**fields, "items": [str(item) for item in ROWS[user]]}, k=5)
 
 
 def test_a_dataset_without_a_field_is_refused_with_how_it_gets_one(model, tmp_path):
     titles, country = (
-        [f"Book {item}" for item in range(NUM_ITEMS)],
+        TITLES,
         {"country": [[user % 2] for user in range(len(ROWS))]},
     )
     other = dataset_from_lists(tmp_path / "other", ROWS, width=NUM_ITEMS, titles=titles, sparse=country)

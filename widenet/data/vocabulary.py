@@ -101,6 +101,10 @@ class Vocabulary:
         pairs = zip(self.ids(indices), self._take("title", indices), strict=True)
         return [(name, name if title is None else str(title)) for name, title in pairs]
 
+    def shown(self, indices: Sequence[int] | np.ndarray) -> list[str]:
+        """Some features for people: their titles, each with its id, or their ids."""
+        return [name if title == name else f"{title} ({name})" for name, title in self.named(indices)]
+
     def index_of(self, ids: Sequence[str]) -> np.ndarray:
         """The indices of some ids, int64 [len(ids)]; raises DataError that names the first unknown id."""
         indices = self.places_of(ids)
@@ -132,25 +136,32 @@ class Vocabulary:
         """Find features by id or title, most popular first; a number is an id.
 
         Returns the feature with this id; otherwise those with this title; otherwise those whose title
-        contains the text as whole words; otherwise those whose title contains it; otherwise those whose id
-        has this text in other case or another Unicode form of accents. Neither counts in titles, and a title
-        is also found without its accents.
+        contains the text as whole words; otherwise those in whose title a word begins with it; otherwise
+        those whose id has this text in other case or another Unicode form of accents. Neither counts in
+        titles, and a title is also found without its accents.
 
         Where ids are numbers, a number is an id or a whole title: part of a title would hide a wrong id.
 
         Raises:
-            DataError: There is no such feature; the message suggests the nearest titles.
+            DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
+                the message has the nearest titles, or the most popular ones.
         """
         if not isinstance(text, str):
             return [int(self.index_of([str(text)])[0])]
+        field = self.path.name.partition(".")[0]
         if found := self.matching(text):
+            more = len(found) - NUM_SUGGESTIONS
+            if more > 0 and not self._is_name(found[0], text):
+                first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
+                raise DataError(
+                    f'{text!r} is a part of {len(found):,} titles in the field "{field}": {first} and'
+                    f" {more:,} more. Give one's id, or more of its title."
+                )
             return found
         near = self._nearest(text)
-        nearest = "; ".join(near)
-        remedy = f" Nearest: {nearest}" + ("" if nearest.endswith((".", "?", "!")) else ".")
+        remedy = f" Nearest: {'; '.join(near)}."
         if not near:
             remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
-        field = self.path.name.partition(".")[0]
         rule = (
             f"the id or the title {text!r}" if self.num_titles else f"the id {text!r}, and it has no titles"
         )
@@ -161,8 +172,8 @@ class Vocabulary:
         if matches := self._with_id(text) or self._with_title(text):
             return matches
         is_id = text.isdecimal() and self._has_numbers
-        if text and not is_id and (matches := self._containing(text)):
-            return self._with_whole_words(matches, text) or matches
+        if not is_id and (matches := self._in_words(self._containing(text), text)):
+            return matches
         if matches := self._equal("id", text):
             return matches
         return [] if is_id else self._closest(self._containing_plain(text, []), text)
@@ -182,7 +193,7 @@ class Vocabulary:
         found = [
             *self._with_id(text),
             *self._with_title(text),
-            *self._with_whole_words(containing[:NUM_COMPARED], text),
+            *self._with_words(containing[:NUM_COMPARED], text),
             *containing,
             *(self._containing_plain(text, containing) if len(containing) < most and len(text) > 2 else ()),
             *beginning,
@@ -234,15 +245,16 @@ class Vocabulary:
         return TitleForms(self._table.column("title").chunks)
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles similar to a text, among those that share a word with it, or else among the first titles."""
+        """Titles similar to a text as `shown`, among those that share a word with it, or else among the first titles."""
         words = [word for word in text.split() if len(word) > 2]
         sharing = {index for word in words for index in self._containing(word)}
         candidates = sharing or range(min(len(self), NUM_COMPARED))
-        titles = self.titles(sorted(candidates)[:NUM_COMPARED])
+        indices = sorted(candidates)[:NUM_COMPARED]
+        titles = self.titles(indices)
         pieces: dict[str, str] = {}
-        for title in titles:
+        for title, shown in zip(titles, self.shown(indices), strict=True):
             for word in re.finditer(r"\S+", title):
-                pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), title)
+                pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), shown)
         near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
         return list(dict.fromkeys(pieces[piece] for piece in near))
 
@@ -264,20 +276,35 @@ class Vocabulary:
             found.update((start + rows[has.to_numpy(zero_copy_only=False)]).tolist())
         return self._by_popularity([*found])
 
-    def _with_whole_words(self, matches: list[int], text: str, form: _Rule | None = None) -> list[int]:
-        """The matches whose title has the text as whole words, both in a form; None: that of `composed`."""
-        form = form or composed
+    def _in_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
+        """The matches whose title has the text as whole words, or else those where a word begins with it."""
+        return self._with_words(matches, text, form) or self._with_words(matches, text, form, is_whole=False)
+
+    def _with_words(
+        self, matches: list[int], text: str, form: _Rule = composed, is_whole: bool = True
+    ) -> list[int]:
+        """The matches whose title has the text as whole words or at the start of a word, both in a form.
+
+        A text of letters that have no case need not start a word: such scripts seldom separate words.
+        """
         (sought,) = form(_text(text)).to_pylist()
-        whole = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
+        has_case = not sought[:1].isalpha() or sought[0].lower() != sought[0].upper()
+        start, end = r"(?<!\w)" if is_whole or has_case else "", r"(?!\w)" if is_whole else ""
+        word = re.compile(start + re.escape(sought) + end, re.IGNORECASE)
         titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
-        return [index for index, title in titles if whole.search(title)]
+        return [index for index, title in titles if word.search(title)]
 
     def _closest(self, matches: list[int], text: str) -> list[int]:
-        """Of matches without accents, those whose whole title is the text, else those with whole words."""
+        """Of matches without accents, those whose whole title is the text, else those of `_in_words`."""
         (sought,) = without_accents(_text(text)).to_pylist()
         titles = zip(matches, without_accents(_texts(self.titles(matches))).to_pylist(), strict=True)
         same = [index for index, title in titles if title.lower() == sought.lower()]
-        return same or self._with_whole_words(matches, text, without_accents) or matches
+        return same or self._in_words(matches, text, without_accents)
+
+    def _is_name(self, index: int, text: str) -> bool:
+        """Whether a text is the id or the title of a feature, in any case and form of accents."""
+        own, *names = without_accents(_texts([text, *self.named([index])[0]])).to_pylist()
+        return own.lower() in [name.lower() for name in names]
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
         """The values of a column for some features; None for null, OptionError for an unknown feature."""

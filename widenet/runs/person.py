@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from widenet.checkpoint import Checkpoint
-from widenet.data.vocabulary import Vocabulary
+from widenet.data.vocabulary import NUM_SUGGESTIONS, Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.predict.arguments import (
     LARGEST,
@@ -30,7 +30,6 @@ Fields = Mapping[str, Any]
 
 OF_SEQUENCES = "the network reads a sequence"
 """Why the order of items counts, for `check_order`."""
-_OTHERS_SHOWN = 5
 
 
 def item_field(run: RunDirectory, output: str) -> str | None:
@@ -192,15 +191,12 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
 def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[str]:
     """A sentence for each text that matches several features."""
     for text in texts:
-        first, *others = vocabulary.find(text)
-        if not others:
-            continue
-        some = others[:_OTHERS_SHOWN]
-        pairs = zip(vocabulary.titles(some), vocabulary.ids(some), strict=True)
-        shown = "; ".join(f"{title} ({identity})" for title, identity in pairs)
-        more = f" and {len(others) - _OTHERS_SHOWN:,} more" if len(others) > _OTHERS_SHOWN else ""
-        [title], [identity] = vocabulary.titles([first]), vocabulary.ids([first])
-        yield f'"{text}" is taken for {title} ({identity}), the most popular; others: {shown}{more}.'
+        found = vocabulary.find(text)
+        first, *others = vocabulary.shown(found[: NUM_SUGGESTIONS + 1])
+        if others:
+            more = len(found) - 1 - len(others)
+            ending = f" and {more:,} more" if more else ""
+            yield f'"{text}" is taken for {first}, the most popular; others: {"; ".join(others)}{ending}.'
 
 
 def _is_empty(items: object) -> bool:
