@@ -67,7 +67,10 @@ def world(tmp_path_factory):
     ]
     (folder / "likes.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
     (folder / "titles.csv").write_text(
-        "item,title\n" + "".join(f"{item},The {name}\n" for item, name in enumerate(["Hobbit", "B", "C", "Red", "Reed", *"FGHI"]))
+        "item,title\n"
+        + "".join(
+            f"{item},The {name}\n" for item, name in enumerate(["Hobbit", "B", "C", "Red", "Reed", *"FGHI"])
+        )
     )
     (folder / "network.json").write_text(json.dumps(NETWORK))
     (folder / "training.json").write_text(json.dumps(TRAINING))

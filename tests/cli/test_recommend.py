@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import asdict
@@ -44,10 +45,13 @@ MISTAKES = [
     "recommend data --items 0",
     "recommend run",
     "recommend run --data data",
+    "recommend run 0 --where =x",
     "evaluate nowhere --data data",
     "evaluate run --data nowhere",
+    "evaluate run --data data --interval 2",
     "predict nowhere --data data --out new.csv",
     "predict run --data nowhere --out new.csv",
+    "predict run --data data --out new.csv --at-most genre=x",
     "fingerprint nowhere",
     "train nowhere.json training.json --data data --out new",
     "train network.json training.json --data nowhere --out new",
@@ -179,7 +183,14 @@ def test_predict_takes_the_rules(trained, widenet, tmp_path):
         (["--at-most", "gnre=1"], 'widenet: the items have no attribute "gnre", only genre (text), in_stock'),
         (["--at-most", "genre=x"], 'widenet: --at-most genre must be a whole number; got "x".'),
         (["--at-most", "genre"], "widenet: --at-most must be ATTRIBUTE=N, each attribute once; got 'genre'."),
-        (["--where", "genre"], 'widenet: --where must give a text or a list of texts for "genre"; got True.'),
+        (
+            ["--where", "genre"],
+            'widenet: --where must give a value of "genre" that an item has; got none. Such as --where ',
+        ),
+        (
+            ["--where", "genre=poem"],
+            "widenet: --where must give a value of \"genre\" that an item has; got 'poem'. Did you",
+        ),
         (
             ["--where", "=x"],
             "widenet: --where must be ATTRIBUTE or ATTRIBUTE=VALUE, each attribute in one",
@@ -194,6 +205,20 @@ def test_a_wrong_rule_is_one_sentence(widenet, words, message):
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith(message)
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["recommend run 3", "predict run --data data --out out.csv"])
+@pytest.mark.usefixtures("trained")
+def test_a_wrong_rule_is_found_before_the_weights_are_read(widenet, command, tmp_path, monkeypatch):
+    for name in ("run", "data"):
+        shutil.copytree(name, tmp_path / name, ignore=shutil.ignore_patterns("model", "checkpoints"))
+    monkeypatch.chdir(tmp_path)
+    for rule, said in {
+        "--where=in_stock=yes": "--where must give true or false for \"in_stock\"; got 'yes'.",
+        "--at-most=gnre=1": 'the items have no attribute "gnre", only genre (text)',
+        "--at-most=genre=x": '--at-most genre must be a whole number; got "x".',
+    }.items():
+        assert widenet(*command.split(), rule).err.startswith(f"widenet: {said}")
 
 
 @pytest.fixture(scope="module")

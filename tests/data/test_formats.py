@@ -89,8 +89,8 @@ def refusal(path, tmp_path, **options):
         (
             HEAD,
             {},
-            "r.csv: must hold interactions; read as csv (commas, line 1 names the columns), it has none. Check"
-            " the file, or use `header=False` if line 1 is data.",
+            "r.csv: must hold interactions; read as csv (commas, line 1 names the columns), it has none."
+            " Check the file, or use `header=False` if line 1 is data.",
         ),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" occurs twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),

@@ -120,10 +120,20 @@ MISTAKES = [
         '`at_most` needs one of texts, lists or booleans; "price" holds numbers. Name one of genre, in_stock,'
         " tags.",
     ),
-    ({"where": {"tags": "c"}}, '`where` must give a value of "tags" that an item has, such as '),
+    (
+        {"where": {"tags": "c"}},
+        "`where` must give a value of \"tags\" that an item has; got 'c'. Such as `where={'tags': ",
+    ),
     ({"where": {"price": 3}}, '`where` needs a value of texts, lists or booleans; "price" holds numbers.'),
-    ({"where": {"genre": "sonnet"}}, '`where` must give a value of "genre" that an item has, such as '),
-    ({"where": {"genre": True}}, '`where` must give a text or a list of texts for "genre"; got True.'),
+    (
+        {"where": {"genre": ["sonnet"]}},
+        "`where` must give a value of \"genre\" that an item has; got 'sonnet'. Such as `where={'genre': ",
+    ),
+    (
+        {"where": {"genre": [3, 4]}},
+        '`where` must give a value of "genre" that an item has; got [3, 4]. Such ',
+    ),
+    ({"where": {"genre": True}}, '`where` must give a value of "genre" that an item has; got none. Such as '),
     ({"where": {"in_stock": "maybe"}}, "`where` must give true or false for \"in_stock\"; got 'maybe'."),
     ({"at_most": {"genre": 0}}, '`at_most` must give a whole number from 1 on for "genre"; got 0.'),
     ({"diversity": 1.5}, "diversity` must be "),

@@ -59,24 +59,24 @@ def evaluate(
     from widenet.data.dataset import Dataset
     from widenet.training.existing_run import check_run
 
+    ks, output = sorted(set(k)) if k else DEFAULT_KS, words["output"]
+    options = values_of(EvaluateArguments, words) | {"ks": ks, "exclude_seen": not include_seen}
+    EvaluateArguments(**options)
     check_run(words["run"])
-    dataset = Dataset.open(words["data"])
+    options["data"] = dataset = Dataset.open(words["data"])
     from widenet.baselines.measure import omitted  # loads torch, as the next
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    ks, part, output = sorted(set(k)) if k else DEFAULT_KS, words["part"], words["output"]
     _warn_of_length(model, max(ks) if k else 0, output)
     with (
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
     ):
-        more = {name: words[name] for name in ("interval", "baselines", "beyond", "groups", "keep")}
-        more |= {"propensity": values_of(EvaluateArguments, words)["propensity"]}
-        more["say"] = say if is_leader() and not as_json else None
-        metrics = model.evaluate(dataset, part, ks, output, not include_seen, counter.advance, **more)
+        told = say if is_leader() and not as_json else None
+        metrics = model.evaluate(**options, advance=counter.advance, say=told)
     warn(model.ignored(dataset) + model.caveats() + [str(each.message) for each in caught])
     if metrics.baselines:
         warn(omitted(metrics.baselines, _width(model, output)))
@@ -121,15 +121,19 @@ def predict(
     from widenet.data.dataset import Dataset
     from widenet.training.existing_run import check_run
 
+    options = values_of(PredictArguments, words) | {"exclude_seen": not include_seen}
+    arguments = PredictArguments(**options)
     check_run(words["run"])
-    dataset = Dataset.open(words["data"])
+    options["data"] = dataset = Dataset.open(words["data"])
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.predict.files import open_results
     from widenet.runs import Model
+    from widenet.runs.recommending import check_rules
+    from widenet.training.run_directory import RunDirectory
 
+    check_rules(RunDirectory.open(words["run"]), arguments)
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    options = values_of(PredictArguments, words) | {"data": dataset, "exclude_seen": not include_seen}
     if (source := context.get_parameter_source("k")) is not None and source.name == "COMMANDLINE":
         _warn_of_length(model, words["k"], words["output"])
     blocks = model.predict(**options, say=say)

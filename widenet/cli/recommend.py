@@ -62,17 +62,24 @@ def recommend(
     k, output = words["k"], words["output"]
     data = words["data"]
     _check_options(user, items, data, field, explain)
+    rules = values_of(RecommendArguments, words)
+    arguments = RecommendArguments(**rules)
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
+    from widenet.runs.recommending import check_rules
+    from widenet.training.run_directory import RunDirectory
 
+    check_rules(RunDirectory.open(run), arguments)
     model = Model.load(run, device)
+    names = None if attributes is None else attributes.split(",")
+    if names is not None:
+        model.attributes_of([], names, output)
     warn(model.caveats())
     fields = _fields(model, field or [])
     if items or fields:
         warn(model.doubts(items, fields, output))
     shown: dict[str, Any] = {"k": k, "fields": fields, "exclude_seen": not include_seen, "output": output}
-    rules = values_of(RecommendArguments, words)
     shown |= {name: rules[name] for name in ("never", "only", "weights", "at_most", "where", "diversity")}
     who: dict[str, Any] = {"items": items} if user is None else {"data": data}
     if user is not None:
@@ -86,7 +93,6 @@ def recommend(
     had = None if user is None else model.history_of(user, data)
     if not is_leader():
         return
-    names = None if attributes is None else attributes.split(",")
     own = None if names is None else model.attributes_of([row.item for row in rows], names, output)
     if as_json:
         print_json(_facts(rows, own, reasons))

@@ -73,7 +73,7 @@ def _word(value: str) -> str:
     except (ValueError, SyntaxError):
         return value
     if isinstance(text, dict):
-        return ",".join(f"{name}={one}" for name, one in text.items())
+        return shlex.quote(",".join(f"{name}={one}" for name, one in text.items()))
     if not isinstance(text, str):
         return value
     quoted = shlex.quote(text)

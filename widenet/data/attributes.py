@@ -242,20 +242,21 @@ class Attributes:
         if kind == "boolean":  # as the command line writes them
             words = {"true": True, "True": True, "false": False, "False": False}
             values = [words.get(value, value) if isinstance(value, str) else value for value in values]
-        expected = bool if kind == "boolean" else str
         values = [bool(value) if isinstance(value, np.bool_) else value for value in values]
-        if not values or any(type(value) is not expected for value in values):
-            rule = "true or false" if kind == "boolean" else "a text or a list of texts"
-            raise OptionError(f'`where` must give {rule} for "{name}"; got {wanted!r}.')
-        if kind != "boolean" and not self._having(name, kind, values).any():
+        # A command names a boolean alone, for True.
+        got = "none" if wanted is True else repr(values[0] if len(values) == 1 else wanted)
+        if kind == "boolean":
+            if not values or any(type(value) is not bool for value in values):
+                raise OptionError(f'`where` must give true or false for "{name}"; got {got}.')
+            return values
+        are_texts = bool(values) and all(isinstance(value, str) for value in values)
+        if not are_texts or not self._having(name, kind, values).any():
             column = self._table.column(name)
             texts = pc.list_flatten(column) if kind == "list" else column
             known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
-            near = next(filter(None, (nearest(value, known) for value in values)), "")
-            such = f", such as {known[0]!r}" if known and not near else ""
-            raise OptionError(
-                f'`where` must give a value of "{name}" that an item has{such}; got {wanted!r}.{near}'
-            )
+            near = next(filter(None, (nearest(str(value), known) for value in values)), "")
+            rule = f'`where` must give a value of "{name}" that an item has; got {got}.'
+            raise OptionError(rule + (near or (f" Such as `where={ {name: known[0]} }`." if known else "")))
         return values
 
     def _check_category(self, name: str, option: str, rule: str) -> Kind:

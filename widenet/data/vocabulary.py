@@ -245,7 +245,7 @@ class Vocabulary:
         return TitleForms(self._table.column("title").chunks)
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles similar to a text as `shown`, among those that share a word with it, or else among the first titles."""
+        """Titles similar to a text, as `shown`: of those that share a word, or else the first."""
         words = [word for word in text.split() if len(word) > 2]
         sharing = {index for word in words for index in self._containing(word)}
         candidates = sharing or range(min(len(self), NUM_COMPARED))

@@ -28,6 +28,14 @@ class Ranked(Protocol):
 
 
 @dataclass(frozen=True)
+class Unloaded:
+    """An output as filters and rules know it, before its weights are read."""
+
+    spec: OutputLayer
+    width: int
+
+
+@dataclass(frozen=True)
 class Limit:
     """The largest number of items of one category in a list.
 

@@ -13,7 +13,7 @@ from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError
-from widenet.evaluate import output_name
+from widenet.evaluate import output_name, output_of
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
 from widenet.knn.of_network import Trained, check_layer, field_of
@@ -21,7 +21,7 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
 from widenet.predict.filters import PerUser, filter_of, joined
-from widenet.predict.list_rules import ListRules, Ranked, banned_by, rules_of
+from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
@@ -180,6 +180,21 @@ def answered(
     found = list(blocks)
     warn_of_unused(never_for=never_for, only_for=only_for)
     return Answers.of_blocks(asked, found, names, run.fields[target].whole_numbers), is_one
+
+
+def unloaded(run: RunDirectory, output: str | None) -> Unloaded:
+    """Return an output of a run without its weights; raises FitError if there is none or no only one."""
+    layers = {layer.name: layer for layer in run.network.outputs}
+    name = output_of(list(layers), output)
+    return Unloaded(layers[name], run.layout.units[name])
+
+
+def check_rules(run: RunDirectory, arguments: RecommendArguments | PredictArguments) -> None:
+    """Check the rules of attributes before weights are read; raises as `Model.recommend`."""
+    output = unloaded(run, arguments.output)
+    attributes = run.attributes(output.spec.field)
+    banned_by(output, attributes, arguments.where)
+    rules_of(output, attributes, arguments.at_most, arguments.diversity)
 
 
 def filter_and_rules(

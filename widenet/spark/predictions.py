@@ -17,14 +17,13 @@ from widenet.data.ingest_arguments import Duplicates
 from widenet.data.manifest import value_column
 from widenet.data.options import Options, check
 from widenet.errors import CheckpointError, DataError, FitError
-from widenet.evaluate import output_of
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
 from widenet.parallel.launcher import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.files import table_of
 from widenet.predict.filters import PerUser, joined
-from widenet.predict.list_rules import ListRules
+from widenet.predict.list_rules import ListRules, Unloaded
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, rows_a_block
 from widenet.predict.top_k import Filter
@@ -40,7 +39,7 @@ from widenet.run_arguments import (
     Where,
 )
 from widenet.runs.model import Model
-from widenet.runs.recommending import filter_and_rules, personal
+from widenet.runs.recommending import filter_and_rules, personal, unloaded
 from widenet.spark.columns import PLACE, Interactions, interactions
 from widenet.spark.counts import (
     check_cells,
@@ -55,19 +54,10 @@ from widenet.spark.dataset import ROWS_PER_TASK
 from widenet.spark.examples import examples, starts_of, whole
 from widenet.spark.session import check_executors, session_of, shared_place
 from widenet.sparse import SparseBatch
-from widenet.spec.layers import OutputLayer
 from widenet.stores.uri import shown
 from widenet.training.run_directory import RunDirectory
 
 _SCHEMA = "user string, item string, score float, rank int"
-
-
-@dataclass(frozen=True)
-class _Output:
-    """An output as filters and rules know it: the driver needs no weights."""
-
-    spec: OutputLayer
-    width: int
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ class _Wanted:
     only_for: PerUser | None
 
     @classmethod
-    def of(cls, run: RunDirectory, output: _Output, arguments: PredictArguments) -> "_Wanted":
+    def of(cls, run: RunDirectory, output: Unloaded, arguments: PredictArguments) -> "_Wanted":
         """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
         allowed, rules = filter_and_rules(run, output, arguments)
         lists = personal(arguments, run.vocabulary(output.spec.field))
@@ -182,16 +172,14 @@ def predict(
     directory = RunDirectory.open(Path(place))
     field, version = _only_field(directory), directory.model().digest
     check_device(device)
-    named = output_of([layer.name for layer in directory.network.outputs], output)
-    [layer] = [layer for layer in directory.network.outputs if layer.name == named]
-    width = directory.layout.units[named]
-    wanted = _Wanted.of(directory, _Output(layer, width), arguments)
+    ranked = unloaded(directory, output)
+    wanted = _Wanted.of(directory, ranked, arguments)
     rows = interactions(df, user, item, value, time)
     check_executors(spark, place)
     known, longest = _known(rows, _features(spark, place, directory, field))
     if options.selection.duplicates == "error":
         check_unrepeated(known)
-    step = rows_a_block(min(wanted.rules.pool(wanted.k), width))
+    step = rows_a_block(min(wanted.rules.pool(wanted.k), ranked.width))
     recommend = _recommender(
         partial(_model, place, version, device), field, options, spark.sparkContext.broadcast(wanted)
     )
