@@ -27,7 +27,10 @@ def test_like_shows_the_nearest_items_without_the_item_itself(widenet, inside):
     expected = zip(names.ids(positions[1:]), names.titles(positions[1:]), scores[1:].tolist(), strict=True)
     assert [tuple(row.values()) for row in json.loads(ended.out)] == list(expected)
     ended = widenet("knn", "like", "run", "The Hobbit", "-k", 20, "--layer", "history", "--measure", "l2")
-    assert (ended.status, ended.err) == (0, "Like: The Hobbit\n")
+    assert (ended.status, ended.err) == (
+        0,
+        "Like: The Hobbit\n-k asks for 20 items; only 8 are left besides it.\n",
+    )
     assert [line.split()[0] for line in ended.out.splitlines()] == [str(rank) for rank in range(1, 9)]
 
 

@@ -100,8 +100,8 @@ def test_two_processes_train_the_bits_of_one_and_speak_once(place, run_of_two):
     assert outcome(run) == outcome(place / "one-short")
     assert (status, out) == (0, f"{run}: trained. Fingerprint {Model.load(run).fingerprint()}\n")
     first, second, report, following = err.splitlines()
-    assert re.match(r"epoch   1  loss ", first)
-    assert re.match(r"epoch   2  loss ", second)
+    assert re.match(r"epoch 1/2  loss ", first)
+    assert re.match(r"epoch 2/2  loss ", second)
     assert report == f"Report: {run}/report.html"
     assert following.startswith(f"Next: widenet evaluate {run} ")
 
@@ -297,7 +297,7 @@ class Long:
         with contextlib.chdir(place):
             self.process = started(place, line, before=how["before"]) if how else command(line)
         fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        self.read("epoch   6  ")
+        self.read("epoch   6/")
 
     def read(self, *beginnings):
         """Read on until a line has begun with each of these, one after the other; the processes are then
@@ -379,7 +379,7 @@ def test_where_the_command_itself_is_killed_its_processes_save_and_end(torchrun,
 def test_torchrun_brings_a_training_back_after_a_process_was_killed_before_a_checkpoint_and_after_it(place):
     long = Long(place, "again", before=TORCHRUN, more=[])
     signal.pidfd_send_signal(long.children[0], signal.SIGKILL)
-    long.read(AGAIN, "epoch  31  ")
+    long.read(AGAIN, "epoch  31/")
     signal.pidfd_send_signal(long.children[1], signal.SIGKILL)
     status, shown, err = ended(long.process)
     fingerprint, lines = outcome(place / "one-long")

@@ -17,7 +17,7 @@ RECORD = {
     "ndcg@20": 0.5,
     "recall@5": 0.1,
 }
-LINE = "epoch   1  loss 2.5000  3.1 s  1,234 users/s  recall@20 0.2500  ndcg@20 0.5000"
+LINE = "epoch 1/2  loss 2.5000  3.1 s  1,234 users/s  recall@20 0.2500  ndcg@20 0.5000"
 
 
 class Terminal(io.StringIO):

@@ -78,12 +78,12 @@ def test_runs_that_differ_much_show_the_first_of_each_document(runs, widenet):
     document["layers"][1]["initializer"] = {"kind": "gaussian", "deviation": 0.5}
     document["layers"][1] |= {"bias": False, "dropout": 0.25, "units": 4}
     document["layers"][2] |= {"bias": False}
-    document["name"] = "other"
+    document["name"] = f"{'a' * 40}{'b' * 40}"
     path.write_text(json.dumps(document))
     lines = widenet("runs", runs, "--sort", "name").out.splitlines()
     first, second = [line for line in lines if line.startswith("    ")]
     assert second.split(", ") == [
-        '    network.name="other"',
+        f'    network.name="{"a" * 27}…{"b" * 18}"',
         "network.layers[taste].bias=false",
         'network.layers[taste].initializer.kind="gaussian"',
         "network.layers[taste].dropout=0.25",
@@ -92,7 +92,7 @@ def test_runs_that_differ_much_show_the_first_of_each_document(runs, widenet):
     ]
     assert first.endswith("training.epochs=2, and 1 more")
     all_of_them = json.loads(widenet("runs", runs, "--json").out)["runs"][1]["differences"]
-    assert len(all_of_them) == 7
+    assert (len(all_of_them), all_of_them["network.name"]) == (7, document["name"])
 
 
 def test_json_has_the_numbers_in_full_and_the_problems(runs, widenet):

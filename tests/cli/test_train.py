@@ -27,8 +27,8 @@ def test_it_shows_a_line_an_epoch_then_the_fingerprint_and_what_comes_next(line,
     assert ended.status == 0
     first, second, report, following = ended.err.splitlines()
     metrics = "".join(rf"  {name} \d\.\d{{4}}" for name in ("recall@3", "recall@20", "ndcg@20"))
-    assert re.fullmatch(rf"epoch   1  loss \d\.\d{{4}}  \d+\.\d s  [\d,]+ users/s{metrics}", first)
-    assert second.startswith("epoch   2  loss ")
+    assert re.fullmatch(rf"epoch 1/2  loss \d\.\d{{4}}  \d+\.\d s  [\d,]+ users/s{metrics}", first)
+    assert second.startswith("epoch 2/2  loss ")
     assert report == f"Report: {line[-1]}/report.html"
     assert (
         following

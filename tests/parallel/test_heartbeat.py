@@ -269,7 +269,7 @@ def test_the_command_names_a_process_that_was_stopped_from_outside(data, tmp_pat
     ]
     monkeypatch.chdir(tmp_path)
     process = command(words)
-    while not process.stderr.readline().startswith("epoch  "):
+    while not process.stderr.readline().startswith("epoch "):
         assert process.returncode is None
     _, second = children(process)
     os.kill(second, signal.SIGSTOP)

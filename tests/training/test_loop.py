@@ -164,8 +164,11 @@ def test_training_stops_after_so_many_evaluations_without_a_better_metric(
 ):
     scripted([0.2, 0.2, 0.3, 0.3, 0.1, 0.2])
     spec = training(6, evaluation={"stop_after": patience}, checkpoints={"every_epochs": 9})
-    train(NETWORK, spec, data, tmp_path / "run")
+    report = Record()
+    train(NETWORK, spec, data, tmp_path / "run", report=report)
     assert len(log(tmp_path / "run")) == epochs
+    waited = {1: "its evaluation was", 2: "the last 2 evaluations were"}.get(patience)
+    assert report.said == [f"Stopped early, after epoch {epochs} of 6: {waited} not better."] * (epochs < 6)
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("epoch-*")] == [
         f"epoch-{epochs:05d}-step-000000000"
     ]

@@ -72,7 +72,7 @@ def show_description(path: Path, described: dict[str, Any]) -> None:
         values = f", values {field['min_value']:g} to {field['max_value']:g}" if field["has_values"] else ""
         typer.echo(f"{name}: {field['kind']}, {_width(field['kind'], field['width'])}{values}")
         if "titles" in field:
-            typer.echo(f"  titles: {field['titles'] or 'none'}")
+            typer.echo(f"  titles: {format(field['titles'], ',') if field['titles'] else 'none'}")
         if kinds := field.get("attributes"):
             typer.echo(f"  attributes: {', '.join(f'{each} ({kind})' for each, kind in kinds.items())}")
         for line in lines_of(field.get("descriptions", {})):

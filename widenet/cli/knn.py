@@ -54,6 +54,7 @@ By = Annotated[
 
 @app.command("like")
 def like(
+    context: typer.Context,
     run: Run,
     item: Annotated[str, typer.Argument(metavar="ITEM", help="An id, a title or part of a title.")],
     layer: Layer = None,
@@ -65,7 +66,7 @@ def like(
     """Show the items that are most similar to one in a run: widenet knn like RUN "The Hobbit"."""
     from dataclasses import asdict
 
-    from widenet.cli.model import warn
+    from widenet.cli.model import warn, warn_of_short
     from widenet.cli.tables import recommendations_table
     from widenet.knn.of_network import check_layer, features_of
     from widenet.parallel.group import is_leader
@@ -82,6 +83,7 @@ def like(
         return
     names = features_of(model, check_layer(model.network, layer))
     typer.echo(f"Like: {names.titles(names.find(item)[:1])[0]}", err=True)
+    warn_of_short(context, k, len(rows), "left besides it")
     typer.echo(recommendations_table(rows))
 
 

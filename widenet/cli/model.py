@@ -84,6 +84,11 @@ def evaluate(
         print_json(_with_more(metrics))
     elif is_leader():
         examples = dataset.manifest.words.examples
+        if not metrics[f"recall@{ks[-1]}"]:
+            said = (
+                f"Every recall is 0: nothing of the {words['part']} part is among anybody's first {ks[-1]:,}."
+            )
+            say(f"{said} Train longer; `baselines` shows what is reachable.")
         others = metrics.groups | metrics.baselines
         if others:
             typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], ks, examples))
@@ -134,7 +139,7 @@ def predict(
     check_rules(RunDirectory.open(words["run"]), arguments)
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    if (source := context.get_parameter_source("k")) is not None and source.name == "COMMANDLINE":
+    if is_named(context, "k"):
         _warn_of_length(model, words["k"], words["output"])
     blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
@@ -161,6 +166,18 @@ def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
     width = _width(model, output)
     if k > width:
         warn([f"-k asks for {k:,} items; there are {width:,}."])
+
+
+def warn_of_short(context: typer.Context, k: int, number: int, what: str) -> None:
+    """Say that a list has fewer items than the command line asks for."""
+    if number < k and is_named(context, "k"):
+        say(f"-k asks for {k:,} items; only {number:,} {'is' if number == 1 else 'are'} {what}.")
+
+
+def is_named(context: typer.Context, option: str) -> bool:
+    """Whether the command line names an option, whose value is not just the default."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _width(model: "Model", output: str | None) -> int:

@@ -46,7 +46,7 @@ class TrainingReport:
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.loss: float | None = None
-        self.spoken, self.examples, self.todo = monotonic(), 0, 0
+        self.spoken, self.examples, self.todo, self.epochs = monotonic(), 0, 0, 0
 
     def start(self, state: Any, epochs: int, examples_per_epoch: int) -> None:
         """Show the bar when the loop starts."""
@@ -56,7 +56,7 @@ class TrainingReport:
         elif done:
             inside = f"in epoch {state.epoch + 1}, after step {state.step}"
             self.say(f"Resuming {inside if state.step else f'after epoch {state.epoch}'}.")
-        self.spoken, self.todo = monotonic(), epochs * examples_per_epoch - done
+        self.spoken, self.todo, self.epochs = monotonic(), epochs * examples_per_epoch - done, epochs
         if not self.quiet and sys.stderr.isatty():
             columns = (
                 TextColumn("epoch {task.fields[epoch]}"),
@@ -74,7 +74,6 @@ class TrainingReport:
             self.task = self.bar.add_task(
                 "", total=total, completed=done, epoch=shown, loss="-", metric=_COMPILING, rate="-", memory=""
             )
-            self.epochs = epochs
             self.bar.start()
 
     def advance(self, num_examples: int, loss: float) -> None:
@@ -110,10 +109,8 @@ class TrainingReport:
             return
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in record.items() if name in self.metrics)
         rate = f"{record['examples_per_second']:,.0f} {self.named}/s"
-        line = (
-            f"epoch {record['epoch']:>3}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate} "
-            f" {metrics}".rstrip()
-        )
+        epoch = f"epoch {record['epoch']:>{len(str(self.epochs))}}/{self.epochs}"
+        line = f"{epoch}  loss {_loss(record['loss'])}  {record['seconds']:.1f} s  {rate}  {metrics}".rstrip()
         if self.bar is not None:
             self.bar.update(self.task, epoch=f"{min(record['epoch'] + 1, self.epochs)}/{self.epochs}")
             if self.metric in record:

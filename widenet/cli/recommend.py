@@ -10,7 +10,7 @@ import typer
 
 from widenet.cli.declared import values_of, with_flags_of
 from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.model import warn
+from widenet.cli.model import warn, warn_of_short
 from widenet.cli.options import Device, IncludeSeen, Run
 from widenet.run_arguments import RecommendArguments
 
@@ -97,10 +97,7 @@ def recommend(
     if as_json:
         print_json(_facts(rows, own, reasons))
         return
-    source = context.get_parameter_source("k")
-    if len(rows) < k and source is not None and source.name == "COMMANDLINE":
-        are = "is" if len(rows) == 1 else "are"
-        typer.echo(f"-k asks for {k:,} items; only {len(rows):,} {are} left to recommend.", err=True)
+    warn_of_short(context, k, len(rows), "left to recommend")
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
         _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",

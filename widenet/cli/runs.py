@@ -22,6 +22,8 @@ _INDENT = "    "
 _ABSENT = "-"
 _MOST = 4
 """Differing values of a document that a run shows."""
+_LONGEST = 48
+"""Letters of a value in the table."""
 
 
 def runs(
@@ -38,7 +40,7 @@ def runs(
 
     Each run has a line with its state, epochs, the metric of the epoch that it keeps and the part that this
     was measured on, the beginning of its fingerprint, and the time of its steps. The lines below it show its
-    values where the documents of the listed runs differ, up to four of each document; --json has all.
+    values where the documents of the listed runs differ, up to four of each document, long ones cut; --json has all.
     """
     from dataclasses import asdict
 
@@ -113,9 +115,14 @@ def _differences(told: Mapping[str, Any]) -> list[str]:
     for place in told:
         shown.setdefault(place.partition(".")[0], []).append(place)
     first = [place for own in shown.values() for place in own[:_MOST]]
-    texts = [in_one_line(f"{place}={as_text(told[place])}") for place in first]
+    texts = [in_one_line(f"{place}={_shortened(as_text(told[place]))}") for place in first]
     more = len(told) - len(first)
     return [*texts, *([f"and {more} more"] if more else [])]
+
+
+def _shortened(text: str) -> str:
+    """A text with its beginning and its end alone if it is long: of a path, the name; of a list, the first."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}…{text[-19:]}"
 
 
 def _wrapped(pieces: Sequence[str], width: int | None) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from widenet.errors import FitError
 from widenet.metrics.ranking import Metrics
-from widenet.metrics.resampling import intervals, p_values
+from widenet.metrics.resampling import NUM_RESAMPLES, intervals, p_values
 from widenet.pictures.html import Html, table
 
 
@@ -56,7 +56,8 @@ class Comparison:
 def cells(each: PairedDifference) -> list[str]:
     """Return both means, the difference, its interval and the p-value as texts."""
     interval = f"{each.lower:+.4f} to {each.upper:+.4f}"
-    p_value = f"{each.p_value:.4f}"
+    least = 1 / NUM_RESAMPLES
+    p_value = f"< {least:g}" if each.p_value < least else f"{each.p_value:.4f}"
     return [f"{each.first:.4f}", f"{each.second:.4f}", f"{each.difference:+.4f}", interval, p_value]
 
 

@@ -317,6 +317,10 @@ def _finished(
     run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report
 ) -> Model:
     """Save and return the model of a finished training: its last weights, or the best if it keeps these."""
+    epochs = run.training.epochs
+    if state.epoch < epochs:
+        waited = f"the last {state.waited} evaluations were" if state.waited > 1 else "its evaluation was"
+        report.say(f"Stopped early, after epoch {state.epoch} of {epochs}: {waited} not better.")
     if run.training.keep == "best" and state.best_epoch is not None:
         epoch = state.best_epoch
         best = agreed(network, lambda: run.best(state.epoch, epoch))
