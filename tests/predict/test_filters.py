@@ -155,6 +155,11 @@ MISTAKES = [
         "item;weight\na;0,5\n",
         "the first line has item;weight. Part the columns with commas, not with ';', and write",
     ),
+    (
+        "weights",
+        "item,weight\na,1\nd,2\na,3\n",
+        "filter.csv: line 4: the item 'a' must have one weight; it has one before. Remove one.",
+    ),
     ("weights", "item,weight\na,1\nd\n", "filter.csv: line 3: must have 2 columns; got 1. Fix the line."),
     (
         "weights",

@@ -101,6 +101,7 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b'{"items": ["i1"], "k": 1e999}', 422, "malformed"),
         (b'{"items": ["i1"], "kk": 1}', 422, "malformed"),
         (b'{"items": ["i1"], "where": {"price": {}}}', 422, "malformed"),
+        (b'{"items": ["i1"], "weights": {"i2": 1, "i3": 2, "i2": 0}}', 422, "malformed"),
         (b'{"items": ["i1"], "where": {"price": 3}}', 422, "invalid"),
         (b'{"items": ["i1"], "k": 0}', 422, "out_of_bounds"),
         (b'{"items": ["i1"], "k": 100000}', 422, "out_of_bounds"),
@@ -122,7 +123,9 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
 def test_a_wrong_body_gets_one_clear_answer(body, status, code, served):
     reply = served.ask("POST", "/v1/recommend", body, {"Content-Type": "application/json"})
     assert (reply.status, reply.json["error"]["code"]) == (status, code)
-    assert reply.json["error"]["message"]
+    message = reply.json["error"]["message"]
+    assert message
+    assert ("i2" in message) == (b'"i2"' in body)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def compare(
     """Compare two runs on the same users.
 
     Prints for each metric both means, the difference, its confidence interval and a p-value. A positive
-    difference means that the second run is better. Decide on one metric and one -k before you look: of 30, one
-    or two have a p-value below 0.05 by chance.
+    difference means that the second run is better. Decide on one metric and one -k before you look: of 30,
+    one or two have a p-value below 0.05 by chance.
     """
     from dataclasses import asdict
 

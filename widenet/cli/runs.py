@@ -40,7 +40,8 @@ def runs(
 
     Each run has a line with its state, epochs, the metric of the epoch that it keeps and the part that this
     was measured on, the beginning of its fingerprint, and the time of its steps. The lines below it show its
-    values where the documents of the listed runs differ, up to four of each document, long ones cut; --json has all.
+    values where the documents of the listed runs differ, up to four of each document, and long ones cut;
+    --json has all.
     """
     from dataclasses import asdict
 
@@ -121,7 +122,7 @@ def _differences(told: Mapping[str, Any]) -> list[str]:
 
 
 def _shortened(text: str) -> str:
-    """A text with its beginning and its end alone if it is long: of a path, the name; of a list, the first."""
+    """The beginning and the end of a long text: a path keeps its name, and a list its first entries."""
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}…{text[-19:]}"
 
 

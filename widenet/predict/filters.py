@@ -124,8 +124,12 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor
         rows = list(_rows(Path(weights), ("item", "weight"), header=True))
         items = [(place, item) for place, (item, _) in rows]
         numbers = [_number(place, weight) for place, (_, weight) in rows]
-    factors = torch.ones(width)
-    factors[_indices(vocabulary, items)] = torch.tensor(numbers, dtype=torch.float32)
+    factors, units = torch.ones(width), _indices(vocabulary, items)
+    repeated = np.setdiff1d(np.arange(len(units)), np.unique(units, return_index=True)[1])
+    if len(repeated):
+        place, item = items[repeated[0]]
+        raise DataError(f"{place}: the item {item!r} must have one weight; it has one before. Remove one.")
+    factors[units] = torch.tensor(numbers, dtype=torch.float32)
     return factors
 
 

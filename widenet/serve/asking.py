@@ -1,5 +1,6 @@
 """The routes whose requests wait for the model: a body comes in, and a callback gets the reply."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from widenet.serve.messages import (
     Score,
     Similar,
 )
+from widenet.spec.syntax import RepeatedKeyError, unique
 
 _T = TypeVar("_T")
 
@@ -28,6 +30,8 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "/v1/similar": msgspec.json.Decoder(Similar),
     "/v1/explain": msgspec.json.Decoder(Explain),
 }
+_FREE_KEYS = (b'"weights"', b'"where"', b'"at_most"', b'"fields"')
+"""The fields that hold objects of a client's own keys."""
 ROUTES = tuple(_DECODERS)
 """The routes, all of them for POST."""
 
@@ -89,7 +93,12 @@ class Asking:
 def decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes | bytearray) -> _T:
     """Read the body of a request; raises RefusedError."""
     try:
-        return decoder.decode(body)
+        request = decoder.decode(body)
+        if any(name in body for name in _FREE_KEYS):  # msgspec would take the last of equal keys
+            json.loads(body, parse_int=str, object_pairs_hook=unique)
+        return request
+    except RepeatedKeyError as error:
+        raise RefusedError(422, "malformed", f"{error}. Keep one of them.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(422, "malformed", sentence_of(error, decoder.type, body)) from None
 

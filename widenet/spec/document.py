@@ -11,7 +11,7 @@ from widenet.arguments import typed
 from widenet.errors import ArgumentError, DocumentError
 from widenet.regular_files import check_regular
 from widenet.spec.mistakes import first_mistake, shown
-from widenet.spec.syntax import SyntaxMistake
+from widenet.spec.syntax import RepeatedKeyError, SyntaxMistake, unique
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
@@ -168,15 +168,6 @@ def _is_plain(values: Any) -> bool:
 
 
 def _plain_values(text: str, where: str) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        for name in names:
-            if names.count(name) > 1:
-                raise DocumentError(
-                    f'{where}: the key "{name}" stands twice in one object. Keep one of them.'
-                )
-        return dict(pairs)
-
     def refuse(name: str) -> NoReturn:
         raise DocumentError(f"{where}: {name} is not a JSON number. Write a finite number, or null for none.")
 
@@ -184,6 +175,8 @@ def _plain_values(text: str, where: str) -> Any:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise DocumentError(f"{where}: {SyntaxMistake.of(error).after(text)}") from None
+    except RepeatedKeyError as error:
+        raise DocumentError(f"{where}: {error}. Keep one of them.") from None
     except RecursionError:
         raise DocumentError(f"{where}: lists and objects are nested too deeply. Check the file.") from None
     except ValueError:

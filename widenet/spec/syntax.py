@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from typing import Any
 
 _IN_QUOTES = "names and texts must stand in double quotes"
 _NUMBERS = "numbers are written as 10, -0.5 or 1e-3"
@@ -35,6 +36,20 @@ _TABLE = (
 """How a message of Python's reader begins, what stands at its place, and the rule and the remedy, in which {}
 is what stands there. The first that fits counts.
 """
+
+
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a key twice."""
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object from its keys and values, for `json.loads`; raises RepeatedKeyError."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise RepeatedKeyError(f'the key "{twice}" stands twice in one object')
+    return values
 
 
 @dataclass(frozen=True)

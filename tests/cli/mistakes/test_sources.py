@@ -109,7 +109,7 @@ SOURCES = {
     'lists of several lengths': ("a.jsonl", '{"user":"u","item":[1],"rating":[1,2]}\n', "--value rating", 'line 1: the lists item, rating must have the same length. Fix or remove the line.'),
     'a NaN literal': ("a.jsonl", '{"user":"u","item":1,"rating":NaN}\n', "--value rating", 'line 1: column "rating" must be a number; got "NaN". Fix or remove the row.'),
     'true for a number': ("a.jsonl", '{"user":"u","item":1,"rating":true}\n', "--value rating", 'line 1: column "rating" must be a number; got "true". Fix or remove the row.'),
-    'a key twice': ("a.jsonl", '{"user":"u","user":"v","item":1}\n', "", 'line 1: must be a JSON object; the key "user" occurs twice. Fix or remove the line.'),
+    'a key twice': ("a.jsonl", '{"user":"u","user":"v","item":1}\n', "", 'line 1: must be a JSON object; the key "user" stands twice in one object. Fix or remove the line.'),
     'deep nesting': ("a.jsonl", '{"user":"u","item":' + "[" * 100_000 + "]" * 100_000 + "}\n", "", "line 1: must be a JSON object, one a line. Convert the file, for example with `jq -c '.[]'`."),
     'a byte order mark': ("a.jsonl", b'\xef\xbb\xbf{"user":"u","item":1}\n', "", 'line 1: must not begin with a byte order mark. Remove it, for example with `tail -c +4`.'),
     'half a character': ("a.jsonl", '{"user":"\\ud800","item":1}\n', "", 'line 1: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else with `iconv -f latin1 -t utf-8`.'),

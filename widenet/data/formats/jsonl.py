@@ -19,7 +19,7 @@ from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_UTF8, TextFile, copy_in
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
-from widenet.spec.syntax import SyntaxMistake
+from widenet.spec.syntax import SyntaxMistake, unique
 
 _FIRST_OBJECTS = 100
 
@@ -166,7 +166,7 @@ class JsonLines(TextSource):
 
     def _rule_broken(self, line: str, columns: Columns) -> str | None:
         try:
-            record = json.loads(line, parse_int=str, object_pairs_hook=_unique)
+            record = json.loads(line, parse_int=str, object_pairs_hook=unique)
         except (ValueError, RecursionError) as error:
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
@@ -209,15 +209,6 @@ def _used(columns: Columns) -> list[str]:
 def _plain(value: str) -> str:
     """The SQL of a JSON value as text; NULL for null, a list or an object."""
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object from its keys and values; raises ValueError for a key that occurs twice."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f'the key "{next(key for key in keys if keys.count(key) > 1)}" occurs twice')
-    return record
 
 
 def _is_text(text: str) -> bool:
