@@ -130,17 +130,23 @@ def signal_itself():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_an_interruption_before_the_first_checkpoint_promises_nothing(line, widenet, monkeypatch):
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("prepared.prepared", "Stopped before the first step: nothing new is saved."),
+        ("training.build", "Stopped before the first checkpoint, so there is nothing to resume."),
+    ],
+)
+def test_an_interruption_before_the_first_checkpoint_promises_nothing(
+    place, said, line, widenet, monkeypatch
+):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("widenet.runs.training.build", interrupt)
+    monkeypatch.setattr(f"widenet.runs.{place}", interrupt)
     ended = widenet(*line)
-    assert (ended.status, ended.out, ended.err) == (
-        130,
-        "",
-        ("Stopped before the first checkpoint, so there is nothing to resume. Run the same command again.\n"),
-    )
+    assert (ended.status, ended.out) == (130, "")
+    assert ended.err == f"{said} Run the same command again.\n"
 
 
 def test_overwrite_replaces_a_run_once_the_new_one_has_a_checkpoint(line, widenet, monkeypatch, tmp_path):

@@ -317,8 +317,8 @@ def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
     for where, end in (
         ({"genre": "Krim"}, "got 'Krim'. Did you mean \"Krimi\"?"),
         ({"genre": ["x", "lyrik"]}, "that an item has; got ['x', 'lyrik']. Did you mean \"Lyrik\"?"),
-        ({"tags": ["usd"]}, "got ['usd']. Did you mean \"used\"?"),
-        ({"genre": "Sachbuch"}, "that an item has, such as 'Lyrik'; got 'Sachbuch'."),
+        ({"tags": ["usd"]}, "got 'usd'. Did you mean \"used\"?"),
+        ({"genre": "Sachbuch"}, "that an item has; got 'Sachbuch'. Such as `where={'genre': 'Lyrik'}`."),
     ):
         with pytest.raises(OptionError) as raised:
             attributes.matching(where)

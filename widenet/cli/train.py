@@ -2,6 +2,8 @@
 
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,8 +13,9 @@ import typer
 from widenet.cli.declared import with_flags_of
 from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.next_commands import after_training
-from widenet.cli.processes import Processes, is_one_of_several, run_in_processes
+from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
 from widenet.cli.report import leave_interim_report, leave_report
+from widenet.cli.wording import say
 from widenet.run_arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
 
@@ -37,23 +40,23 @@ def train(
     --resume, it uses the run's own.
     """
     from widenet.cli.progress import TrainingReport
-    from widenet.cli.wording import say
     from widenet.runs.prepared import prepared
 
     arguments = TrainArguments(**words)
     network, training, out = words["network"], words["training"], words["out"]
-    _start_several(context, arguments, processes)
-    layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
-    _check_path(arguments)
-    _compile_meanwhile(arguments, layout, processes)
-    from widenet.parallel.group import is_leader
-    from widenet.runs.training import run_training
-    from widenet.tracking.follow import add_report
-    from widenet.training.cut import taken
-    from widenet.training.outcome import diverged
-    from widenet.training.replacing import identity
+    with _interrupted_early():
+        _start_several(context, arguments, processes)
+        layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
+        _check_path(arguments)
+        _compile_meanwhile(arguments, layout, processes)
+        from widenet.parallel.group import is_leader
+        from widenet.runs.training import run_training
+        from widenet.tracking.follow import add_report
+        from widenet.training.cut import taken
+        from widenet.training.outcome import diverged
+        from widenet.training.replacing import identity
 
-    run_in_processes(context, processes, arguments.device)
+        run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
         for note in layout.network.notes:
             typer.echo(note, err=True)
@@ -88,6 +91,17 @@ def train(
             None if written is None else f"Report: {written}",
             after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
         )
+
+
+@contextmanager
+def _interrupted_early() -> Iterator[None]:
+    """Say what Ctrl-C or SIGTERM leaves if it comes before the training begins."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if speaks():
+            say("Stopped before the first step: nothing new is saved. Run the same command again.")
+        sys.exit(130)
 
 
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:

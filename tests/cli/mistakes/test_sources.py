@@ -88,7 +88,7 @@ SOURCES = {
     'text called Parquet': ("a.parquet", ROWS, "", 'must be a Parquet file; Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file. Check the file, or name another --format.'),
     'a damaged page of Parquet': ("a.parquet", TABLE[:4] + bytes(40) + TABLE[44:], "", 'cannot be read: TProtocolException: Invalid data. Check the file, or name its --format.'),
     "NaN that Parquet's statistics hide": ("a.parquet", TABLE, "--value rating", 'row 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
-    'no rows of Parquet': ("a.parquet", parquet(user=pa.array([], pa.string()), item=pa.array([], pa.string())), "", 'must hold interactions; read as parquet, it has none. Check the file.'),
+    'no rows of Parquet': ("a.parquet", parquet(user=pa.array([], pa.string()), item=pa.array([], pa.string())), "", 'must hold interactions; read as Parquet, it has none. Check the file.'),
     'a null user': ("a.parquet", parquet(user=["a", None], item=["1", "2"]), "", 'row 2: column "user" must not be empty. Fix or remove the row.'),
     'lists for items': ("a.parquet", parquet(user=["a"], item=[[1]]), "", 'no column is obviously the item; it has user. Name one with --item.'),
     'objects for items': ("a.parquet", parquet(user=["a"], item=[{"id": 1}]), "", 'no column is obviously the item; it has user. Name one with --item.'),
