@@ -27,13 +27,13 @@ def test_ingest_tells_its_phases_and_what_it_made(widenet, tmp_path):
     assert sorted(made.vocabulary("items").titles(range(9))) == [
         "The B",
         "The C",
-        "The Red",
-        "The Reed",
         "The F",
         "The G",
         "The H",
         "The Hobbit",
         "The I",
+        "The Red",
+        "The Reed",
     ]
 
 

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from widenet.data.dataset import Dataset
+from widenet.data.ingest import ingest
 from widenet.runs import Model, train
 
 SPLIT = ["--data", "data"]
@@ -243,6 +244,16 @@ def test_recommend_refuses_a_user_that_is_not_there_or_half_named(words, widenet
     ended = widenet("recommend", "run", *words)
     assert ended.status == 2
     assert ended.err.startswith(f"widenet: {REFUSED_USERS[words]}")
+
+
+@pytest.mark.usefixtures("inside")
+def test_evaluate_says_if_nobody_gets_what_was_held_out(widenet, model, tmp_path):
+    worst = model.recommend(["0"], k=8)[-1].item
+    ingest([("u", "0")], tmp_path / "data", heldout=[("u", worst)], vocabulary="data")
+    line = ["evaluate", "run", "--data", tmp_path / "data", "-k", 1]
+    said = "Every recall is 0: nothing of the heldout part is among anybody's first 1. Train longer; "
+    assert said in widenet(*line).err
+    assert "Every recall" not in widenet(*line, "-k", 8).err
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
