@@ -86,12 +86,6 @@ def refusal(path, tmp_path, **options):
                 " comes from Windows, or else with `iconv -f latin1 -t utf-8`."
             ),
         ),
-        (
-            HEAD,
-            {},
-            "r.csv: must hold interactions; read as csv (commas, line 1 names the columns), it has none."
-            " Check the file, or use `header=False` if line 1 is data.",
-        ),
         ("user,user\n", {}, 'r.csv: line 1: column names must differ; "user" occurs twice. Rename one.'),
         ("\na,b\n", {}, "r.csv: line 1: must name the columns; it is empty."),
         ("", {}, "r.csv: must have rows; the file is empty."),

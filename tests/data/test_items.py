@@ -71,32 +71,24 @@ def test_cells_of_csv_have_the_narrowest_type_of_their_column(tmp_path, source, 
     assert facts["items_aside"] == 2
 
 
-WRITTEN = "Write 1234.5, without points between thousands."
-DATED = "If these are dates, write them as in 2024-05-31."
+NOTATIONS = {
+    "84,32 12 ''": ("84,32", "Write 84.32, or use `items_decimal=','` for CSV with decimal commas."),
+    "84,32 1.234,5 7": ("1.234,5", "Write 1234.5, without points between thousands."),
+    "02.07.2011 31.12.2011 ''": ("02.07.2011", "If these are dates, write them as in 2024-05-31."),
+    "7/31/24 12/1/24 ''": ("12/1/24", "If these are dates, write them as in 2024-05-31."),
+    **dict.fromkeys(["84 12 7", "84,32 12 free", "1.2.3 1.10.2 2.0", "'' '' ''"]),
+}
 
 
-@pytest.mark.parametrize(
-    ("cells", "noted"),
-    [
-        ("84,32 12 ''", ("84,32", "Write 84.32, or use `items_decimal=','` for CSV with decimal commas.")),
-        ("84,32 1.234,5 7", ("1.234,5", WRITTEN)),
-        ("02.07.2011 31.12.2011 ''", ("02.07.2011", DATED)),
-        ("7/31/24 12/1/24 ''", ("12/1/24", DATED)),
-        ("84 12 7", None),
-        ("84,32 12 free", None),
-        ("1.2.3 1.10.2 2.0", None),
-        ("'' '' ''", None),
-    ],
-)
-def test_numbers_and_dates_in_another_notation_are_texts_and_said_to_be(cells, noted, tmp_path):
+@pytest.mark.parametrize("cells", NOTATIONS)
+def test_numbers_and_dates_in_another_notation_are_texts_and_said_to_be(cells, tmp_path):
     texts = cells.replace("''", "").split(" ")
-    rows = "".join(f"{item};{cell}\n" for item, cell in enumerate(texts))
-    (tmp_path / "items.csv").write_text("item;price\n" + rows)
+    (tmp_path / "items.csv").write_text("item;price\n" + "".join(f"{i};{c}\n" for i, c in enumerate(texts)))
     said, rows = [], [("u", str(item)) for item in range(3)]
     ingest(rows, tmp_path / "ds", items=tmp_path / "items.csv", on_progress=said.append)
     notes = [line for line in said if "as text" in line]
-    expected = noted and f'note: column "price" is kept as text, such as "{noted[0]}". {noted[1]}'
-    assert notes == [expected] * bool(noted)
+    text, remedy = NOTATIONS[cells] or ("", "")
+    assert notes == [f'note: column "price" is kept as text, such as "{text}". {remedy}'] * bool(text)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "pandas", "polars", "arrow"])

@@ -133,10 +133,9 @@ def predict(
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.predict.files import open_results
     from widenet.runs import Model
-    from widenet.runs.recommending import check_rules
-    from widenet.training.run_directory import RunDirectory
+    from widenet.runs.rules import check_rules
 
-    check_rules(RunDirectory.open(words["run"]), arguments)
+    check_rules(words["run"], arguments)
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     if is_named(context, "k"):

@@ -59,22 +59,17 @@ def recommend(
 
     typed = context.obj or sys.argv[1:]
     items = _in_typed_order(typed, words["items"] or [], more or [], _flags_with_values(context))
-    k, output = words["k"], words["output"]
-    data = words["data"]
+    k, output, data = words["k"], words["output"], words["data"]
     _check_options(user, items, data, field, explain)
     rules = values_of(RecommendArguments, words)
-    arguments = RecommendArguments(**rules)
+    arguments, names = RecommendArguments(**rules), attributes.split(",") if attributes else []
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
-    from widenet.runs.recommending import check_rules
-    from widenet.training.run_directory import RunDirectory
+    from widenet.runs.rules import check_rules
 
-    check_rules(RunDirectory.open(run), arguments)
+    check_rules(run, arguments, names)
     model = Model.load(run, device)
-    names = None if attributes is None else attributes.split(",")
-    if names is not None:
-        model.attributes_of([], names, output)
     warn(model.caveats())
     fields = _fields(model, field or [])
     if items or fields:
@@ -93,7 +88,7 @@ def recommend(
     had = None if user is None else model.history_of(user, data)
     if not is_leader():
         return
-    own = None if names is None else model.attributes_of([row.item for row in rows], names, output)
+    own = model.attributes_of([row.item for row in rows], names, output) if names else None
     if as_json:
         print_json(_facts(rows, own, reasons))
         return

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
 from widenet.data.described import Described, described_file, separator_of, write_descriptions
-from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain, remedy_for
+from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
+from widenet.data.item_columns import Forms, ItemColumn, columns_of, other_notation, text_of
 from widenet.data.item_ids import id_column, no_item_of
 from widenet.data.known import KnownFeatures
 from widenet.data.sources import mistake, opened_one
@@ -24,9 +24,6 @@ from widenet.errors import DataError, OptionError, did_you_mean, reason_of
 from widenet.spec.parts import LONGEST_NAME, NAME_PATTERN
 
 _ROWS = "item_rows"
-_NUMBERS = "[+-]?([0-9]+|[0-9]{1,3}([.,][0-9]{3})+)([.,][0-9]+)?"
-_DATES = "[0-9]{1,2}[./-][0-9]{1,2}[./-]([0-9]{2}){1,2}( [0-9:]+)?"
-"""Numbers and dates in any notation, for DuckDB."""
 _STORED_AS = {pa.date32(): pa.int32(), pa.timestamp("us"): pa.int64()}
 """Numbers that stand for dates; Python's own dates are slow to make."""
 _SHOWN = 12
@@ -340,28 +337,16 @@ class ItemRows:
     def notes(self) -> Iterator[str]:
         """Yield lines about numbers and dates that are texts, and about items that cannot be recommended."""
         for place, column in enumerate(self.schema):
-            if self.source and column.type == pa.string() and (found := self._misread(f"a{place}")):
-                text, remedy = found
-                yield f'note: column "{column.name}" is kept as text, such as "{text}". {remedy}'
+            if self.source and column.type == pa.string():
+                found = other_notation(_ROWS, f"a{place}", self.decimal, self.tables.connection)
+                if found is not None:
+                    yield f'note: column "{column.name}" is kept as text, such as {found}'
         if number := self.tables.facts.get("items_aside"):
             items, they = ("item", "it") if number == 1 else ("items", "they")
             yield (
                 f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot"
                 " be recommended"
             )
-
-    def _misread(self, column: str) -> tuple[str, str] | None:
-        """Return a text of a column and what to do, if all are numbers or dates in another notation."""
-        number, date = (f"regexp_full_match({column}, '{each}')" for each in (_NUMBERS, _DATES))
-        several, comma = (f"min({column}) FILTER ({column} LIKE '{each}')" for each in ("%.%,%", "%,%"))
-        [(text, day)] = self.tables.connection.execute(
-            f"SELECT CASE WHEN bool_and({number}) THEN coalesce({several}, {comma}, min({column})) END,"
-            f" CASE WHEN bool_and({date}) THEN min({column}) END FROM {_ROWS}"
-        ).fetchall()
-        if day is not None:
-            return str(day), "If these are dates, write them as in 2024-05-31."
-        remedy = remedy_for(text, "items_decimal", self.decimal)
-        return None if remedy is None else (str(text), remedy)
 
     def notes_on(self, described: Described) -> Iterator[str]:
         """Yield a line for each description whose categories look like lists."""

@@ -9,7 +9,7 @@ from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Block, recommendations
 from widenet.run_arguments import PredictArguments
-from widenet.runs.recommending import filter_and_rules, personal
+from widenet.runs.rules import filter_and_rules, personal
 from widenet.training.run_directory import RunDirectory
 
 

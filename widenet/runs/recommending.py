@@ -13,22 +13,23 @@ from widenet.data.baskets import Baskets
 from widenet.data.dataset import Dataset
 from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError
-from widenet.evaluate import output_name, output_of
+from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.knn.neighbours import Neighbours
 from widenet.knn.of_network import Trained, check_layer, field_of
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list
-from widenet.predict.filters import PerUser, filter_of, joined
-from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, rules_of
+from widenet.predict.filters import PerUser, joined
+from widenet.predict.list_rules import ListRules
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter
-from widenet.run_arguments import PredictArguments, RecommendArguments
+from widenet.run_arguments import RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
+from widenet.runs.rules import filter_and_rules, personal
 from widenet.runs.unread import warn_of_strangers, warn_of_unused
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
@@ -180,42 +181,6 @@ def answered(
     found = list(blocks)
     warn_of_unused(never_for=never_for, only_for=only_for)
     return Answers.of_blocks(asked, found, names, run.fields[target].whole_numbers), is_one
-
-
-def unloaded(run: RunDirectory, output: str | None) -> Unloaded:
-    """Return an output of a run without its weights; raises FitError if there is none or no only one."""
-    layers = {layer.name: layer for layer in run.network.outputs}
-    name = output_of(list(layers), output)
-    return Unloaded(layers[name], run.layout.units[name])
-
-
-def check_rules(run: RunDirectory, arguments: RecommendArguments | PredictArguments) -> None:
-    """Check the rules of attributes before weights are read; raises as `Model.recommend`."""
-    output = unloaded(run, arguments.output)
-    attributes = run.attributes(output.spec.field)
-    banned_by(output, attributes, arguments.where)
-    rules_of(output, attributes, arguments.at_most, arguments.diversity)
-
-
-def filter_and_rules(
-    run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
-) -> tuple[Filter, ListRules]:
-    """Return the filter and the rules of lists that arguments describe, in the host's memory."""
-    names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
-    allowed = filter_of(output, names, arguments.never, arguments.only, arguments.weights)
-    allowed = allowed.without(banned_by(output, attributes, arguments.where))
-    return allowed, rules_of(output, attributes, arguments.at_most, arguments.diversity)
-
-
-def personal(
-    arguments: RecommendArguments | PredictArguments, names: Vocabulary
-) -> tuple[PerUser | None, PerUser | None]:
-    """Return the items that single users must not be shown, and those that they alone may be shown."""
-    never_for, only_for = arguments.never_for, arguments.only_for
-    return (
-        None if never_for is None else PerUser(never_for, names),
-        None if only_for is None else PerUser(only_for, names, "only_for", skips_unknown=True),
-    )
 
 
 def _check_unused(arguments: RecommendArguments, names: Sequence[str], what: str) -> None:

@@ -39,7 +39,7 @@ from widenet.run_arguments import (
     Where,
 )
 from widenet.runs.model import Model
-from widenet.runs.recommending import filter_and_rules, personal, unloaded
+from widenet.runs.rules import filter_and_rules, personal, unloaded
 from widenet.spark.columns import PLACE, Interactions, interactions
 from widenet.spark.counts import (
     check_cells,
