@@ -24,6 +24,7 @@ from benchmarks import (
     guesses,
     histograms,
     hours,
+    ideas,
     ingest,
     install,
     kills,
@@ -83,6 +84,7 @@ _ALONE: dict[str, ModuleType] = {
     "gowalla": gowalla,
     "goodbooks": goodbooks,
     "neighbourhoods": neighbourhoods,
+    "ideas": ideas,
     "usual": usual,
 }
 _OTHERS: dict[str, ModuleType] = {
