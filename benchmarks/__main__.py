@@ -11,6 +11,7 @@ from benchmarks import (
     checkpoints,
     cold,
     days,
+    defaults,
     diginetica,
     disk,
     divided,
@@ -86,6 +87,7 @@ _ALONE: dict[str, ModuleType] = {
     "neighbourhoods": neighbourhoods,
     "ideas": ideas,
     "usual": usual,
+    "defaults": defaults,
 }
 _OTHERS: dict[str, ModuleType] = {
     "cold": cold,

@@ -24,7 +24,7 @@ _LENGTH = 0.9
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
-    parser.add_argument("--sets", nargs="+", choices=sorted(_SETS), default=list(_SETS), help="data sets")
+    parser.add_argument("--sets", nargs="+", choices=sorted(SETS), default=list(SETS), help="data sets")
     parser.add_argument("--share", type=float, default=0.1, help="share of each user's items for validation")
     parser.add_argument("--units", type=int, help="most units of every network, for less time")
 
@@ -34,7 +34,7 @@ def run(asked: argparse.Namespace) -> None:
     print("| data | documents | validation NDCG@20 | Recall@20 | NDCG@20 | s |\n|---|---|---|---|---|---|")
     for name in asked.sets:
         with workplace() as folder:
-            prepare, tuned = _SETS[name]
+            prepare, tuned = SETS[name]
             prepare(folder)
             whole = Dataset.open(folder / "data")
             parted = split(folder / "data", folder / "parted", validation=asked.share)
@@ -61,12 +61,17 @@ def _measured(both: Documents, data: Dataset, out: Path, most_units: int | None)
 
 
 def _narrowed(network: NetworkSpec, most_units: int) -> dict[str, Any]:
-    """Return a document with fewer units, whose vectors are as long at first."""
+    """Return a document with fewer units."""
     document: dict[str, Any] = network.model_dump(mode="json", exclude_unset=True)
-    taste = document["layers"][1]
-    taste["units"] = min(most_units, taste["units"])
-    taste["initializer"]["deviation"] = round(_LENGTH / taste["units"] ** 0.5, 3)
+    set_units(document, min(most_units, document["layers"][1]["units"]))
     return document
+
+
+def set_units(network: dict[str, Any], units: int) -> None:
+    """Change the units of a network, whose vectors stay as long at first."""
+    taste = network["layers"][1]
+    taste["units"] = units
+    taste["initializer"]["deviation"] = round(_LENGTH / units**0.5, 3)
 
 
 def _preset(name: str) -> Documents:
@@ -87,26 +92,27 @@ def _prepare_movielens(folder: Path) -> None:
     for line in (DATA / "dsstne-movielens" / "movielens_input_1024.txt").read_text("utf-8").splitlines():
         user, films = line.split("\t")
         pairs += [(user, film.split(",")[0]) for film in films.split(":") if film]
-    _hold_out(pairs, folder)
+    hold_out(pairs, folder)
 
 
 def _prepare_catalogue(folder: Path) -> None:
     """Make the dataset "data" of the demo's generated books."""
     interactions, _ = write_catalogue_csv(folder / "csv")
-    _hold_out(interactions, folder)
+    hold_out(interactions, folder)
 
 
 def _prepare_topics(folder: Path) -> None:
     """Make the dataset "data" of generated users who choose by topics, on one day."""
-    _hold_out(days.World.of(0).choose(range(days.USERS), days.FIRST, 0), folder)
+    hold_out(days.World.of(0).choose(range(days.USERS), days.FIRST, 0), folder)
 
 
-def _hold_out(interactions: Any, folder: Path) -> None:
-    ingest(interactions, folder / "whole")
+def hold_out(interactions: Any, folder: Path, **options: Any) -> None:
+    """Make the dataset "data" of interactions: a fifth of each user's items is held out."""
+    ingest(interactions, folder / "whole", **options)
     split(folder / "whole", folder / "data", heldout=0.2)
 
 
-_SETS: dict[str, tuple[Callable[[Path], None], Documents]] = {
+SETS: dict[str, tuple[Callable[[Path], None], Documents]] = {
     "gowalla": (gowalla.prepare, _preset("gowalla")),
     "goodbooks": (goodbooks.prepare, _preset("goodbooks")),
     "movielens": (_prepare_movielens, _tuned(0.25, 20, 64)),
