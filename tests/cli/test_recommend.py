@@ -185,7 +185,7 @@ def test_predict_takes_the_rules(trained, widenet, tmp_path):
         (["--at-most", "genre"], "widenet: --at-most must be ATTRIBUTE=N, each attribute once; got 'genre'."),
         (
             ["--where", "genre"],
-            'widenet: --where must give a value of "genre" that an item has; got none. Such as --where ',
+            'widenet: --where must give a value of "genre" that an item has; got none. Try --where ',
         ),
         (
             ["--where", "genre=poem"],

@@ -122,18 +122,18 @@ MISTAKES = [
     ),
     (
         {"where": {"tags": "c"}},
-        "`where` must give a value of \"tags\" that an item has; got 'c'. Such as `where={'tags': ",
+        "`where` must give a value of \"tags\" that an item has; got 'c'. Try `where={'tags': ",
     ),
     ({"where": {"price": 3}}, '`where` needs a value of texts, lists or booleans; "price" holds numbers.'),
     (
         {"where": {"genre": ["sonnet"]}},
-        "`where` must give a value of \"genre\" that an item has; got 'sonnet'. Such as `where={'genre': ",
+        "`where` must give a value of \"genre\" that an item has; got 'sonnet'. Try `where={'genre': ",
     ),
     (
         {"where": {"genre": [3, 4]}},
-        '`where` must give a value of "genre" that an item has; got [3, 4]. Such ',
+        '`where` must give a value of "genre" that an item has; got [3, 4]. Try ',
     ),
-    ({"where": {"genre": True}}, '`where` must give a value of "genre" that an item has; got none. Such as '),
+    ({"where": {"genre": True}}, '`where` must give a value of "genre" that an item has; got none. Try '),
     ({"where": {"in_stock": "maybe"}}, "`where` must give true or false for \"in_stock\"; got 'maybe'."),
     ({"at_most": {"genre": 0}}, '`at_most` must give a whole number from 1 on for "genre"; got 0.'),
     ({"diversity": 1.5}, "diversity` must be "),

@@ -28,7 +28,7 @@ _COMMANDS = {
     "train": Command("Train a network, or resume a training", "widenet.cli.train:train"),
     "tune": Command("Search for the best documents", "widenet.cli.tune:tune"),
     "evaluate": Command("Measure a run: recall, NDCG and other metrics", "widenet.cli.model:evaluate"),
-    "compare": Command("Compare two runs with care", "widenet.cli.compare:compare"),
+    "compare": Command("Compare two runs user by user", "widenet.cli.compare:compare"),
     "recommend": Command("Recommend items to one person", "widenet.cli.recommend:recommend"),
     "predict": Command("Write recommendations for every user", "widenet.cli.model:predict"),
     "serve": Command("Answer requests over HTTP", "widenet.cli.serve:serve"),

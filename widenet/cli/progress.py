@@ -190,7 +190,7 @@ class IngestReport:
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
-        line = self.words(text) + ("" if text.startswith(("note: ", "skipped ")) else " ...")
+        line = self.words(text) + ("" if text.startswith(("note: ", "skipped ", "times in ")) else " ...")
         if self.bar.disable:
             typer.echo(line, err=True)
         else:

@@ -256,7 +256,7 @@ class Attributes:
             known = texts.drop_null().unique().slice(0, _MOST_KNOWN).to_pylist()
             near = next(filter(None, (nearest(str(value), known) for value in values)), "")
             rule = f'`where` must give a value of "{name}" that an item has; got {got}.'
-            raise OptionError(rule + (near or (f" Such as `where={ {name: known[0]} }`." if known else "")))
+            raise OptionError(rule + (near or (f" Try `where={ {name: known[0]} }`." if known else "")))
         return values
 
     def _check_category(self, name: str, option: str, rule: str) -> Kind:
