@@ -97,6 +97,11 @@ def test_a_missing_id_is_named(tmp_path, missing):
             "no column is obviously the item; it has user. Name one with `item`.",
         ),
         (
+            {"Kunde;Artikel": ["u;a"]},
+            "no column is obviously the user; it has Kunde;Artikel. Name one with `user`, or read the file"
+            " with sep=';'.",
+        ),
+        (
             [{"user": "alice", "items": [1, 2]}],
             (
                 "every column must be of one type that Arrow has; column 'user' is str, and must be a list or"

@@ -84,7 +84,9 @@ def opened(value: Any, name: str) -> "TableInMemory":
     types = {column.name: _plain_type(column.type) for column in table.schema}
     floats = frozenset(name for name, kind in types.items() if pa.types.is_floating(kind))
     integers = frozenset(name for name, kind in types.items() if pa.types.is_integer(kind))
-    return TableInMemory(name, "a table", columns, floats=floats, integers=integers, table=table)
+    separators = [sign for sign in ";\t|" if len(columns) == 1 and sign in columns[0]]
+    hint = f", or read the file with sep={separators[0]!r}" if separators else ""
+    return TableInMemory(name, "a table", columns, hint=hint, floats=floats, integers=integers, table=table)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
