@@ -213,7 +213,7 @@ class Model:
                 nothing of a user, whose recommendations are then not personal.
 
         Raises:
-            DataError: A user, an item or a category is unknown.
+            DataError: A user, an item or a category is unknown, or a text is part of more than five titles.
             FitError: The network reads no items, or the dataset does not fit or is gone.
             OptionError: An argument is wrong.
         """
