@@ -90,10 +90,11 @@ def run() -> None:
             for name in list(places)[:: -1 if turn % 2 else 1]:
                 turns[name].append(_trained(folder, f"{name}, {turn}", *places[name]))
         bandwidth = float(np.median(bandwidths))
-        plans = {place: _plan(folder, place, bandwidth) for place in ("device", "disk")}
-        for place, plan in plans.items():
-            plan["step_seconds"] = _plan(folder, place, measures=True)["hours"]["step_seconds"]
-        work = plans["disk"]["work"]
+        plans = {name: _plan(folder, place, bandwidth, group) for name, (place, group) in places.items()}
+        timed = {place: _plan(folder, place, measures=True)["hours"] for place in ("device", "disk")}
+        for name, plan in plans.items():
+            plan["step_seconds"] = timed[places[name][0]]["step_seconds"]
+        work = plans["on a disk"]["work"]
         print(
             f"\nThe disk reads {bandwidth / 1e9:.2f} GB a second while it writes as much"
             f" ({min(bandwidths) / 1e9:.2f} to {max(bandwidths) / 1e9:.2f})."
@@ -108,8 +109,8 @@ def run() -> None:
         )
         print("|---|---|---|---|---|---|---|---|---|---|")
         compute = _median(turns["in memory"], "seconds")
-        for name, (place, _) in places.items():
-            _print(name, turns[name], compute, plans[place])
+        for name, plan in plans.items():
+            _print(name, turns[name], compute, plan)
 
 
 def _print(name: str, turns: list[dict[str, Any]], compute: float, plan: dict[str, Any]) -> None:
@@ -142,15 +143,22 @@ def _trained(folder: Path, out: str, place: str, group: Path | None) -> dict[str
     return found
 
 
-def _plan(folder: Path, place: str, bandwidth: float | None = None, measures: bool = False) -> dict[str, Any]:
+def _plan(
+    folder: Path,
+    place: str,
+    bandwidth: float | None = None,
+    group: Path | None = None,
+    measures: bool = False,
+) -> dict[str, Any]:
+    """Return the plan of a training; within a group, of its memory."""
     words = ["plan", "network.json", "training.json", "--data", "data", "--device", "cpu", "--json"]
     words += ["--weights-in", place]
     words += ["--disk-bandwidth", f"{bandwidth:.0f}B"] if bandwidth is not None and place == "disk" else []
     words += ["--measure"] if measures else []
     words += ["--scratch", str(folder)] if measures and place == "disk" else []
-    said = subprocess.run(
-        [sys.executable, "-m", "widenet", *words], cwd=folder, check=False, capture_output=True, text=True
-    ).stdout
+    line = [sys.executable, "-m", "widenet", *words]
+    line = line if group is None else within(group, line)
+    said = subprocess.run(line, cwd=folder, check=False, capture_output=True, text=True).stdout
     found: dict[str, Any] = json.loads(said)
     return found
 

@@ -58,9 +58,10 @@ def _cases(folder: Path) -> list[Case]:
     draw = np.random.default_rng(0)
     rows = [np.unique((WIDTH * draw.random(HISTORY) ** 3).astype(np.int64)).tolist() for _ in range(EXAMPLES)]
     dataset_from_lists(folder / "million", rows, width=WIDTH)
+    dataset_from_lists(folder / "few", [[row % 50, 50 + 7 * row % 50] for row in range(64)], width=100)
     ingest([DATA / "gowalla" / "train.txt"], folder / "gowalla")
     ingest([DATA / "goodbooks-10k" / "to_read.csv"], folder / "goodbooks")
-    (gowalla,), (goodbooks,) = (list(presets(name).values()) for name in ("gowalla", "goodbooks"))
+    gowalla, goodbooks = (presets(name)["best"] for name in ("gowalla", "goodbooks"))
     adam, sample = (
         {"epochs": 1, "batch_size": 1024, "optimizer": "adam"},
         {
@@ -68,7 +69,11 @@ def _cases(folder: Path) -> list[Case]:
             "units": 10_000,
         },
     )
+    few = {
+        "layers": [{**layer, **({"units": 8} if "units" in layer else {})} for layer in million()["layers"]]
+    }
     return [
+        Case("the program: 8 units, 100 items", few, adam, folder / "few", 1),
         Case("Gowalla, its preset", *_documents(*gowalla), folder / "gowalla", 1),
         Case("goodbooks, its preset", *_documents(*goodbooks), folder / "goodbooks", 2),
         Case("1,000,000 x 128 in and out, softmax, adam, batch 1024", million(), adam, folder / "million", 1),

@@ -90,9 +90,7 @@ def test_the_window_does_not_depend_on_the_width():
 def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
     batch_size, units, optimizer, tmp_path, monkeypatch
 ):
-    """Counted: bytes that are read and not yet written, whose place memory needs. The plan counts a chunk too
-    many where tiles begin with chunks.
-    """
+    """Counted: bytes that are read and not yet written, whose place memory needs."""
     for name, num_bytes in (("REQUEST_BYTES", 2**16), ("AROUND_BYTES", 2**19), ("BLOCK_BYTES", 1)):
         monkeypatch.setattr(streaming, name, num_bytes)
     monkeypatch.setitem(tiles.TILE_CELLS, "cpu", 2**14)
@@ -131,9 +129,7 @@ def test_the_window_of_a_thread_is_the_most_that_a_pass_holds(
     with file_sweep.FileSweep(tensors, writes=True) as rows:
         for start, stop in tiles.tiles(len(tensors[0]), batch_size, "cpu"):
             rows.at(start, stop)
-        chunk = rows.chunk_rows * units * 4 * len(tensors)
-    a_thread = window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
-    assert most <= a_thread <= most + chunk
+    assert most == window_bytes(replace(job, num_threads=3), 0) - window_bytes(job, 0)
 
 
 def test_rows_that_a_batch_touches_count_as_pages():
@@ -144,8 +140,8 @@ def test_rows_that_a_batch_touches_count_as_pages():
     assert without == (10 * 64 + 1000 + 10 * 64) * 4096 * 3 + 2 * A_THREAD_BY_BLOCKS
 
 
-A_THREAD_BY_BLOCKS = 2**23 + 2**21 + 3 * 2**24
-"""Bytes of a block, a chunk and those around, where no tiles are cut."""
+A_THREAD_BY_BLOCKS = 2**23 + 3 * 2**24
+"""Bytes of a block, which is four chunks, and those around, where no tiles are cut."""
 
 
 def test_weights_that_are_read_in_blocks_have_a_window():
@@ -157,9 +153,9 @@ def test_weights_that_are_read_in_blocks_have_a_window():
 
 def test_columns_are_limited_while_the_rows_of_an_output_are_still_written():
     limited_rows = 16_384 * 4 * 128
-    chunks = -(-limited_rows // 2**21) + 1
-    more = window_bytes(job_of(norm=1.0, num_threads=1), 0) - window_bytes(job_of(num_threads=1), 0)
-    assert more == chunks * 2**21 + 3 * 2**24
+    of_a_tile = 3 * 2**21 + 3 * 2**24
+    limited = window_bytes(job_of(norm=1.0, num_threads=1, entries=0.0), 0)
+    assert limited == of_a_tile + limited_rows + 3 * 2**24
 
 
 def test_kernels_for_rounded_operands_read_the_rows_of_targets_from_the_host():

@@ -18,6 +18,7 @@ from tests.serve.conftest import TOKEN
 from tests.ui.conftest import pages
 from widenet.cli.app import app
 from widenet.errors import DocumentError
+from widenet.plan.memory import PROGRAM_BYTES
 from widenet.plan.numbers import amount
 from widenet.spec.network import NetworkSpec
 from widenet.training.existing_run import is_locked
@@ -115,8 +116,8 @@ def test_mistakes_and_the_plan_are_said_in_the_words_of_the_commands(open_pages,
     assert str(refused.value) in page.texts["p"]
     page = Page(open_pages.post("/plan", right).body.decode())
     assert "process 0" in page.texts["text"]
-    assert any("A process needs 5" in text and "It fits" in text for text in page.texts["p"])
-    assert amount(530_000_000) in page.text
+    assert any("A process needs 4" in text and "It fits" in text for text in page.texts["p"])
+    assert amount(PROGRAM_BYTES["cpu"]) in page.text
 
 
 def descendants(pid):

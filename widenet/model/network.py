@@ -269,14 +269,16 @@ class Network:
             columns: Columns to take; a bias has one.
 
         Yields:
-            The unit of the block's first row, and the rows, float32 [rows, columns].
+            The unit of the block's first row, and the rows, float32 [rows, columns], whose memory the next
+            block takes: the system's allocator would not find the place of an earlier one again.
         """
         weight, where = self.wide[name], f'weight "{name}"'
         shards, num_columns = weight.shards, len(range(self.layout.weights[name].row_length)[columns])
         rows = max(1, _BLOCK_NUMBERS // max(num_columns * shards.count, 1))
+        memory = torch.empty(min(rows * shards.count, shards.width), num_columns, device=self.device)
         for start in range(0, shards.size(0), rows):
             first, last = start * shards.count, min((start + rows) * shards.count, shards.width)
-            block = torch.empty(last - first, num_columns, device=self.device)
+            block = memory[: last - first]
             for shard in range(shards.count):
                 into, part = block[shard :: shards.count], weight.parts.get(shard)
                 own = None

@@ -115,9 +115,8 @@ def _window_of_tiles(job: Job, layer: OutputLayer) -> int:
     if not is_elsewhere(job, weight) or not weight.by_tiles:
         return 0
     row_bytes = [weight.row_bytes] * num_tensors(job, weight)
-    rows = chunk_rows(row_bytes)
-    at_work = -(-tile_units(job.vectors(layer.name), job.device) // rows) + 1
-    return at_work * rows * sum(row_bytes) + around_bytes(row_bytes)
+    at_work = _rows_at_work(tile_units(job.vectors(layer.name), job.device), chunk_rows(row_bytes))
+    return at_work * sum(row_bytes) + around_bytes(row_bytes)
 
 
 def _window_of_blocks(job: Job, weight: Weight) -> int:
@@ -125,9 +124,16 @@ def _window_of_blocks(job: Job, weight: Weight) -> int:
     if not is_elsewhere(job, weight):
         return 0
     row_bytes = [weight.row_bytes]
-    rows = chunk_rows(row_bytes)
-    at_work = -(-_rows_together(weight) // rows) + 1
-    return at_work * rows * weight.row_bytes + around_bytes(row_bytes)
+    at_work = _rows_at_work(_rows_together(weight), chunk_rows(row_bytes))
+    return at_work * weight.row_bytes + around_bytes(row_bytes)
+
+
+def _rows_at_work(tile: int, chunk: int) -> int:
+    """Return the most rows of the chunks that hold a tile, if tiles and chunks follow each other from 0 on.
+
+    A tile begins at most a chunk less their greatest common divisor behind the beginning of a chunk.
+    """
+    return -(-(chunk - math.gcd(tile, chunk) + tile) // chunk) * chunk
 
 
 def block_rows(row_bytes: int) -> int:
