@@ -242,7 +242,7 @@ def test_a_training_that_does_not_fit_is_refused_before_it_begins(widenet, tmp_p
     monkeypatch.setattr("widenet.parallel.group.available_memory", lambda: 100)
     ended = widenet("train", "network.json", "training.json", "--data", "data", "--out", tmp_path / "run")
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith("widenet: The plan needs 53")
+    assert ended.err.startswith("widenet: The plan needs 48")
     assert "it has 100 B to give." in ended.err
     assert list(tmp_path.iterdir()) == []
 

@@ -269,8 +269,7 @@ class Network:
             columns: Columns to take; a bias has one.
 
         Yields:
-            The unit of the block's first row, and the rows, float32 [rows, columns], whose memory the next
-            block takes: the system's allocator would not find the place of an earlier one again.
+            The unit of the block's first row, and the rows, float32 [rows, columns], until the next block.
         """
         weight, where = self.wide[name], f'weight "{name}"'
         shards, num_columns = weight.shards, len(range(self.layout.weights[name].row_length)[columns])

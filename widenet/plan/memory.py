@@ -27,9 +27,7 @@ from widenet.spec.layers import OutputLayer
 from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
-"""Python, torch and their libraries: on a CPU the peak of a training of eight units, which
-`python -m benchmarks memory` measures; assumed for CUDA's device memory.
-"""
+"""Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
 _PAIR_BYTES = 6 * 8
 """Copies of the key of a pair that is counted for a neighbourhood."""
 _FUSED_BLOCK, _FUSED_PART = 128, 64
