@@ -134,10 +134,14 @@ def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_titl
         assert str(raised.value) == f"{rule} Give one's id, or more of its title."
 
 
-def test_a_text_of_letters_without_case_may_stand_within_a_word(tmp_path):
-    titles = ["\u9752\u3044\u30ac\u30e9\u30b9", "Vitraux"]
-    vocabulary = dataset_from_lists(tmp_path / "data", [[0, 1]], titles=titles).vocabulary("items")
-    assert vocabulary.find("\u30ac\u30e9\u30b9") == [0]
+def test_a_word_may_begin_after_or_with_a_letter_without_case_or_a_sign(tmp_path):
+    titles = ["\u9752\u3044\u30ac\u30e9\u30b9", "\u30ac\u30f3SEED", "\u7b2c2\u5dfb", "ASP.NET", "2x4"]
+    vocabulary = dataset_from_lists(tmp_path / "data", [[*range(5)]], titles=titles).vocabulary("items")
+    parts = ["\u30ac\u30e9\u30b9", "seed", "2\u5dfb", ".net"]
+    assert [vocabulary.find(part) for part in parts] == [[0], [1], [2], [3]]
+    for part in ("eed", "sp", "x4"):
+        with pytest.raises(DataError, match="nothing in the field"):
+            vocabulary.find(part)
 
 
 def test_an_unknown_id_is_named(vocabulary):

@@ -278,21 +278,25 @@ class Vocabulary:
 
     def _in_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
         """The matches whose title has the text as whole words, or else those where a word begins with it."""
-        return self._with_words(matches, text, form) or self._with_words(matches, text, form, is_whole=False)
+        return self._with_words(matches, text, form) or self._with_beginnings(matches, text, form)
 
-    def _with_words(
-        self, matches: list[int], text: str, form: _Rule = composed, is_whole: bool = True
-    ) -> list[int]:
-        """The matches whose title has the text as whole words or at the start of a word, both in a form.
-
-        A text of letters that have no case need not start a word: such scripts seldom separate words.
-        """
+    def _with_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
+        """The matches whose title has the text as whole words, both in a form."""
         (sought,) = form(_text(text)).to_pylist()
-        has_case = not sought[:1].isalpha() or sought[0].lower() != sought[0].upper()
-        start, end = r"(?<!\w)" if is_whole or has_case else "", r"(?!\w)" if is_whole else ""
-        word = re.compile(start + re.escape(sought) + end, re.IGNORECASE)
+        words = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
         titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
-        return [index for index, title in titles if word.search(title)]
+        return [index for index, title in titles if words.search(title)]
+
+    def _with_beginnings(self, matches: list[int], text: str, form: _Rule) -> list[int]:
+        """The matches in whose title a word begins with the text, both in a form."""
+        (sought,) = form(_text(text)).to_pylist()
+        places = re.compile(f"(?={re.escape(sought)})", re.IGNORECASE)
+        titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
+        return [
+            index
+            for index, title in titles
+            if any(_may_begin(title, place.start()) for place in places.finditer(title))
+        ]
 
     def _closest(self, matches: list[int], text: str) -> list[int]:
         """Of matches without accents, those whose whole title is the text, else those of `_in_words`."""
@@ -332,6 +336,16 @@ def _values_at(column: pa.ChunkedArray, rows: np.ndarray) -> list[object]:
         for position, name in zip(positions.tolist(), names, strict=True):
             taken[position] = name
     return taken
+
+
+def _may_begin(title: str, place: int) -> bool:
+    """Whether a word may begin at a place: scripts without upper and lower case seldom separate words."""
+    return not place or not (_holds_together(title[place - 1]) and _holds_together(title[place]))
+
+
+def _holds_together(letter: str) -> bool:
+    """Whether a letter makes one word with another such: it is a digit, "_", or has upper and lower case."""
+    return letter.isdigit() or letter == "_" or letter.lower() != letter.upper()
 
 
 def _arrow(indices: np.ndarray) -> pa.Array:
