@@ -181,6 +181,7 @@ def test_predict_takes_the_rules(trained, widenet, tmp_path):
     ("words", "message"),
     [
         (["--at-most", "gnre=1"], 'widenet: the items have no attribute "gnre", only genre (text), in_stock'),
+        (["--attributes", ""], 'widenet: the items have no attribute "", only genre (text), in_stock'),
         (["--at-most", "genre=x"], 'widenet: --at-most genre must be a whole number; got "x".'),
         (["--at-most", "genre"], "widenet: --at-most must be ATTRIBUTE=N, each attribute once; got 'genre'."),
         (

@@ -62,7 +62,7 @@ def recommend(
     k, output, data = words["k"], words["output"], words["data"]
     _check_options(user, items, data, field, explain)
     rules = values_of(RecommendArguments, words)
-    arguments, names = RecommendArguments(**rules), attributes.split(",") if attributes else []
+    arguments, names = RecommendArguments(**rules), [] if attributes is None else attributes.split(",")
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
