@@ -199,7 +199,7 @@ class Sources:
         """Make the error for sources that have rows of no interactions, or no rows."""
         source, _ = self._read[0]
         read = f"read as {source.kind}, it has none"
-        return DataError(f"{source.name}: must hold interactions; {read}. Check the file{source.hint}.")
+        return DataError(f"{source.name}: must hold interactions; {read}. Check what it holds{source.hint}.")
 
     def mistake(self, otherwise: str) -> DataError:
         """Make the error for the first place that breaks a rule, or else for this reason."""

@@ -36,7 +36,7 @@ MATRIX = {"indices": np.array([0, 1]), "indptr": np.array([0, 1, 2]), "shape": n
 # fmt: off
 SOURCES = {
     'an empty file': ("a.csv", "", "", 'must have rows; the file is empty.'),
-    'no line but the header': ("a.csv", "user,item\n", "", 'must hold interactions; read as csv (commas, line 1 names the columns), it has none. Check the file, or use --no-header if line 1 is data.'),
+    'no line but the header': ("a.csv", "user,item\n", "", 'must hold interactions; read as csv (commas, line 1 names the columns), it has none. Check what it holds, or use --no-header if line 1 is data.'),
     'empty lines': ("a.csv", "\n\n\n", "", 'line 1: must name the columns; it is empty.'),
     'one column': ("a.csv", "user\nu1\n", "", 'no column is obviously the item; it has user. Name one with --item, or use --no-header if line 1 is data.'),
     'one column without a name': ("a.csv", "7\n", "", 'no column is obviously the user; it has 1. Name one with --user.'),
@@ -88,7 +88,7 @@ SOURCES = {
     'text called Parquet': ("a.parquet", ROWS, "", 'must be a Parquet file; Parquet magic bytes not found in footer. Either the file is corrupted or this is not a parquet file. Check the file, or name another --format.'),
     'a damaged page of Parquet': ("a.parquet", TABLE[:4] + bytes(40) + TABLE[44:], "", 'cannot be read: TProtocolException: Invalid data. Check the file, or name its --format.'),
     "NaN that Parquet's statistics hide": ("a.parquet", TABLE, "--value rating", 'row 2: column "rating" must be a number; got "nan". Fix or remove the row.'),
-    'no rows of Parquet': ("a.parquet", parquet(user=pa.array([], pa.string()), item=pa.array([], pa.string())), "", 'must hold interactions; read as Parquet, it has none. Check the file.'),
+    'no rows of Parquet': ("a.parquet", parquet(user=pa.array([], pa.string()), item=pa.array([], pa.string())), "", 'must hold interactions; read as Parquet, it has none. Check what it holds.'),
     'a null user': ("a.parquet", parquet(user=["a", None], item=["1", "2"]), "", 'row 2: column "user" must not be empty. Fix or remove the row.'),
     'lists for items': ("a.parquet", parquet(user=["a"], item=[[1]]), "", 'no column is obviously the item; it has user. Name one with --item.'),
     'objects for items': ("a.parquet", parquet(user=["a"], item=[{"id": 1}]), "", 'no column is obviously the item; it has user. Name one with --item.'),
@@ -122,7 +122,7 @@ SOURCES = {
     'bytes that are no text': ("a.dsstne", b"u1\ta,1\xff\n", "", 'line 1: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else with `iconv -f latin1 -t utf-8`.'),
     'bytes that are no text, in words': ("a.adj", b"u1 a\nu2 \xff\n", "", 'line 2: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else with `iconv -f latin1 -t utf-8`.'),
     'a NUL in words': ("a.adj", "u1 a\nu2 b\0\n", "", "line 2: must not hold the character NUL. If the file is UTF-16, convert it with `iconv -f utf-16 -t utf-8`; otherwise remove the character."),
-    'no words': ("a.adj", "\n\n", "", 'must hold interactions; read as adjacency (the first word of a line is the user), it has none. Check the file.'),
+    'no words': ("a.adj", "\n\n", "", 'must hold interactions; read as adjacency (the first word of a line is the user), it has none. Check what it holds.'),
     'bytes that are no text, in sessions': ("a.sessions", b"a b\n\xff\n", "", 'line 2: must be UTF-8 text. Convert the file, with `iconv -f cp1252 -t utf-8` if it comes from Windows, or else with `iconv -f latin1 -t utf-8`.'),
     'no zip': ("a.npz", b"PK\x03\x04", "", 'must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; File is not a zip file. Write it again with `save_npz(path, matrix.tocsr())`.'),
     'no matrix': ("a.npz", npz(rows=np.arange(3)), "", "must hold a sparse matrix that scipy.sparse.save_npz wrote, in CSR, CSC or COO form; it has no array 'format'. Write it again with `save_npz(path, matrix.tocsr())`."),
