@@ -1,5 +1,6 @@
 """Caps of memory that the kernel holds: control groups, version 1 or 2."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ def capped(num_bytes: int) -> Iterator[Path]:
         above, limits = _ROOT / f"memory{lines['memory']}", {"memory.limit_in_bytes": num_bytes}
     else:
         above, limits = _ROOT / lines.get("", "/").strip("/"), {"memory.max": num_bytes, "memory.swap.max": 0}
-    group = above / "widenet-cap"
+    group = above / f"widenet-cap-{os.getpid()}"
     group.mkdir(exist_ok=True)
     try:
         for name, limit in limits.items():
