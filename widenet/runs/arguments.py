@@ -132,7 +132,14 @@ def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
     if not is_uri(path):
         return path, None
     mirror = RunMirror(Uri.of(path))
-    if resume and not mirror.restore():
+    try:
+        is_there = not resume or mirror.restore()
+    except OSError as error:
+        raise CheckpointError(
+            f"{mirror.path}, the copy of {mirror.bucket.uri}, cannot be made: {error.strerror or error}. Free"
+            " some space, check its permissions, or name another folder with WIDENET_CACHE."
+        ) from None
+    if not is_there:
         raise CheckpointError(f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one.")
     return mirror.path, mirror
 
