@@ -18,6 +18,7 @@ from tests.parallel.test_group import EXAMPLES, NETWORK, SETTINGS, STEPS, WIDTH,
 from tests.trainings import Heard
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
+from widenet.parallel.launcher import identity
 from widenet.parallel.rendezvous import attempt_name, choose_interface, interface_of, store_of_this_launch
 from widenet.runs import train
 
@@ -165,14 +166,14 @@ def undisturbed(data, tmp_path_factory):
     return trained("momentum", data, tmp_path_factory.mktemp("undisturbed") / "run")
 
 
-def trained_again(name, data, out):
+def trained_again(name, data, out, launch="this launch"):
     """As `trained`, where torchrun counts a restart in the second process alone, as it does with a group
     on two machines.
     """
     heard = Heard()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHELASTIC_RESTART_COUNT", str(distributed.get_rank()))
-        patch.setenv("TORCHELASTIC_RUN_ID", "this launch")
+        patch.setenv("TORCHELASTIC_RUN_ID", launch)
         model = train(*SETTINGS[name], data, out, report=heard)
     return (model.fingerprint(), log(out), (out / "histograms.jsonl").read_text()), heard.said
 
@@ -228,6 +229,23 @@ def test_a_run_that_another_launch_left_is_not_gone_on_with_unasked(launch, data
     found = groups(2).outcomes()
     assert [type(error) for error in found] == [CheckpointError] * 2
     assert "exists already. Resume it with `resume=True`" in str(found[0])
+
+
+def agent():
+    """The name of the process that has started this one, as torchrun's agent does."""
+    return identity(os.getppid())
+
+
+def test_launches_without_an_id_differ_by_their_agents(data, undisturbed, groups, tmp_path):
+    """torchrun calls them all "none"."""
+    out, note = tmp_path / "run", tmp_path / "run" / ".torchrun"
+    a_run(out, data, steps=STEPS + 1, launch="none")
+    note.write_text("none\nan agent\na process")
+    groups(2).start(trained_again, "momentum", data, out, "none")
+    assert [type(error) for error in groups(2).outcomes()] == [CheckpointError] * 2
+    note.write_text(f"none\n{groups(2)(agent)[1]}\na process")
+    leader, other = groups(2)(trained_again, "momentum", data, out, "none")
+    assert leader[0] == other[0] == undisturbed
 
 
 def test_a_training_that_torchrun_has_started_again_is_still_of_the_documents_it_was_begun_with(

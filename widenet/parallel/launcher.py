@@ -31,6 +31,9 @@ _SLURM = {
     "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR",
 }
 
+_NO_ID = "none"
+"""torchrun's id of a launch that was given no id."""
+
 _PMIX = {"RANK": "PMIX_RANK", "LOCAL_RANK": "PMIX_RANK"}
 """Variables of PRRTE's `prterun`, which does not set the number of processes."""
 
@@ -129,6 +132,16 @@ def restarted() -> bool:
 def launch_id() -> str:
     """The id that torchrun gives to all attempts of one launch; empty without torchrun."""
     return os.environ.get("TORCHELASTIC_RUN_ID") or ""
+
+
+def is_note_of_launch(note: str, launch: str) -> bool:
+    """Return whether a run's note is of a launch by torchrun, whose agent has started this process.
+
+    torchrun calls all launches "none" that are given no id. These differ by their agents, of which the
+    note names those of the latest group, after the launch's id.
+    """
+    first, *others = note.splitlines() or [""]
+    return first == launch and (launch != _NO_ID or identity(os.getppid()) in others)
 
 
 def identity(pid: int) -> str:

@@ -13,6 +13,7 @@ from typing import IO
 from widenet.checkpoint import writing
 from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
+from widenet.parallel.launcher import is_note_of_launch
 from widenet.stores.runs import RunMirror
 from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, taken, waiting
 
@@ -87,7 +88,7 @@ def holds_work_of(path: Path, mirror: RunMirror | None, launch: str) -> bool:
     is_begun = mirror is not None or ((path / "network.json").is_file() and not _holds_no_work(path))
     if not is_begun or not note.is_file():
         return False
-    return note.read_text(encoding="utf-8", errors="replace").partition("\n")[0] == launch
+    return is_note_of_launch(note.read_text(encoding="utf-8", errors="replace"), launch)
 
 
 def put(beside: Path, path: Path, keeps_data: bool = False) -> None:
