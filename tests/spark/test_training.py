@@ -50,13 +50,17 @@ def test_two_executors_give_the_weights_of_one_process(data, tmp_path):
         train(NETWORK, TRAINING, data, tmp_path / "run", processes=2)
 
 
-def test_mistakes_are_seen_before_executors_start(data, tmp_path):
+def test_mistakes_are_seen_before_executors_start(spark, data, tmp_path):
     from widenet.spark import train
 
     with pytest.raises(OptionError, match="`processes` must be 1 to the number of shards, 8; got 9"):
         train(NETWORK, TRAINING, data, tmp_path / "run", processes=9)
     with pytest.raises(DocumentError, match="epochs"):
         train(NETWORK, {"epochs": -1}, data, tmp_path / "run", processes=2)
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+    with pytest.raises(CheckpointError, match=r"run"):
+        train(NETWORK, TRAINING, data, tmp_path / "run", processes=2, resume=True)
+    assert spark.sparkContext.statusTracker().getJobIdsForGroup(None) == jobs
     assert not (tmp_path / "run").exists()
 
 

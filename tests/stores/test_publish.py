@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import widenet
 from tests.stores.servers import S3, Azure, Google, in_every_store
+from widenet.data.writer import publication
 from widenet.errors import DataError, OptionError, StoreError
 from widenet.predict.files import open_results
 from widenet.stores.arrow import _PIECE_BYTES
@@ -88,6 +90,25 @@ def test_a_dataset_is_never_overwritten(store, csv):
     with pytest.raises(DataError, match=r"^s3://shelf/books: already exists"):
         widenet.ingest(csv, "s3://shelf/books", min_user_items=2)
     assert store.objects() == before
+
+
+@in_every_store
+def test_an_equal_dataset_of_an_earlier_attempt_counts_as_published(store, csv, tmp_path):
+    local = widenet.ingest(csv, tmp_path / "local").path
+
+    def publish(name=None):
+        with publication(Path(store.uri("books")), is_repeated=True) as folder:
+            shutil.copytree(local, folder, dirs_exist_ok=True)
+            if name is not None:
+                (folder / name).touch()
+
+    publish()
+    before = store.objects("books")
+    publish()
+    assert store.objects("books") == before
+    with pytest.raises(StoreError, match="published by somebody else meanwhile"):
+        publish("another")
+    assert store.published("books") == {path.name: path.read_bytes() for path in local.iterdir()}
 
 
 @in_every_store

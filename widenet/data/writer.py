@@ -93,7 +93,7 @@ def vocabulary_file(name: str) -> str:
 
 
 @contextmanager
-def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
+def publication(out: Path, *, overwrite: bool | None = None, is_repeated: bool = False) -> Iterator[Path]:
     """Make a temporary folder that is renamed to `out` when the block ends, and removed if the block fails.
 
     If `out` is a URI, the folder is published there.
@@ -102,6 +102,7 @@ def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
         out: The directory or URI.
         overwrite: Whether to replace an earlier dataset when the block ends. None: the caller has no such
             argument, so that messages do not name it.
+        is_repeated: For a URI, whether an earlier attempt may have published the same dataset.
 
     Raises:
         DataError: `out` exists and `overwrite` is not true, or it holds something else than a dataset.
@@ -112,7 +113,7 @@ def publication(out: Path, *, overwrite: bool | None = None) -> Iterator[Path]:
     if is_uri(out):
         if overwrite:
             raise OptionError(f"`overwrite` is for local datasets; got {shown(out)}. Choose another `out`.")
-        with dataset_out(out) as place, publication(place) as folder:
+        with dataset_out(out, is_repeated) as place, publication(place) as folder:
             yield folder
         return
     check_free(out, overwrite)

@@ -66,6 +66,8 @@ def items_as_chunks(placed: DataFrame) -> DataFrame:
 def publish_dataset(uri: str, rows: DataFrame, items: DataFrame, contents: Contents) -> None:
     """Write a dataset in the cache of one executor, and publish it from there.
 
+    Spark may run the task again after it has published: then it finds its own dataset there.
+
     Args:
         uri: Where to publish it.
         rows: Its examples, as chunks.
@@ -81,7 +83,7 @@ def publish_dataset(uri: str, rows: DataFrame, items: DataFrame, contents: Conte
         groups = groupby(_chunks(batches), lambda chunk: chunk["kind"])
         problem = {"kind": [""], "message": [""]}
         try:
-            with publication(Path(uri)) as folder:
+            with publication(Path(uri), is_repeated=True) as folder:
                 contents.write(folder, _examples(groups, contents), _items(groups))
         except WidenetError as error:
             problem = {"kind": [type(error).__name__], "message": [str(error)]}

@@ -17,6 +17,7 @@ from widenet.runs.training import run_training
 from widenet.spark.session import check_executors, shared_place
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.run_directory import RunDirectory
 
 
 def train(
@@ -62,6 +63,8 @@ def train(
         raise OptionError("`train` needs a Spark session. Start one by `SparkSession.builder.getOrCreate()`.")
     data, out = shared_place("data", data), shared_place("out", out)
     start_from = None if start_from is None else shared_place("start_from", start_from)
+    if resume and isinstance(out, Path):
+        RunDirectory.open(out)  # refused here unless there is a run; one in a store is, when it is copied
     arguments = TrainArguments(network, training, data, out, resume=resume, start_from=start_from)
     with prepared(arguments, cuts=False) as (layout, _):
         if not 1 <= processes <= layout.num_shards:

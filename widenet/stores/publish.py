@@ -18,15 +18,20 @@ Sources = Mapping[str, Path | bytes]
 
 
 @contextmanager
-def dataset_out(out: str | Path) -> Iterator[Path]:
+def dataset_out(out: str | Path, is_repeated: bool = False) -> Iterator[Path]:
     """Give a local path for a new dataset directory, which is published at a URI when the block ends.
+
+    Args:
+        out: The URI.
+        is_repeated: Whether an earlier attempt may have published the same dataset, which then stays.
 
     Raises:
         DataError: The URI is taken.
         StoreError: The store refuses; the local directory stays if it is finished.
     """
     bucket = Bucket(Uri.of(out))
-    check_vacant(bucket)
+    if not is_repeated or read_manifest(bucket) is None:
+        check_vacant(bucket)
     with _unsent(bucket) as (making, place):
         yield making
         _finish(making, place)
@@ -43,6 +48,9 @@ def _publish_dataset(bucket: Bucket, place: Path) -> StoreManifest:
     files = {path.relative_to(place).as_posix(): path for path in place.rglob("*") if path.is_file()}
     contents = {name: Content.of(path) for name, path in files.items()}
     manifest = StoreManifest("dataset", contents)
+    before = read_manifest(bucket)
+    if before is not None and before.digest == manifest.digest:
+        return manifest
     send(bucket, manifest, {contents[name].sha256: path for name, path in files.items()}, None)
     return manifest
 
