@@ -60,7 +60,7 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "FEW_VALUES", 2: "EVERY_CASE", 3: "SOME_VALUES", 4: "FEW_VALUES", 8: "FEW_VALUES"}
+SIZES = {1: "FEW_VALUES", 2: "EVERY_CASE", 3: "SOME_VALUES", 4: "FEW_AND_ROUNDED", 8: "FEW_VALUES"}
 MORE = {1: "SOME_VALUES", 2: "EVERY_PAIR", 3: "EVERY_CASE", 4: "SOME_VALUES", 8: "SOME_VALUES"}
 LONG = [pytest.param(*each, marks=pytest.mark.long) for each in MORE.items()]
 

@@ -22,7 +22,7 @@ KEPT = 6
 TRAINING = {
     "epochs": 20,
     "batch_size": 30,
-    "shards": 3,
+    "shards": 4,
     "optimizer": {"kind": "adam", "learning_rate": 0.02},
 }
 
@@ -124,8 +124,9 @@ def scores(folder, name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_several_processes_have_the_bits_of_one(name, place, groups):
-    assert groups(2)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * 2
+@pytest.mark.parametrize("size", [2, 4])
+def test_several_processes_have_the_bits_of_one(size, name, place, groups):
+    assert groups(size)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * size
 
 
 def test_two_numbers_in_one_place_are_refused(place, tmp_path):

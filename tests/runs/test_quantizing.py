@@ -55,7 +55,7 @@ def place(tmp_path_factory):
         training = {
             "epochs": 30,
             "batch_size": 30,
-            "shards": 3,
+            "shards": 4,
             "optimizer": {"kind": "adam", "learning_rate": 0.02},
         }
         widenet.train({"layers": layers}, training, data, folder / name)
@@ -173,14 +173,15 @@ def scores(folder, name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_several_processes_have_the_bits_of_one(name, place, groups):
-    assert groups(2)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * 2
+@pytest.mark.parametrize("size", [2, 4])
+def test_several_processes_have_the_bits_of_one(size, name, place, groups):
+    assert groups(size)(scores, place, f"{name} small") == [scores(place, f"{name} small")] * size
 
 
-def test_in_3_bits_too_they_have_them(place, tmp_path, groups):
-    shutil.copytree(place / "data", tmp_path / "data")
-    widenet.quantize(place / "tied", tmp_path / "small", bits=3)
-    assert groups(2)(scores, tmp_path, "small") == [scores(tmp_path, "small")] * 2
+@pytest.mark.parametrize("size", [2, 4])
+def test_in_fewer_bits_too_they_have_them(size, few, place, groups):
+    name = f"tied {few[0]}"
+    assert groups(size)(scores, place, name) == [scores(place, name)] * size
 
 
 def test_an_answer_does_not_depend_on_what_came_with_it(both):
@@ -287,13 +288,16 @@ def test_nothing_is_at_its_path_before_it_is_whole(place, tmp_path, monkeypatch)
 
 
 def made(folder, out):
-    return widenet.quantize(folder / "plain", out).fingerprint()
+    runs = [widenet.quantize(folder / "plain", out / str(bits), bits=bits) for bits in (8, 4, 3, 2)]
+    return [run.fingerprint() for run in runs]
 
 
 def test_several_processes_write_it_once(place, tmp_path, groups):
-    expected = widenet.Model.load(place / "plain small").fingerprint()
-    assert groups(2)(made, place, tmp_path / "small") == [expected] * 2
-    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+    alone = made(place, tmp_path / "1")
+    assert len(set(alone)) == 4
+    for size in (2, 4):
+        assert groups(size)(made, place, tmp_path / str(size)) == [alone] * size
+        assert sorted(path.name for path in (tmp_path / str(size)).iterdir()) == ["2", "3", "4", "8"]
 
 
 def test_it_is_compared_with_the_trained_run_and_served(place):
