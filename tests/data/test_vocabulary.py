@@ -48,6 +48,16 @@ def test_an_id_comes_before_titles_and_whole_titles_before_parts(vocabulary):
     assert vocabulary.find("B4") == [3]
 
 
+def test_many_texts_find_what_each_finds_and_ids_take_no_search(vocabulary, monkeypatch):
+    texts = [*vocabulary.ids(range(len(vocabulary))), *vocabulary.titles(range(len(vocabulary)))] * 2
+    expected = [vocabulary.find(text) for text in texts]
+    assert vocabulary.find_each(texts) == expected
+    assert vocabulary.find_each([]) == []
+    monkeypatch.delattr(Vocabulary, "find")
+    ids = vocabulary.ids(range(len(vocabulary)))
+    assert vocabulary.find_each(ids * 50_000) == [[index] for index in range(len(ids))] * 50_000
+
+
 def test_ids_are_found_in_another_form_of_accents_after_all_titles(tmp_path):
     path = tmp_path / "items.vocabulary.arrow"
     names = pa.array(["Björk", "Sigur Rós", "Mum"])

@@ -118,13 +118,12 @@ class Vocabulary:
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:
         """As `index_of`, with -1 for an unknown id."""
-        distinct = pa.array(dict.fromkeys(ids), type=pa.string())
+        distinct = _texts(list(dict.fromkeys(ids)))
         index_of: dict[str, int] = {}
         for start, names in self._chunks("id"):
-            is_known = pc.index_in(names, value_set=distinct).is_valid()
-            rows = np.flatnonzero(is_known.to_numpy(zero_copy_only=False))
-            for row, name in zip(rows, names.take(_arrow(rows)).to_pylist(), strict=True):
-                index_of[str(name)] = start + int(row)
+            rows = pc.indices_nonzero(pc.index_in(names, value_set=distinct).is_valid())
+            for row, name in zip(rows.to_pylist(), names.take(rows).to_pylist(), strict=True):
+                index_of[str(name)] = start + row
         return np.array([index_of.get(name, -1) for name in ids], dtype=np.int64)
 
     def indices_of(self, other: "Vocabulary") -> np.ndarray:
@@ -166,6 +165,16 @@ class Vocabulary:
             f"the id or the title {text!r}" if self.num_titles else f"the id {text!r}, and it has no titles"
         )
         raise DataError(f'nothing in the field "{field}" has {rule}.{remedy}')
+
+    def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
+        """As `find` for each of some texts, in their order; looks ids up all at once."""
+        distinct = list(dict.fromkeys(texts))
+        places = self.places_of([str(text) for text in distinct]).tolist()
+        found = {
+            text: self.find(text) if place < 0 else [place]
+            for text, place in zip(distinct, places, strict=True)
+        }
+        return [found[text] for text in texts]
 
     def matching(self, text: str) -> list[int]:
         """As `find`; returns an empty list if there is no such feature."""

@@ -100,7 +100,7 @@ def named_history(
         OptionError: There are values for a sequence.
         DataError: An item is not in the vocabulary.
     """
-    units = [vocabulary.find(item)[0] for item in items]
+    units = [found[0] for found in vocabulary.find_each(items)]
     units, values = ordered_history(units, numbers, is_sequence)
     return from_rows([units], None if values is None else [values])
 

@@ -160,7 +160,8 @@ def understood(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> dict[s
             by_field[name] = [f"{value:g}" for value in numbers_of(name, values, record.width)]
         else:
             vocabulary = run.vocabulary(name)
-            by_field[name] = vocabulary.titles([vocabulary.find(text)[0] for text in _names(name, values)])
+            found = vocabulary.find_each(_names(name, values))
+            by_field[name] = vocabulary.titles([first for first, *_ in found])
     return by_field
 
 
@@ -190,10 +191,9 @@ def warn_of_ambiguous(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) ->
 
 def _ambiguous(vocabulary: Vocabulary, texts: Sequence[str | int]) -> Iterator[str]:
     """A sentence for each text that matches several features."""
-    for text in texts:
-        found = vocabulary.find(text)
-        first, *others = vocabulary.shown(found[: NUM_SUGGESTIONS + 1])
-        if others:
+    for text, found in zip(texts, vocabulary.find_each(texts), strict=True):
+        if len(found) > 1:
+            first, *others = vocabulary.shown(found[: NUM_SUGGESTIONS + 1])
             more = len(found) - 1 - len(others)
             ending = f" and {more:,} more" if more else ""
             yield f'"{text}" is taken for {first}, the most popular; others: {"; ".join(others)}{ending}.'

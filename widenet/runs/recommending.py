@@ -231,7 +231,7 @@ def alike(
     person.warn_of_ambiguous(run, {field: asked})
     names = run.vocabulary(field)
     collection = Neighbours.of_model(model, layer, measure)
-    own = np.array([names.find(item)[0] for item in asked], dtype=np.int64)
+    own = np.array([found[0] for found in names.find_each(asked)], dtype=np.int64)
     scores_EK, units_EK, kept_EK = collection.others(own, k)
     known = _as_ids(asked, names.ids(own))
     kept = kept_EK.sum(axis=1), units_EK[kept_EK], scores_EK[kept_EK]
@@ -369,10 +369,4 @@ def _features(vocabulary: Vocabulary, known: Baskets) -> np.ndarray:
     """The features of all items, int64 [Z]; raises DataError for an unknown one."""
     if not known.may_be_titles:
         return vocabulary.index_of([str(item) for item in known.items])
-    distinct = list(dict.fromkeys(known.items))
-    features = vocabulary.places_of([str(item) for item in distinct])
-    feature_of = {
-        item: vocabulary.find(item)[0] if feature < 0 else feature
-        for item, feature in zip(distinct, features.tolist(), strict=True)
-    }
-    return np.array([feature_of[item] for item in known.items], dtype=np.int64)
+    return np.array([found[0] for found in vocabulary.find_each(known.items)], dtype=np.int64)
