@@ -251,7 +251,7 @@ def test_evaluate_says_if_nobody_gets_what_was_held_out(widenet, model, tmp_path
     worst = model.recommend(["0"], k=8)[-1].item
     ingest([("u", "0")], tmp_path / "data", heldout=[("u", worst)], vocabulary="data")
     line = ["evaluate", "run", "--data", tmp_path / "data", "-k", 1]
-    said = "Every recall is 0: nothing of the heldout part is among anybody's first 1. Train longer; "
+    said = "Every recall is 0: nobody's list of 1 has anything of the heldout part. Train longer; "
     assert said in widenet(*line).err
     assert "Every recall" not in widenet(*line, "-k", 8).err
 

@@ -291,6 +291,7 @@ def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
         ({"genre": ["x", "lyrik"]}, "that an item has; got ['x', 'lyrik']. Did you mean \"Lyrik\"?"),
         ({"tags": ["usd"]}, "got 'usd'. Did you mean \"used\"?"),
         ({"genre": "Sachbuch"}, "that an item has; got 'Sachbuch'. Try `where={'genre': 'Lyrik'}`."),
+        ({"genre": "Ly\udcff"}, r"that an item has; got 'Ly\\udcff'"),
     ):
         with pytest.raises(OptionError) as raised:
             attributes.matching(where)

@@ -159,6 +159,13 @@ def test_an_unknown_id_is_named(vocabulary):
         vocabulary.index_of(["b1", "b9"])
 
 
+def test_a_text_that_is_no_unicode_is_unknown_in_one_sentence(vocabulary):
+    """As an argument of a command line whose bytes are not UTF-8."""
+    with pytest.raises(DataError, match=r"has the id or the title 'Emma\\udcff'\."):
+        vocabulary.find(b"Emma\xff".decode(errors="surrogateescape"))
+    assert vocabulary.places_of(["\udcff", "b2"]).tolist() == [-1, 1]
+
+
 def test_a_vocabulary_works_from_a_copied_file(tmp_path):
     dataset = dataset_from_lists(tmp_path / "ds", [[0, 1]], item_ids=["x", "y"])
     shutil.copy(dataset.vocabulary("items").path, tmp_path / "copy.arrow")

@@ -85,10 +85,9 @@ def evaluate(
     elif is_leader():
         examples = dataset.manifest.words.examples
         if not metrics[f"recall@{ks[-1]}"]:
-            said = (
-                f"Every recall is 0: nothing of the {words['part']} part is among anybody's first {ks[-1]:,}."
-            )
-            say(f"{said} Train longer; `baselines` shows what is reachable.")
+            said = f"Every recall is 0: nobody's list of {ks[-1]:,} has anything of the {words['part']} part."
+            reachable = "" if metrics.baselines else "; `baselines` shows what is reachable"
+            say(f"{said} Train longer{reachable}.")
         others = metrics.groups | metrics.baselines
         if others:
             typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], ks, examples))

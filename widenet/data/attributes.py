@@ -228,6 +228,11 @@ class Attributes:
 
     def _having(self, name: str, kind: Kind, values: list[Any]) -> np.ndarray:
         """Whether each feature has one of some values, bool [width]."""
+        # Arguments may hold what is no Unicode, which Arrow does not take; no item has its escape.
+        values = [
+            each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each
+            for each in values
+        ]
         column = self._table.column(name).combine_chunks()
         if kind != "list":
             return np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)), dtype=bool)

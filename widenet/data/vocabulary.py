@@ -368,7 +368,7 @@ def _text(text: str) -> pa.Array:
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
-    """Make an Arrow array of texts; see `_arrow`."""
-    written = [text.encode() for text in texts]
+    """Make an Arrow array of texts; see `_arrow`. What is no Unicode, as in arguments, is escaped."""
+    written = [text.encode(errors="backslashreplace") for text in texts]
     ends = np.cumsum([0, *map(len, written)], dtype=np.int32)
     return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(written)))

@@ -26,6 +26,8 @@ def check_rules(
 
     Raises as `Model.recommend` and `Model.attributes_of` do.
     """
+    if not (arguments.where or arguments.at_most or arguments.diversity or names):
+        return
     directory = RunDirectory.open(Path(run))
     output = unloaded(directory, arguments.output)
     attributes = directory.attributes(output.spec.field)
