@@ -307,19 +307,15 @@ def test_a_folder_that_takes_no_file_is_refused_before_anything_is_written(make,
 
 CAP, COLUMNS_OF_LARGE = 512 * 2**20, 256
 TRAINED = """
-import resource, sys
+import sys
 from widenet import train
-model = train(*sys.argv[1:5], weights_in=sys.argv[5], device="cpu")
-print(model.fingerprint(), 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(train(*sys.argv[1:5], weights_in=sys.argv[5], device="cpu").fingerprint())
 """
 
 
 @pytest.mark.parametrize("times", [1.25, pytest.param(4, marks=pytest.mark.long)])
 def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_cap(times, tmp_path):
-    """Weights and state in a file; resident, the plan refuses them and names the option.
-
-    With and without the cap, which leaves no room for kept logits, the plan knows the peak within 10 %.
-    """
+    """Weights and state in a file; resident, the plan refuses them and names the option."""
     width = int(times * CAP) // (2 * 3 * 4 * COLUMNS_OF_LARGE) + 1
     gaussian = {"initializer": "gaussian"}
     network = {
@@ -336,8 +332,8 @@ def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_ca
         (tmp_path / f"{name}.json").write_text(json.dumps(words))
     books(tmp_path / "data", num_examples=128, width=width, titles=None)
 
-    def ran(group, *words):
-        command = [sys.executable, *words]
+    def trained(out, place, group=None):
+        command = [sys.executable, "-c", TRAINED, "network.json", "training.json", "data", out, place]
         return subprocess.run(
             command if group is None else within(group, command),
             cwd=tmp_path,
@@ -346,31 +342,16 @@ def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_ca
             text=True,
         )
 
-    def trained(out, place, group=None):
-        return ran(group, "-c", TRAINED, "network.json", "training.json", "data", out, place)
-
-    def planned(group=None):
-        words = ["plan", "network.json", "training.json", "--data", "data", "--weights-in", "disk", "--json"]
-        return json.loads(ran(group, "-m", "widenet", *words).stdout)["memory_bytes"]["total"]
-
-    def outcome_of(ran):
-        assert ran.returncode == 0, ran.stderr
-        fingerprint, peak_bytes = ran.stdout.split()
-        return fingerprint, int(peak_bytes)
-
-    expected, _ = outcome_of(trained("memory", "device"))  # first: to compile takes more than the cap leaves
-    fingerprint, peak_bytes = outcome_of(trained("uncapped", "disk"))
-    assert fingerprint == expected
-    assert planned() == pytest.approx(peak_bytes, rel=0.1)
+    expected = trained("memory", "device")  # first, since compiling takes more memory than the cap leaves
     with ExitStack() as stack:
         try:
             group = stack.enter_context(capped(CAP))
         except OSError as error:
             pytest.skip(f"no control group can be made: {error}")
-        fingerprint, peak_bytes = outcome_of(trained("disk", "disk", group))
+        large = trained("disk", "disk", group)
+        assert large.returncode == 0, large.stderr
         assert peak(group) <= CAP
-        assert planned(group) == pytest.approx(peak_bytes, rel=0.1)
         refused = trained("refused", "device", group)
     assert "keep the weights on a disk (`weights_in='disk'`)" in refused.stderr
-    assert fingerprint == expected
+    assert large.stdout == expected.stdout
     shutil.rmtree(tmp_path)
