@@ -22,6 +22,7 @@ from tests.interop.networks import (
     random_layers,
     scores,
 )
+from widenet.checkpoint import fingerprint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
 from widenet.frameworks import onnx_export
@@ -217,6 +218,16 @@ def test_the_same_call_gives_the_same_bits(data, tmp_path):
     runtime = session(tmp_path / "model.onnx")
     first, *others = [runtime.run(None, feed(runtime, fields))[0].tobytes() for _ in range(5)]
     assert set(others) == {first}
+
+
+def test_rows_come_in_blocks_of_any_size_to_files_and_fingerprints(data, tmp_path, monkeypatch):
+    model = model_of(random_layers(3), data, tmp_path / "run")
+    export_onnx(model, tmp_path / "model.onnx")
+    whole, written = fingerprint(model.network), (tmp_path / "model.onnx").read_bytes()
+    monkeypatch.setattr("widenet.model.network._BLOCK_NUMBERS", 5)
+    export_onnx(model, tmp_path / "again.onnx")
+    assert (tmp_path / "again.onnx").read_bytes() == written
+    assert fingerprint(model.network) == whole
 
 
 def test_seen_items_are_kept_where_they_are_asked_for(data, tmp_path):
