@@ -1,7 +1,9 @@
-"""Opens a whole Arrow file that lies beside the examples, once it is known to be undamaged."""
+"""Opens whole Arrow files beside the examples, once they are known to be undamaged, and makes texts."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from widenet.data.manifest import sha256_of
@@ -37,3 +39,13 @@ def open_table(path: Path, what: str, sha256: str | None) -> pa.Table:
             f"{path}: a {what} must be an Arrow IPC file; {str(error).rstrip('.')}. {REMEDY}"
         ) from error
     return table
+
+
+def texts_array(texts: Sequence[str]) -> pa.Array:
+    """Make an Arrow array of texts; `pa.array` would first import pandas if installed.
+
+    What is no Unicode, as the arguments of a command can be, is escaped: no file holds such a text.
+    """
+    written = [text.encode(errors="backslashreplace") for text in texts]
+    ends = np.cumsum([0, *map(len, written)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(written)))

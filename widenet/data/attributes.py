@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.arrow_table import REMEDY, open_table, texts_array
 from widenet.errors import DataError, OptionError, nearest
 
 Kind = Literal["text", "list", "boolean", "number", "date"]
@@ -228,16 +228,12 @@ class Attributes:
 
     def _having(self, name: str, kind: Kind, values: list[Any]) -> np.ndarray:
         """Whether each feature has one of some values, bool [width]."""
-        # Arguments may hold what is no Unicode, which Arrow does not take; no item has its escape.
-        values = [
-            each.encode(errors="backslashreplace").decode() if isinstance(each, str) else each
-            for each in values
-        ]
         column = self._table.column(name).combine_chunks()
+        wanted = pa.array(values, pa.bool_()) if kind == "boolean" else texts_array(values)
         if kind != "list":
-            return np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)), dtype=bool)
+            return np.asarray(pc.is_in(column, value_set=wanted), dtype=bool)
         having = np.zeros(len(self), dtype=bool)
-        met = pc.is_in(pc.list_flatten(column), value_set=pa.array(values, pa.string()))
+        met = pc.is_in(pc.list_flatten(column), value_set=wanted)
         having[pc.list_parent_indices(column).filter(met).to_numpy()] = True
         return having
 

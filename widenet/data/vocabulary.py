@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from widenet.arguments import checked_positions
-from widenet.data.arrow_table import REMEDY, open_table
+from widenet.data.arrow_table import REMEDY, open_table, texts_array
 from widenet.data.title_forms import TitleForms, composed, without_accents
 from widenet.data.writer import VOCABULARY_SCHEMA
 from widenet.errors import DataError
@@ -118,7 +118,7 @@ class Vocabulary:
 
     def places_of(self, ids: Sequence[str]) -> np.ndarray:
         """As `index_of`, with -1 for an unknown id."""
-        distinct = _texts(list(dict.fromkeys(ids)))
+        distinct = texts_array(list(dict.fromkeys(ids)))
         index_of: dict[str, int] = {}
         for start, names in self._chunks("id"):
             rows = pc.indices_nonzero(pc.index_in(names, value_set=distinct).is_valid())
@@ -291,16 +291,14 @@ class Vocabulary:
 
     def _with_words(self, matches: list[int], text: str, form: _Rule = composed) -> list[int]:
         """The matches whose title has the text as whole words, both in a form."""
-        (sought,) = form(_text(text)).to_pylist()
+        sought, titles = self._in_form(matches, text, form)
         words = re.compile(rf"(?<!\w){re.escape(sought)}(?!\w)", re.IGNORECASE)
-        titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
         return [index for index, title in titles if words.search(title)]
 
     def _with_beginnings(self, matches: list[int], text: str, form: _Rule) -> list[int]:
         """The matches in whose title a word begins with the text, both in a form."""
-        (sought,) = form(_text(text)).to_pylist()
+        sought, titles = self._in_form(matches, text, form)
         places = re.compile(f"(?={re.escape(sought)})", re.IGNORECASE)
-        titles = zip(matches, form(_texts(self.titles(matches))).to_pylist(), strict=True)
         return [
             index
             for index, title in titles
@@ -309,14 +307,18 @@ class Vocabulary:
 
     def _closest(self, matches: list[int], text: str) -> list[int]:
         """Of matches without accents, those whose whole title is the text, else those of `_in_words`."""
-        (sought,) = without_accents(_text(text)).to_pylist()
-        titles = zip(matches, without_accents(_texts(self.titles(matches))).to_pylist(), strict=True)
+        sought, titles = self._in_form(matches, text, without_accents)
         same = [index for index, title in titles if title.lower() == sought.lower()]
         return same or self._in_words(matches, text, without_accents)
 
+    def _in_form(self, matches: list[int], text: str, form: _Rule) -> tuple[str, Iterator[tuple[int, str]]]:
+        """Return a text, and the matches with their titles, all in a form."""
+        sought, *titles = form(texts_array([text, *self.titles(matches)])).to_pylist()
+        return sought, zip(matches, titles, strict=True)
+
     def _is_name(self, index: int, text: str) -> bool:
         """Whether a text is the id or the title of a feature, in any case and form of accents."""
-        own, *names = without_accents(_texts([text, *self.named([index])[0]])).to_pylist()
+        own, *names = without_accents(texts_array([text, *self.named([index])[0]])).to_pylist()
         return own.lower() in [name.lower() for name in names]
 
     def _take(self, column: str, indices: Sequence[int] | np.ndarray) -> list[object]:
@@ -364,11 +366,4 @@ def _arrow(indices: np.ndarray) -> pa.Array:
 
 def _text(text: str) -> pa.Array:
     """Make an Arrow array of one text."""
-    return _texts([text])
-
-
-def _texts(texts: Sequence[str]) -> pa.Array:
-    """Make an Arrow array of texts; see `_arrow`. What is no Unicode, as in arguments, is escaped."""
-    written = [text.encode(errors="backslashreplace") for text in texts]
-    ends = np.cumsum([0, *map(len, written)], dtype=np.int32)
-    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(written)))
+    return texts_array([text])
