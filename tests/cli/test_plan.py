@@ -106,6 +106,28 @@ def test_it_refuses_a_metric_that_a_training_would_refuse(widenet, inside, tmp_p
     del inside
 
 
+def test_documents_of_a_run_that_cut_its_part_are_refused_as_by_train_and_name_its_dataset(
+    widenet, inside, tmp_path
+):
+    run = tmp_path / "run"
+    assert widenet("train", "--data", "whole", "--out", run, "--device", "cpu").status == 0
+    words = [run / "network.json", run / "training.json", "--data", "whole"]
+    ended = widenet("plan", *words)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == (
+        "widenet: whole: field 'items' has no validation part, only train."
+        f" Use {run / 'data'}, which has one,"
+        f' or remove "evaluation" from {run / "training.json"} and write "keep": "last".\n'
+    )
+    assert ended.err == widenet("train", *words, "--out", tmp_path / "again").err
+    assert widenet("plan", *words[:2], "--data", run / "data").status == 0
+    assert widenet("plan", "network.json", "training.json", "--data", "whole").err.endswith(
+        " Set one aside with `widenet data split whole --out DIR --validation 0.1`, or remove"
+        ' "evaluation" from training.json.\n'
+    )
+    del inside
+
+
 def test_processes_that_hold_different_numbers_of_shards_are_listed(widenet, inside, tmp_path):
     training = json.loads((inside / "training.json").read_text())
     (tmp_path / "eight.json").write_text(json.dumps({**training, "shards": 8}))

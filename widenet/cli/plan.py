@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from widenet.plan.devices import NamedDevice
     from widenet.plan.job import Job
     from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
 
 _DOES_NOT_FIT = 1
 _NUMBER = re.compile(
@@ -128,7 +129,6 @@ def plan(
     """
     from widenet.cli.hours import check_measurable, check_scratch, hours_here, published_hours
     from widenet.cli.plan_table import plan_table
-    from widenet.plan.binding import bind
     from widenet.plan.devices import DEVICES
     from widenet.plan.evaluation import check_evaluation
     from widenet.plan.job import Job
@@ -143,12 +143,12 @@ def plan(
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    fields, *sizes = _facts(data, width or [], documents[0], examples)
+    layout, *sizes = _facts(data, width or [], *documents, examples)
     kind = _kind(device, gpu, device_memory, weights_in)
     named = None if gpu is None else DEVICES[gpu]
     device_bytes = _memory(kind, processes, device_memory, named)
     job = Job.of(
-        bind(*documents, fields),
+        layout,
         *sizes,
         num_processes=processes,
         device=kind.value,
@@ -221,9 +221,13 @@ def _memory(
 
 
 def _facts(
-    data: Path | None, widths: list[str], network: "NetworkSpec", examples: str | None
+    data: Path | None,
+    widths: list[str],
+    network: "NetworkSpec",
+    training: "TrainingSpec",
+    examples: str | None,
 ) -> tuple[Any, ...]:
-    """The fields, the entries per example, and the number of examples; the last two may be None.
+    """The layout, the entries per example, and the number of examples; the last two may be None.
 
     Without a dataset, inputs with a shape are dense, and the network tells which fields are sequences.
     """
@@ -240,9 +244,13 @@ def _facts(
     if data is not None:
         from widenet.data.manifest import Manifest
         from widenet.stores.fetch import readable
+        from widenet.training.check import check_planned
 
-        manifest = Manifest.read(readable(data, "dataset"))
-        return manifest.fields, manifest.entries_per_example, manifest.num_examples
+        path = readable(data, "dataset")
+        manifest = Manifest.read(path)
+        layout = check_planned(network, training, path, manifest)
+        return layout, manifest.entries_per_example, manifest.num_examples
+    from widenet.plan.binding import bind
     from widenet.plan.layout import Width
     from widenet.plan.positions import sequences_of
 
@@ -269,7 +277,7 @@ def _facts(
                 f" {', '.join(known for known, _ in pairs)}."
             )
     return (
-        widths_by_field,
+        bind(network, training, widths_by_field),
         None,
         None if examples is None else _number(examples, "--examples", "N, such as 20_000_000,"),
     )

@@ -291,19 +291,9 @@ class Dataset:
         if part not in field.parts:
             other = next((other for other in field.parts if other not in ("train", part)), None)
             start = "Set" if other is None else f"Use `part={other!r}`, or set"
-            remedy = f"{start} one aside with `{self.split_call(field, part)}`."
-            raise FitError(f"{self.without(field, part)}. {remedy}")
+            remedy = f"{start} one aside with `{field.split_call(self.path, part)}`."
+            raise FitError(f"{field.without(self.path, part)}. {remedy}")
         return field
-
-    def without(self, field: Field, part: Part) -> str:
-        """Say that a field has no such part."""
-        return f"{self.path}: field {field.name!r} has no {part} part, only {', '.join(field.parts)}"
-
-    def split_call(self, field: Field, part: Part) -> str:
-        """Return the call that sets a part of a field aside."""
-        share = f"{part}_last=1" if field.kind == "sequence" else f"{part}=0.1"
-        of_field = "" if field.name == "items" else f", field={field.name!r}"
-        return f"widenet.split({str(self.path)!r}, out=DIR, {share}{of_field})"
 
     def _entries(self, field: Field, part: Part, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Indices uint32 [Z] and row starts int64 [E + 1]; raises DataError for an index beyond the width."""

@@ -89,6 +89,16 @@ class Field(_Frozen):
         """The parts that exist, in the order train, validation, heldout."""
         return tuple(part for part in PARTS if part in self.num_entries)
 
+    def without(self, path: Path, part: Part) -> str:
+        """Say that this field of the dataset at a path has no such part."""
+        return f"{path}: field {self.name!r} has no {part} part, only {', '.join(self.parts)}"
+
+    def split_call(self, path: Path, part: Part) -> str:
+        """Return the call that sets a part of this field of the dataset at a path aside."""
+        share = f"{part}_last=1" if self.kind == "sequence" else f"{part}=0.1"
+        of_field = "" if self.name == "items" else f", field={self.name!r}"
+        return f"widenet.split({str(path)!r}, out=DIR, {share}{of_field})"
+
 
 class Blocks(_Frozen):
     """Digests of the blocks of a file of examples, to check any part of it before its first use."""

@@ -1,6 +1,9 @@
 """Checks a training before its first step."""
 
-from widenet.data.dataset import Dataset
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
 from widenet.errors import FitError
 from widenet.plan.binding import bind
 from widenet.plan.evaluation import check_evaluation
@@ -8,22 +11,31 @@ from widenet.plan.job import check_replicas
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.existing_run import CUT, DATA
+
+if TYPE_CHECKING:  # a plan reads a manifest alone, and does not load Arrow
+    from widenet.data.dataset import Dataset
 
 
-def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Dataset) -> Layout:
+def check_training(network: NetworkSpec, training: TrainingSpec, dataset: "Dataset") -> Layout:
     """Bind the documents of a training to its dataset and return the layout.
 
     Raises:
         DocumentError: The evaluation's metric is unknown.
         FitError: The documents and the dataset do not go together.
     """
-    layout = bind(network, training, dataset.fields)
-    check_replicas(training, dataset.num_examples)
+    return check_planned(network, training, dataset.path, dataset.manifest)
+
+
+def check_planned(network: NetworkSpec, training: TrainingSpec, path: Path, manifest: Manifest) -> Layout:
+    """As `check_training`, for the manifest of the dataset at a path."""
+    layout = bind(network, training, manifest.fields)
+    check_replicas(training, manifest.num_examples)
     ranked = check_evaluation(network, training)
     if ranked is None or training.evaluation is None:
         return layout
     (output, _), part = ranked, training.evaluation.part
-    field = dataset.field(output.field)
+    field = manifest.fields[output.field]
     if field.kind == "dense":
         place = f"{training.where}: evaluation"
         raise FitError(
@@ -31,9 +43,24 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: Datase
             f' "{output.field}". Remove it.'
         )
     if part not in field.parts:
-        remedy = f'Set one aside with `{dataset.split_call(field, part)}`, or remove "evaluation"'
-        raise FitError(f"{dataset.without(field, part)}. {remedy} from {training.where}.")
+        raise FitError(f"{field.without(path, part)}. {_remedy(training, path, field, part)}")
     if not field.num_entries[part]:
-        where = f'{dataset.path}: the {part} part of field "{output.field}"'
+        where = f'{path}: the {part} part of field "{output.field}"'
         raise FitError(f"{where} has no entries. Split again, with a larger share.")
     return layout
+
+
+def _remedy(training: TrainingSpec, path: Path, field: Field, part: Part) -> str:
+    """Say how to train without a part that an evaluation reads.
+
+    If the document lies in a run that has cut the part off its dataset, it names the result.
+    """
+    run = Path(training.where).parent
+    has_cut = part == "validation" and (run / CUT).is_file() and (run / DATA / FILE_NAME).is_file()
+    first = (
+        f"Use {run / DATA}, which has one"
+        if has_cut
+        else f"Set one aside with `{field.split_call(path, part)}`"
+    )
+    kept = ' and write "keep": "last"' if training.keep == "best" else ""
+    return f'{first}, or remove "evaluation" from {training.where}{kept}.'
