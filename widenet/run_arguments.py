@@ -60,7 +60,7 @@ Never = Annotated[
 ]
 Only = Annotated[
     str | Path | Sequence[str | int] | None,
-    Argument("File of item ids, one per line: only these are recommended. Unknown ids have no effect."),
+    Argument("File of item ids, one per line: only these are recommended."),
 ]
 NeverFor = Annotated[
     str | Path | Mapping[Any, Any] | None,
@@ -70,7 +70,6 @@ OnlyFor = Annotated[
     str | Path | Mapping[Any, Any] | None,
     Argument(
         "CSV file (user,item) of the only items that are recommended to a user; other users may get all."
-        " Unknown ids have no effect."
     ),
 ]
 Weights = Annotated[
@@ -356,7 +355,7 @@ class RecommendArguments(_Checked):
     only_for: Annotated[
         str | Path | Mapping[Any, Any] | None,
         Argument(
-            "As `never_for`: the only items that are recommended to a user. Unknown ids have no effect.",
+            "As `never_for`: the only items that are recommended to a user.",
             flag="",
         ),
     ] = None

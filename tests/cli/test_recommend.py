@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -214,12 +215,38 @@ def test_a_wrong_rule_is_found_before_the_weights_are_read(widenet, command, tmp
     for name in ("run", "data"):
         shutil.copytree(name, tmp_path / name, ignore=shutil.ignore_patterns("model", "checkpoints"))
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "unknown.txt").write_text("zz\n")
     for rule, said in {
+        "--never=unknown.txt": "unknown.txt must name at least one of the 20 items, such as '",
+        "--only=nowhere.txt": "nowhere.txt cannot be read: No such file or directory.",
+        "--weights=unknown.txt": 'unknown.txt: column "item" is missing; the first line has zz.',
         "--where=in_stock=yes": "--where must give true or false for \"in_stock\"; got 'yes'.",
         "--at-most=gnre=1": 'the items have no attribute "gnre", only genre (text)',
         "--at-most=genre=x": '--at-most genre must be a whole number; got "x".',
     }.items():
         assert widenet(*command.split(), rule).err.startswith(f"widenet: {said}")
+
+
+def test_unknown_ids_in_a_filter_are_one_note(trained, widenet, tmp_path):
+    note = "{}: 1 of 3 ids is none of the 20 items and has no effect: 'zz'."
+    for option, rows in {"never": "4\nzz\n8\n", "weights": "item,weight\n4,2\nzz,3\n8,0\n"}.items():
+        path = tmp_path / option
+        path.write_text(rows)
+        filtered, out = (f"--{option}", path), tmp_path / f"{option}.csv"
+        ended = widenet("recommend", "run", "--items", "3", *filtered, "--json")
+        assert ended.err.splitlines() == [note.format(path)]
+        said = widenet("predict", "run", "--data", "data", *filtered, "--out", out).err.splitlines()
+        assert said == [note.format(path)]
+        for call in (
+            lambda words: trained.recommend(["3"], **words),
+            lambda words: next(trained.predict("data", **words)),
+        ):
+            with pytest.warns(UserWarning, match=re.escape(note.format(path))) as caught:
+                call({option: path})
+            assert [each.filename for each in caught] == [__file__]
+        with pytest.warns(UserWarning, match="'zz'"):
+            found = trained.recommend(["3"], **{option: path})
+        assert [row["item"] for row in json.loads(ended.out)] == [row.item for row in found]
 
 
 @pytest.fixture(scope="module")

@@ -37,24 +37,24 @@ def rows(batch):
 
 def test_banned_items_are_one_id_a_line(names, file):
     path = file('a\n\n"b,c"\r\n"say ""e"""\na')
-    assert read_banned(path, names, 6).tolist() == [True, True, False, True, False, False]
-    assert read_banned(file(""), names, 4).tolist() == [False] * 4
+    assert read_banned(path, names, 6, []).tolist() == [True, True, False, True, False, False]
+    assert read_banned(file(""), names, 4, []).tolist() == [False] * 4
 
 
 def test_weights_are_factors_of_the_items_named_and_one_elsewhere(names, file):
-    weights = read_weights(file('weight,note,item\n0.5,x,d\n2,y,"b,c"\n0,z,a\n'), names, 5)
+    weights = read_weights(file('weight,note,item\n0.5,x,d\n2,y,"b,c"\n0,z,a\n'), names, 5, [])
     assert weights.tolist() == [0.0, 2.0, 0.5, 1.0, 1.0]
     assert weights.dtype == torch.float32
 
 
 def test_items_of_single_users_come_row_by_row(names, file):
-    barred = PerUser(file('user,item\nbob,d\nann,a\nbob,a\nbob,d\n"x,y","b,c"\n'), names)
+    barred = PerUser(file('user,item\nbob,d\nann,a\nbob,a\nbob,d\n"x,y","b,c"\n'), names, [])
     assert rows(barred.of(["ann", "none", "bob", "x,y"])) == [[0], [], [0, 2], [1]]
     assert rows(barred.of([])) == []
 
 
 def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
-    barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names)
+    barred = PerUser(file("user,item\nbob,d\nann,a\nbob,a\neve,d\n"), names, [])
     barred.of(["bob", "none"])
     assert barred.warning().endswith(
         'filter.csv: 2 of 3 users are not in the dataset, such as "ann"; their lines had no effect.'
@@ -64,38 +64,72 @@ def test_users_whom_nobody_asked_for_are_counted_in_one_sentence(names, file):
 
 
 def test_lists_and_dictionaries_say_the_same_as_files(names, file):
-    assert read_banned(["a", "d"], names, 5).tolist() == read_banned(file("a\nd\n"), names, 5).tolist()
-    factors = read_weights({"d": 0.5, "b,c": 2, "a": 0}, names, 5)
+    assert read_banned(["a", "d"], names, 5, []).equal(read_banned(file("a\nd\n"), names, 5, []))
+    factors = read_weights({"d": 0.5, "b,c": 2, "a": 0}, names, 5, [])
     assert factors.tolist() == [0.0, 2.0, 0.5, 1.0, 1.0]
-    barred = PerUser({"bob": ["d", "a", "d"], 7: ("b,c",)}, names)
+    barred = PerUser({"bob": ["d", "a", "d"], 7: ("b,c",)}, names, [])
     assert rows(barred.of(["7", "bob", "ann"])) == [[1], [0, 2], []]
-    unasked = PerUser({"bob": ["d"], "eve": ["a"]}, names)
+    unasked = PerUser({"bob": ["d"], "eve": ["a"]}, names, [])
     unasked.of(["bob"])
     assert unasked.warning().startswith("`never_for`: 1 of 2 users are not in the dataset")
 
 
-def test_only_some_items_are_allowed_and_unknown_ids_change_nothing(names, file):
-    assert read_allowed(["d", "new", "a"], names, 5).tolist() == [True, False, True, False, False]
-    assert read_allowed(file('new\n"b,c"\n'), names, 4).tolist() == [False, True, False, False]
-    with pytest.raises(DataError, match=r"`only` must name at least one of the 4 items, such as 'a'"):
-        read_allowed(["new"], names, 4)
+def test_only_some_items_are_allowed(names, file):
+    assert read_allowed(["d", "a"], names, 5, []).tolist() == [True, False, True, False, False]
+    assert read_allowed(file('"b,c"\n'), names, 4, []).tolist() == [False, True, False, False]
+    with pytest.raises(DataError, match=r"`only` must name at least one .*; it names none\. Write ids"):
+        read_allowed([], names, 4, [])
+
+
+FILTERS = {
+    "never": lambda items, names, notes: read_banned(items, names, 4, notes),
+    "only": lambda items, names, notes: read_allowed(items, names, 4, notes),
+    "weights": lambda items, names, notes: read_weights(dict.fromkeys(items, 1), names, 4, notes),
+    "never_for": lambda items, names, notes: PerUser({"bob": items}, names, notes),
+    "only_for": lambda items, names, notes: PerUser({"bob": items}, names, notes, "only_for"),
+}
+
+
+@pytest.mark.parametrize("option", FILTERS)
+def test_unknown_ids_are_a_note_unless_there_are_no_others(option, names):
+    notes = []
+    FILTERS[option](["v", "a", "w", "d", "x", "y"], names, notes)
+    FILTERS[option](["a", "new"], names, notes)
+    assert notes == [
+        f"`{option}`: 4 of 6 ids are none of the 4 items and have no effect: 'v', 'w', 'x' and 1 more.",
+        f"`{option}`: 1 of 2 ids is none of the 4 items and has no effect: 'new'.",
+    ]
+    with pytest.raises(
+        DataError,
+        match=rf"^`{option}` must name at least one of the 4 items, .* none of them, but 'zz'\. Write",
+    ):
+        FILTERS[option](["zz", "yy"], names, notes)
+
+
+def test_unknown_ids_of_a_file_leave_the_others_their_places(names, file):
+    notes = []
+    assert read_banned(file("a\nzz\nd\n"), names, 4, notes).tolist() == [True, False, True, False]
+    weights = read_weights(file("item,weight\nzz,2\nd,3\nzz,4\na,5\n"), names, 4, notes)
+    assert weights.tolist() == [5.0, 1.0, 3.0, 1.0]
+    lists = PerUser(file("user,item\nann,zz\nbob,zz\nbob,d\n"), names, notes, "only_for")
+    assert rows(lists.of(["ann", "bob"])) == [[], [2]]
+    assert lists.only(["ann", "eve"]).listed_E.tolist() == [True, False]
+    assert [note.partition("filter.csv: ")[2][:9] for note in notes] == [
+        "1 of 3 id",
+        "1 of 3 id",
+        "1 of 2 id",
+    ]
 
 
 VALUES = {
-    "never": (
-        lambda names: read_banned(["a", "zz"], names, 4),
-        "`never`: the id 'zz' is none of the",
-    ),
-    "never_for": (lambda names: PerUser({"x": ["zz"]}, names), "`never_for`: the id 'zz' is none of"),
-    "weights": (lambda names: read_weights({"zz": 1}, names, 4), "`weights`: the id 'zz' is none of"),
-    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4), "; got -1 for 'a'"),
-    "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4), "`weights`.*got 1e.39 for 'a'"),
-    "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4), "got '0.5' for 'a'"),
+    "a negative weight": (lambda names: read_weights({"a": -1}, names, 4, []), "; got -1 for 'a'"),
+    "a huge weight": (lambda names: read_weights({"a": 1e39}, names, 4, []), "`weights`.*got 1e.39 for 'a'"),
+    "a weight in words": (lambda names: read_weights({"a": "0.5"}, names, 4, []), "got '0.5' for 'a'"),
     "no weight": (
-        lambda names: read_weights({"a": None}, names, 4),
+        lambda names: read_weights({"a": None}, names, 4, []),
         "`weights`: a weight must be a number from 0 to 3.4e\\+38; got None for 'a'. Write a number below 1",
     ),
-    "a weight that is true": (lambda names: read_weights({"a": True}, names, 4), "got True for 'a'"),
+    "a weight that is true": (lambda names: read_weights({"a": True}, names, 4, []), "got True for 'a'"),
 }
 
 
@@ -109,7 +143,7 @@ def test_a_mistake_in_values_names_their_argument(mistake, names):
 @pytest.mark.parametrize("as_given", [str, Path, lambda _: 7, lambda _: np.array("a")])
 def test_what_somebody_must_not_be_shown_is_a_list_and_never_a_file(as_given, names, file):
     with pytest.raises(OptionError, match=r"never_for must have a list of ids; got .* Write \["):
-        PerUser({"bob": as_given(file("a\n"))}, names)
+        PerUser({"bob": as_given(file("a\n"))}, names, [])
 
 
 def test_entries_of_two_batches_are_joined_example_by_example():
@@ -118,27 +152,12 @@ def test_entries_of_two_batches_are_joined_example_by_example():
 
 
 READERS = {
-    "never": lambda path, names: read_banned(path, names, 4),
-    "never_for": PerUser,
-    "weights": lambda path, names: read_weights(path, names, 4),
+    "never": lambda path, names: read_banned(path, names, 4, []),
+    "never_for": lambda path, names: PerUser(path, names, []),
+    "weights": lambda path, names: read_weights(path, names, 4, []),
 }
 
 MISTAKES = [
-    (
-        "never",
-        "a\nzz\n",
-        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it from the file.",
-    ),
-    (
-        "never_for",
-        "user,item\nann,zz\n",
-        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it",
-    ),
-    (
-        "weights",
-        "item,weight\nzz,1\n",
-        "filter.csv: line 2: the id 'zz' is none of the 4 items. Remove it",
-    ),
     (
         "never_for",
         "usr,item\nann,a\n",
@@ -218,5 +237,5 @@ def test_a_missing_file_is_named(kind, names, tmp_path):
 
 
 def test_a_byte_order_mark_of_a_spreadsheet_is_not_part_of_a_name(names, file):
-    assert read_weights(file("\ufeffitem,weight\na,3\n"), names, 4)[0] == 3.0
-    assert read_banned(file("\ufeffa\n"), names, 4)[0]
+    assert read_weights(file("\ufeffitem,weight\na,3\n"), names, 4, [])[0] == 3.0
+    assert read_banned(file("\ufeffa\n"), names, 4, [])[0]

@@ -107,7 +107,7 @@ def test_similar_items_are_those_of_the_vectors_without_the_item_itself(engine, 
     ("request_", "code"),
     [
         ({"items": ["i1", "x\n1"]}, "unknown_item"),
-        ({"items": ["i1"], "never": ["x"]}, "unknown_item"),
+        ({"items": ["i1"], "never": ["x"]}, "invalid"),
         ({"user": "nobody"}, "unknown_user"),
         ({"user": "u1", "items": ["i1"]}, "contradiction"),
         ({"items": []}, "nothing_known"),
@@ -168,7 +168,9 @@ def test_items_that_nobody_had_in_training_tell_nothing_of_a_person(tmp_path):
 def test_unknown_ids_of_an_allow_list_have_no_effect_as_in_the_library(unknown, engine, model):
     ask = Recommend(items=["i1"], only=["i9", "newer", "i4"], unknown=unknown)
     (answer,) = answered(engine, ask)
-    assert pairs(answer) == [(one.item, one.score) for one in model.recommend(["i1"], only=ask.only)]
+    with pytest.warns(UserWarning, match="no effect: 'newer'"):
+        found = model.recommend(["i1"], only=ask.only)
+    assert pairs(answer) == [(one.item, one.score) for one in found]
     assert answer.unknown == ["newer"]
     for none in ([], ["newer"]):
         with pytest.raises(DataError) as refused:
@@ -278,13 +280,26 @@ def test_a_wrong_rule_refuses_its_own_request_alone(ruled, rules, message):
     assert "Known:" not in refused.mistake.message
 
 
-def test_weights_of_unknown_items_are_refused_or_skipped(ruled):
+@pytest.mark.parametrize(
+    ("filtered", "unknown", "alone"),
+    [
+        ({"weights": {"i3": 0.5, "zzz": 2.0}}, {"weights": {"zzz": 2.0}}, {"weights": {"i3": 0.5}}),
+        ({"never": ["i3", "zzz"]}, {"never": ["zzz"]}, {"never": ["i3"]}),
+    ],
+)
+def test_unknown_items_in_a_filter_are_listed_and_refused_if_there_are_no_others(
+    filtered, unknown, alone, ruled
+):
+    asks = [{**filtered}, {**filtered, "unknown": "skip"}, alone, unknown, {**unknown, "unknown": "skip"}, {}]
     engine = ruled[0]
-    ask = {"items": ["i1"], "weights": {"i3": 0.5, "zzz": 2.0}}
-    asks = Recommend(**ask), Recommend(**ask, unknown="skip"), Recommend(items=["i1"], weights={"i3": 0.5})
-    refused, skipped, known = answered(engine, *asks)
-    assert (refused.status, refused.mistake.code) == (422, "unknown_item")
-    assert (pairs(skipped), skipped.unknown) == (pairs(known), ["zzz"])
+    *some, known, refused, skipped, all_items = answered(
+        engine, *(Recommend(items=["i1"], **ask) for ask in asks)
+    )
+    for answer in some:
+        assert (pairs(answer), answer.unknown) == (pairs(known), ["zzz"])
+    assert (refused.status, refused.mistake.code) == (422, "invalid")
+    assert "it names none of them, but 'zzz'" in refused.mistake.message
+    assert (pairs(skipped), skipped.unknown) == (pairs(all_items), ["zzz"])
 
 
 def test_a_part_is_recommended_as_predict_does_and_listed(engine, model, world):

@@ -155,7 +155,7 @@ def test_what_a_frame_lacks_is_refused(spark, run, tmp_path):
         predict(frame, tmp_path / "nowhere", user="user", item="item")
     with pytest.raises(OptionError, match="`k` must be at least 1; got 0"):
         predict(frame.dropna(), run, user="user", item="item", k=0)
-    with pytest.raises(DataError, match=r"`never`: the id 'i99' is none of the 60 items"):
+    with pytest.raises(DataError, match=r"`never` must name at least one of the 60 items"):
         predict(frame.dropna(), run, user="user", item="item", never=["i99"])
     with pytest.raises(OptionError, match="`diversity` must be 0 to 1; got 2"):
         predict(frame.dropna(), run, user="user", item="item", diversity=2)

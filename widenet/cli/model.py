@@ -30,10 +30,13 @@ Ks = Annotated[
     typer.Option(
         "-k",
         "--k",
-        help="Length of the list; may be given several times. Default: 5, 10, 20, 50 and 100.",
+        help="Length of the list; may be given several times. Default: 5, 10, 20, 50 and 100, of which tables"
+        " with --baselines or --groups show 20.",
         min=1,
     ),
 ]
+_COMPARED_K = 20
+"""Length of the lists that a table of several methods shows, if none is named."""
 _Out = Annotated[Path, typer.Option(help="The file to write: .parquet, .csv, .jsonl or .dsstne.")]
 _Format = Annotated[
     str | None,
@@ -90,7 +93,8 @@ def evaluate(
             say(f"{said} Train longer{reachable}.")
         others = metrics.groups | metrics.baselines
         if others:
-            typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], ks, examples))
+            compared = ks if k else [_COMPARED_K]
+            typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], compared, examples))
         else:
             typer.echo(metrics_table(metrics, ks, metrics.intervals, examples))
 
@@ -117,7 +121,10 @@ def predict(
     processes: Processes = None,
     **words: Any,
 ) -> None:
-    """Write the best items for every user of a dataset: user, item, score, rank.
+    """Write the best items for every user of a dataset, best first, with their scores.
+
+    A .parquet or .csv file has a row for each: user, item, score, rank. A .jsonl or .dsstne file has a line
+    for each user.
 
     Items that a user has in any part of the dataset are left out, unless you add --include-seen.
     To compare with a part that was set aside, name it with --part.
@@ -132,17 +139,19 @@ def predict(
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.predict.files import open_results
     from widenet.runs import Model
-    from widenet.runs.rules import check_rules
+    from widenet.runs.rules import notes_on_rules
 
-    check_rules(words["run"], arguments)
+    notes = notes_on_rules(words["run"], arguments)
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     if is_named(context, "k"):
         _warn_of_length(model, words["k"], words["output"])
-    blocks = model.predict(**options, say=say)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what `notes` say
+        blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
     caveats = model.caveats() if part is None else model.caveats(dataset, part, output)
-    warn(model.ignored(dataset) + caveats + model.strangers(dataset, part=part))
+    warn(model.ignored(dataset) + caveats + model.strangers(dataset, part=part) + notes)
     if not is_leader():
         for _ in blocks:
             pass

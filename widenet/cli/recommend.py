@@ -66,11 +66,11 @@ def recommend(
     check_run(run)
     from widenet.parallel.group import is_leader  # loads torch, as the next
     from widenet.runs import Model
-    from widenet.runs.rules import check_rules
+    from widenet.runs.rules import notes_on_rules
 
-    check_rules(run, arguments, names)
+    notes = notes_on_rules(run, arguments, names)
     model = Model.load(run, device)
-    warn(model.caveats())
+    warn(model.caveats() + notes)
     fields = _fields(model, field or [])
     if items or fields:
         warn(model.doubts(items, fields, output))
@@ -80,7 +80,7 @@ def recommend(
     if user is not None:
         warn(model.ignored(data) + ([] if fields else model.strangers(data, [user])))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `doubts` and `strangers` have said it
+        warnings.simplefilter("ignore")  # `notes`, `doubts` and `strangers` have said it
         rows = model.recommend(**who, users=user, **shown)
         reasons = (
             [model.explain(row.item, **who, user=user, output=output) for row in rows] if explain else None

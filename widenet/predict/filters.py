@@ -27,6 +27,8 @@ Weights: TypeAlias = str | Path | Mapping[str | int, float]
 """A CSV file with the columns item and weight, or a number for each id."""
 IdsByUser: TypeAlias = str | Path | Mapping[str | int, Sequence[str | int]]
 """A CSV file with the columns user and item, or a list of ids for each user."""
+_SHOWN = 3
+"""Largest number of unknown ids that a note lists."""
 _Row: TypeAlias = tuple[str, tuple[str, ...]]
 """The place of a row, for messages, and its cells."""
 
@@ -34,29 +36,34 @@ _Row: TypeAlias = tuple[str, tuple[str, ...]]
 def filter_of(
     output: Ranked,
     vocabulary: Vocabulary,
+    notes: list[str],
     never: Ids | None = None,
     only: Ids | None = None,
     weights: Weights | None = None,
 ) -> Filter:
     """Make the filter of an output for everybody; its tensors lie in the host's memory.
 
+    Ids that the vocabulary lacks have no effect.
+
     Args:
         output: The output.
         vocabulary: The names of its items.
+        notes: Sentences about unknown ids, out.
         never: Items that are recommended to no one.
-        only: The only items that are recommended; ids that the vocabulary lacks have no effect.
+        only: The only items that are recommended.
         weights: Factors on scores.
 
     Raises:
-        DataError: A file cannot be read, or an item or a weight is wrong.
+        DataError: A file cannot be read, all ids of one are unknown, or a weight is wrong.
         FitError: The scores may be negative, so that factors make no sense.
     """
     if weights is not None:
         check_weighable(output)
-    masks = [] if never is None else [read_banned(never, vocabulary, output.width)]
-    masks += [] if only is None else [~read_allowed(only, vocabulary, output.width)]
+    width = output.width
+    masks = [] if never is None else [read_banned(never, vocabulary, width, notes)]
+    masks += [] if only is None else [~read_allowed(only, vocabulary, width, notes)]
     banned_L = torch.stack(masks).any(dim=0) if masks else None
-    return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, output.width))
+    return Filter(banned_L, None if weights is None else read_weights(weights, vocabulary, width, notes))
 
 
 def check_weighable(output: Ranked) -> None:
@@ -68,54 +75,65 @@ def check_weighable(output: Ranked) -> None:
         )
 
 
-def read_banned(never: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
+def read_banned(never: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
     """Read items that are recommended to no one; returns bool [width].
 
     Args:
         never: A file with one id a line, or a list of ids.
         vocabulary: The names of the items.
         width: Number of units.
+        notes: A sentence about unknown ids, out.
 
     Raises:
-        DataError: The file cannot be read, or an id is unknown.
+        DataError: The file cannot be read, or all ids are unknown.
     """
-    banned = torch.zeros(width, dtype=torch.bool)
-    banned[_indices(vocabulary, _ids("never", never))] = True
-    return banned
+    return _marked("never", [item for _, item in _ids("never", never)], never, vocabulary, width, notes)
 
 
-def read_allowed(only: Ids, vocabulary: Vocabulary, width: int) -> Tensor:
-    """Read the only items that are recommended, as `read_banned`; an unknown id has no effect.
+def read_allowed(only: Ids, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
+    """Read the only items that are recommended, at least one, as `read_banned`."""
+    items = [item for _, item in _ids("only", only)]
+    if not items:
+        raise names_none(_place("only", only), vocabulary)
+    return _marked("only", items, only, vocabulary, width, notes)
 
-    Raises:
-        DataError: The file cannot be read, or no id is known.
+
+def _marked(
+    option: str, items: Sequence[str], ids: Ids, vocabulary: Vocabulary, width: int, notes: list[str]
+) -> Tensor:
+    """Return the units of items, bool [width]."""
+    units = _units(_place(option, ids), items, vocabulary, notes)
+    marked = torch.zeros(width, dtype=torch.bool)
+    marked[units[units >= 0]] = True
+    return marked
+
+
+def names_none(place: str, vocabulary: Vocabulary, first: str | None = None) -> DataError:
+    """Return the error for a filter at a place whose ids are all unknown.
+
+    Args:
+        place: The file or the argument.
+        vocabulary: The names of the items.
+        first: The first of its ids; None: it has none.
     """
-    units = vocabulary.places_of([item for _, item in _ids("only", only)])
-    if not (units >= 0).any():
-        raise nothing_allowed(str(only) if isinstance(only, str | PathLike) else "`only`", vocabulary)
-    allowed = torch.zeros(width, dtype=torch.bool)
-    allowed[units[units >= 0]] = True
-    return allowed
-
-
-def nothing_allowed(place: str, vocabulary: Vocabulary) -> DataError:
-    """Return the error for a list of the only items, at a place, that names none of the vocabulary."""
+    got = "it names none" if first is None else f"it names none of them, but {first!r}"
     return DataError(
         f"{place} must name at least one of the {len(vocabulary):,} items, such as"
-        f" {vocabulary.ids([0])[0]!r}; it names none. Write ids, not titles."
+        f" {vocabulary.ids([0])[0]!r}; {got}. Write ids, not titles."
     )
 
 
-def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor:
+def read_weights(weights: Weights, vocabulary: Vocabulary, width: int, notes: list[str]) -> Tensor:
     """Read factors on the scores; returns float32 [width]. Items without a factor have the factor 1.
 
     Args:
         weights: A CSV file with the columns item and weight, or a number for each id.
         vocabulary: The names of the items.
         width: Number of units.
+        notes: A sentence about unknown ids, out.
 
     Raises:
-        DataError: The file cannot be read, an id is unknown, or a weight is not a number from 0 on.
+        DataError: The file cannot be read, all ids are unknown, or a weight is not a number from 0 on.
     """
     if isinstance(weights, Mapping):
         items = _listed_ids("weights", weights)
@@ -124,37 +142,39 @@ def read_weights(weights: Weights, vocabulary: Vocabulary, width: int) -> Tensor
         rows = list(_rows(Path(weights), ("item", "weight"), header=True))
         items = [(place, item) for place, (item, _) in rows]
         numbers = [_number(place, weight) for place, (_, weight) in rows]
-    factors, units = torch.ones(width), _indices(vocabulary, items)
-    repeated = np.setdiff1d(np.arange(len(units)), np.unique(units, return_index=True)[1])
+    units = _units(_place("weights", weights), [item for _, item in items], vocabulary, notes)
+    known = np.flatnonzero(units >= 0)
+    repeated = np.setdiff1d(known, known[np.unique(units[known], return_index=True)[1]])
     if len(repeated):
         place, item = items[repeated[0]]
         raise DataError(f"{place}: the item {item!r} must have one weight; it has one before. Remove one.")
-    factors[units] = torch.tensor(numbers, dtype=torch.float32)
+    factors = torch.ones(width)
+    factors[units[known]] = torch.tensor(numbers, dtype=torch.float32)[known]
     return factors
 
 
 class PerUser:
     """Items for single users: those that they must not be shown, or the only ones that they may be shown.
 
-    They come from a CSV file with the columns user and item, or from a list of ids for each user.
+    They come from a CSV file with the columns user and item, or from a list of ids for each user. Ids that
+    the vocabulary lacks have no effect.
 
     Args:
         by_user: The file, or the lists.
         vocabulary: The names of the items.
+        notes: A sentence about unknown ids, out.
         option: The argument that they are from, for messages.
-        skips_unknown: Whether ids that the vocabulary lacks have no effect; otherwise they raise DataError.
+
+    Raises:
+        DataError: The file cannot be read, or all ids are unknown.
     """
 
     def __init__(
-        self,
-        by_user: IdsByUser,
-        vocabulary: Vocabulary,
-        option: str = "never_for",
-        skips_unknown: bool = False,
+        self, by_user: IdsByUser, vocabulary: Vocabulary, notes: list[str], option: str = "never_for"
     ) -> None:
         self.units: dict[str, list[int]] = {}
+        self._name = _place(option, by_user)
         if isinstance(by_user, Mapping):
-            self._name = f"`{option}`"
             rows: list[_Row] = [
                 (self._name, (str(user), item))
                 for user, items in by_user.items()
@@ -162,14 +182,8 @@ class PerUser:
             ]
             self.units.update((str(user), []) for user in by_user)
         else:
-            self._name = str(by_user)
             rows = list(_rows(Path(by_user), ("user", "item"), header=True))
-        named = [(place, item) for place, (_, item) in rows]
-        units = (
-            vocabulary.places_of([item for _, item in named])
-            if skips_unknown
-            else _indices(vocabulary, named)
-        )
+        units = _units(self._name, [item for _, (_, item) in rows], vocabulary, notes)
         for (_, (user, _)), unit in zip(rows, units.tolist(), strict=True):
             self.units.setdefault(user, []).extend([unit] if unit >= 0 else [])
         self._unused = set(self.units)
@@ -282,13 +296,27 @@ def _number(place: str, text: str) -> float:
     return number
 
 
-def _indices(vocabulary: Vocabulary, items: Sequence[tuple[str, str]]) -> np.ndarray:
-    """The units of items, int64; each item comes with its place for messages."""
-    units = vocabulary.places_of([item for _, item in items])
-    unknown = np.flatnonzero(units < 0)
-    if len(unknown):
-        place, item = items[unknown[0]]
-        rule = f"the id {item!r} is none of the {len(vocabulary):,} items"
-        remedy = "Remove it." if place.startswith("`") else "Remove it from the file."
-        raise DataError(f"{place}: {rule}. {remedy}")
+def _place(option: str, filtered: Any) -> str:
+    """The name of a filter in messages: its file, or its argument."""
+    return str(filtered) if isinstance(filtered, str | PathLike) else f"`{option}`"
+
+
+def _units(place: str, items: Sequence[str], vocabulary: Vocabulary, notes: list[str]) -> np.ndarray:
+    """The units of the items of a filter, int64; -1 for those that the vocabulary lacks.
+
+    Raises:
+        DataError: There are items, but the vocabulary has none of them.
+    """
+    units = vocabulary.places_of(items)
+    unknown = [*dict.fromkeys(item for item, unit in zip(items, units.tolist(), strict=True) if unit < 0)]
+    if not unknown:
+        return units
+    if not (units >= 0).any():
+        raise names_none(place, vocabulary, unknown[0])
+    is_one, more = len(unknown) == 1, len(unknown) - _SHOWN
+    listed = ", ".join(map(repr, unknown[:_SHOWN])) + (f" and {more:,} more" if more > 0 else "")
+    notes.append(
+        f"{place}: {len(unknown):,} of {len(set(items)):,} ids {'is' if is_one else 'are'} none of the"
+        f" {len(vocabulary):,} items and {'has' if is_one else 'have'} no effect: {listed}."
+    )
     return units

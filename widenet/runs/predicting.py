@@ -9,7 +9,8 @@ from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Block, recommendations
 from widenet.run_arguments import PredictArguments
-from widenet.runs.rules import filter_and_rules, personal
+from widenet.runs.rules import Restrictions
+from widenet.runs.unread import warn_of_filters
 from widenet.training.run_directory import RunDirectory
 
 
@@ -23,8 +24,8 @@ def predicted(
     if arguments.part is not None:
         check_part(arguments.part)
         dataset.sparse_field(output.spec.field, arguments.part)
-    allowed, rules = filter_and_rules(run, output, arguments)
-    never_for, only_for = personal(arguments, names)
+    chosen = Restrictions.of(run, output, arguments)
+    warn_of_filters(chosen.notes)
     return _one_thread_a_block(
         recommendations(
             network,
@@ -33,12 +34,12 @@ def predicted(
             name,
             k,
             arguments.exclude_seen,
-            allowed.to(network.device),
-            never_for,
+            chosen.allowed.to(network.device),
+            chosen.never_for,
             arguments.say,
             part=arguments.part,
-            rules=rules,
-            only_for=only_for,
+            rules=chosen.rules,
+            only_for=chosen.only_for,
         )
     )
 

@@ -29,8 +29,8 @@ from widenet.predict.top_k import Filter
 from widenet.run_arguments import RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
-from widenet.runs.rules import filter_and_rules, personal
-from widenet.runs.unread import warn_of_strangers, warn_of_unused
+from widenet.runs.rules import Restrictions
+from widenet.runs.unread import warn_of_filters, warn_of_strangers, warn_of_unused
 from widenet.sparse import SparseBatch
 from widenet.training.run_directory import RunDirectory
 
@@ -139,9 +139,10 @@ def answered(
     k, output = checked_k(arguments.k), output_name(network, arguments.output)
     target = network.outputs[output].spec.field
     names = run.vocabulary(target)
-    allowed, rules = filter_and_rules(run, network.outputs[output], arguments)
-    allowed = allowed.to(network.device)
-    never_for, only_for = personal(arguments, names)
+    chosen = Restrictions.of(run, network.outputs[output], arguments)
+    warn_of_filters(chosen.notes)
+    allowed, rules = chosen.allowed.to(network.device), chosen.rules
+    never_for, only_for = chosen.never_for, chosen.only_for
     blocks: Iterator[Block]
     if arguments.users is not None:
         asked, is_one = listed_ids("users", arguments.users)

@@ -1,9 +1,9 @@
 """Which items may be recommended: filters and rules of an output, before and after weights are read."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from widenet.data.vocabulary import Vocabulary
 from widenet.evaluate import output_of
 from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, existing, rules_of
@@ -19,40 +19,57 @@ def unloaded(run: RunDirectory, output: str | None) -> Unloaded:
     return Unloaded(layers[name], run.layout.units[name])
 
 
-def check_rules(
-    run: str | Path, arguments: RecommendArguments | PredictArguments, names: Sequence[str] = ()
-) -> None:
-    """Check the rules of attributes, and the names of some, before weights are read.
+@dataclass(frozen=True)
+class Restrictions:
+    """Which items of an output may be recommended, in the host's memory.
 
-    Raises as `Model.recommend` and `Model.attributes_of` do.
+    Attributes:
+        allowed: Filter for everybody.
+        rules: Rules for each list.
+        never_for: Items that single users must not be shown.
+        only_for: The only items that single users may be shown.
+        notes: Sentences about ids of filters that are unknown.
     """
-    if not (arguments.where or arguments.at_most or arguments.diversity or names):
-        return
+
+    allowed: Filter
+    rules: ListRules
+    never_for: PerUser | None
+    only_for: PerUser | None
+    notes: list[str]
+
+    @classmethod
+    def of(
+        cls, run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
+    ) -> "Restrictions":
+        """Read and check what arguments say of an output's items.
+
+        Raises:
+            DataError: A file cannot be read, all ids of a filter are unknown, or a weight is wrong.
+            FitError: The scores cannot be weighted, or the items have no attributes.
+            OptionError: A rule is wrong.
+        """
+        names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
+        notes: list[str] = []
+        allowed = filter_of(output, names, notes, arguments.never, arguments.only, arguments.weights)
+        allowed = allowed.without(banned_by(output, attributes, arguments.where))
+        rules = rules_of(output, attributes, arguments.at_most, arguments.diversity)
+        never_for, only_for = (
+            None if lists is None else PerUser(lists, names, notes, option)
+            for option, lists in (("never_for", arguments.never_for), ("only_for", arguments.only_for))
+        )
+        return cls(allowed, rules, never_for, only_for, notes)
+
+
+def notes_on_rules(
+    run: str | Path, arguments: RecommendArguments | PredictArguments, names: Sequence[str] = ()
+) -> list[str]:
+    """Check filters, rules and the names of attributes before weights are read; return notes on the filters.
+
+    Raises as `Restrictions.of` and `Model.attributes_of` do.
+    """
     directory = RunDirectory.open(Path(run))
     output = unloaded(directory, arguments.output)
-    attributes = directory.attributes(output.spec.field)
-    banned_by(output, attributes, arguments.where)
-    rules_of(output, attributes, arguments.at_most, arguments.diversity)
+    notes = Restrictions.of(directory, output, arguments).notes
     for name in names:
-        existing(attributes, "attributes_of").check(name)
-
-
-def filter_and_rules(
-    run: RunDirectory, output: Ranked, arguments: RecommendArguments | PredictArguments
-) -> tuple[Filter, ListRules]:
-    """Return the filter and the rules of lists that arguments describe, in the host's memory."""
-    names, attributes = run.vocabulary(output.spec.field), run.attributes(output.spec.field)
-    allowed = filter_of(output, names, arguments.never, arguments.only, arguments.weights)
-    allowed = allowed.without(banned_by(output, attributes, arguments.where))
-    return allowed, rules_of(output, attributes, arguments.at_most, arguments.diversity)
-
-
-def personal(
-    arguments: RecommendArguments | PredictArguments, names: Vocabulary
-) -> tuple[PerUser | None, PerUser | None]:
-    """Return the items that single users must not be shown, and those that they alone may be shown."""
-    never_for, only_for = arguments.never_for, arguments.only_for
-    return (
-        None if never_for is None else PerUser(never_for, names),
-        None if only_for is None else PerUser(only_for, names, "only_for", skips_unknown=True),
-    )
+        existing(directory.attributes(output.spec.field), "attributes_of").check(name)
+    return notes

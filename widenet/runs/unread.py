@@ -1,4 +1,4 @@
-"""What deserves a note: fields that a run does not read, values in only one of run and dataset, strangers."""
+"""What deserves a note: parts and fields left unread, values in only one of run and dataset, strangers."""
 
 import json
 import warnings
@@ -18,6 +18,8 @@ from widenet.predict.rows import known_parts
 from widenet.runs import person
 from widenet.sparse import SparseBatch
 from widenet.spec.network import NetworkSpec
+from widenet.training.cut import Cut
+from widenet.training.existing_run import DATA
 from widenet.training.run_directory import RunDirectory
 
 _ONES = (1.0, 1.0)
@@ -115,6 +117,23 @@ def other_values(run: RunDirectory, data: Dataset) -> list[str]:
     return sentences
 
 
+def notes_on(run: RunDirectory, data: Dataset) -> list[str]:
+    """Return the sentences of `unread` and `other_values`."""
+    return unread(run, data) + other_values(run, data)
+
+
+def cut_histories(run: RunDirectory, data: Dataset) -> list[str]:
+    """Return a sentence if a dataset is the one that a run has cut, so that its histories lack a part."""
+    cut = Cut.read(run.path)
+    is_cut = cut is not None and bool(cut.options) and data.path == run.path / DATA
+    if cut is None or not is_cut or data.field(cut.field).kind == "sequence":
+        return []
+    return [
+        f"Histories are those of {data.path}, without its validation part. For whole ones, name the dataset"
+        " that it was made of with `data`."
+    ]
+
+
 def about_inputs(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return a sentence for each field that had values in training, and one for inputs never learnt.
 
@@ -202,6 +221,13 @@ def warn_of_strangers(network: NetworkSpec, data: Dataset, rows: np.ndarray) -> 
     for sentence in strangers(network, data, rows):
         # Frames: here, `answered`, the method, its two wrappers, the caller.
         warnings.warn(sentence, stacklevel=6)
+
+
+def warn_of_filters(notes: Sequence[str]) -> None:
+    """Warn of unknown ids in filters, on behalf of the caller of `Model.recommend` or `Model.predict`."""
+    for note in notes:
+        # Frames: here, `answered` or `predicted`, the method, its two wrappers, the caller.
+        warnings.warn(note, stacklevel=6)
 
 
 def warn_of_unused(**lists: PerUser | None) -> None:

@@ -17,7 +17,7 @@ from widenet.kernels.table import load_compiled
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.tiles import PREDICTED_ROWS
-from widenet.predict.filters import check_weighable, checked_factor, nothing_allowed
+from widenet.predict.filters import check_weighable, checked_factor, names_none
 from widenet.predict.list_rules import ListRules, banned_by, rules_of
 from widenet.predict.lists import best_lists
 from widenet.predict.shares import shares
@@ -226,22 +226,28 @@ class Engine:
             return _Row(place, ask, known, [], only, candidates, _NO_RULES, names)
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
             raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
-        never = self.items.places(ask.never or [], ask.unknown, known.skipped)
-        left_out = [unit for unit in never if unit is not None]
+        never = [unit for unit in self._units("never", ask.never or [], ask, known) if unit is not None]
         rules, factors = self._rules_of(ask), self._factors(ask, known)
-        return _Row(place, ask, known, left_out, self._only(ask, known), [], rules, names, factors)
+        return _Row(place, ask, known, never, self._only(ask, known), [], rules, names, factors)
+
+    def _units(self, name: str, ids: Sequence[str], ask: Recommend, known: Inputs) -> list[int | None]:
+        """Return the units of a filter's ids, None for unknown ones, which have no effect, as in the library.
+
+        Raises:
+            DataError: All are unknown, and the request does not say that it knows.
+        """
+        units = self.items.places(ids, "skip", known.skipped)
+        if ids and not any(unit is not None for unit in units) and ask.unknown == "refuse":
+            raise names_none(f"`{name}`", self.catalogue.vocabulary, ids[0])
+        return units
 
     def _only(self, ask: Recommend, known: Inputs) -> list[int] | None:
-        """Return the units to choose from, None for all; raises DataError if no id is known.
-
-        As in the library, unknown ids have no effect: a list of what is in stock may have newer items.
-        """
+        """Return the units to choose from, None for all; raises DataError if no id is known."""
         if ask.only is None:
             return None
-        places = self.items.places(ask.only, "skip", known.skipped)
-        units = [unit for unit in places if unit is not None]
+        units = [unit for unit in self._units("only", ask.only, ask, known) if unit is not None]
         if not units:
-            raise nothing_allowed("`only`", self.catalogue.vocabulary)
+            raise names_none("`only`", self.catalogue.vocabulary, next(iter(ask.only), None))
         return units
 
     def _rules_of(self, ask: Recommend) -> tuple[Filter, ListRules]:
@@ -265,8 +271,7 @@ class Engine:
             return {}
         check_weighable(self.model.network.outputs[self.output])
         numbers = [checked_factor(*pair) for pair in ask.weights.items()]
-        places = self.items.places([*ask.weights], ask.unknown, known.skipped)
-        pairs = zip(places, numbers, strict=True)
+        pairs = zip(self._units("weights", [*ask.weights], ask, known), numbers, strict=True)
         return dict(sorted((unit, number) for unit, number in pairs if unit is not None))
 
     def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:

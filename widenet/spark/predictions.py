@@ -1,6 +1,7 @@
 """Recommends items to the users of a DataFrame."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -39,7 +40,7 @@ from widenet.run_arguments import (
     Where,
 )
 from widenet.runs.model import Model
-from widenet.runs.rules import filter_and_rules, personal, unloaded
+from widenet.runs.rules import Restrictions, unloaded
 from widenet.spark.columns import PLACE, Interactions, interactions
 from widenet.spark.counts import (
     check_cells,
@@ -85,9 +86,13 @@ class _Wanted:
     @classmethod
     def of(cls, run: RunDirectory, output: Unloaded, arguments: PredictArguments) -> "_Wanted":
         """Read and check arguments, with their files; raises as `widenet.Model.predict`."""
-        allowed, rules = filter_and_rules(run, output, arguments)
-        lists = personal(arguments, run.vocabulary(output.spec.field))
-        return cls(output.spec.name, checked_k(arguments.k), arguments.exclude_seen, allowed, rules, *lists)
+        chosen, k = Restrictions.of(run, output, arguments), checked_k(arguments.k)
+        for note in chosen.notes:
+            warnings.warn(note, stacklevel=3)  # frames: here, `predict`, the caller
+        allowed, never_for = chosen.allowed, chosen.never_for
+        return cls(
+            output.spec.name, k, arguments.exclude_seen, allowed, chosen.rules, never_for, chosen.only_for
+        )
 
 
 def predict(
@@ -132,7 +137,8 @@ def predict(
         exclude_seen: Leave out the items that a user has.
         never: Items that are never recommended: a list of ids, or a file with one per line. The driver reads
             all files.
-        only: The only items that are recommended, likewise; unknown ids have no effect.
+        only: The only items that are recommended, likewise. Unknown ids in a filter have no effect, with a
+            warning; a filter with unknown ids alone is refused.
         never_for: Items that are never recommended to a user: a list of ids for each, or a CSV file
             (user,item). Users that `df` does not have are ignored.
         only_for: The only items that are recommended to a user, likewise; other users may get all.

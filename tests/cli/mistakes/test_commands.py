@@ -140,7 +140,7 @@ SAID = {
     'predict run --data data --out OUT.csv --weights bad/headless.csv': 'widenet: bad/headless.csv: column "item" is missing; the first line has nothing. Add it.',
     'predict run --data data --out OUT.csv --weights bad/weight-nan.csv': 'widenet: bad/weight-nan.csv: line 2: column "weight" must be a finite number; got "nan". Fix the line.',
     'predict run --data data --out OUT.csv --weights bad/weight-short.csv': 'widenet: bad/weight-short.csv: line 2: must have 2 columns; got 1. Fix the line.',
-    'predict run --data data --out OUT.csv --never-for bad/unknown.csv': "widenet: bad/unknown.csv: line 2: the id '99' is none of the 9 items. Remove it from the file.",
+    'predict run --data data --out OUT.csv --never-for bad/unknown.csv': "widenet: bad/unknown.csv must name at least one of the 9 items, such as '0'; it names none of them, but '99'. Write ids, not titles.",
     'train network.json training.json --data data --out OUT --from data': 'widenet: data holds no finished model to start from. Name a run that has ended, or import one.',
     'train network.json training.json --data data --out OUT --from bad': 'widenet: bad holds no finished model to start from. Name a run that has ended, or import one.',
     'data ingest likes.csv --out OUT --memory lots': 'widenet: --memory must be an amount of bytes above 0, such as 141GB; got "lots".',

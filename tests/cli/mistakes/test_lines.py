@@ -137,7 +137,7 @@ MISTAKES = {
         "nowhere.txt cannot be read: No such file or directory"
     ),
     "predict run --data data --out OUT.csv --never BAD/banned-unknown.txt": (
-        "the id 'nobody-knows' is none of the"
+        "banned-unknown.txt must name at least one of the 9 items, such as "
     ),
     "predict run --data data --out OUT.csv --weights BAD/weights-bad.csv": (
         'line 2: column "weight" must be a finite number; got "heavy"'
