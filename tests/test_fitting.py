@@ -16,8 +16,9 @@ import scipy.sparse
 
 import widenet
 from widenet import fitting
+from widenet.cli import main
 from widenet.cli.progress import TrainingReport
-from widenet.errors import CheckpointError, DataError, OptionError
+from widenet.errors import CheckpointError, DataError, FitError, OptionError
 
 USERS, ITEMS = 30, 16
 PAIRS = [
@@ -79,6 +80,20 @@ def test_a_run_is_an_ordinary_one_that_moves_with_its_dataset(fitted, tmp_path):
     assert widenet.train(None, None, tmp_path / "moved" / "data", tmp_path / "next", device="cpu").network
 
 
+def test_recommend_says_that_histories_lack_the_part_that_was_set_aside(fitted, tmp_path, capsys):
+    run, whole = fitted.run.path, widenet.ingest(COLUMNS, tmp_path / "whole")
+    said = (
+        f"Histories are those of {run / 'data'}, without its validation part. For whole ones, name the"
+        " dataset that it was made of with --data."
+    )
+    for words, has_said in (([], True), (["--data", whole], False)):
+        with pytest.raises(SystemExit):
+            main(["recommend", str(run), "--user", "4", *map(str, words)])
+        assert (said in capsys.readouterr().err.splitlines()) == has_said
+    with pytest.raises(FitError, match=rf"Use {run / 'data'} with `part='validation'`, which {run} was not"):
+        fitted.evaluate(whole)
+
+
 def test_titles_and_columns_are_those_of_ingest(tmp_path):
     table = pd.DataFrame(
         {"who": COLUMNS["user"], "what": COLUMNS["item"], "stars": [1 + item % 5 for item in COLUMNS["item"]]}
@@ -91,7 +106,7 @@ def test_titles_and_columns_are_those_of_ingest(tmp_path):
     assert [row.title for row in model.recommend(["Book 1"], k=2)] == [
         f"Book {row.item}" for row in model.recommend([1], k=2)
     ]
-    with pytest.raises(DataError, match="the id '5' is not among the"):
+    with pytest.raises(DataError, match=r"nothing in the field \"items\" has the id '5'\."):
         model.recommend([5])
 
 

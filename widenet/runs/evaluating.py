@@ -34,14 +34,19 @@ def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: Evalua
 
 
 def check_part(run: RunDirectory, network: Network, dataset: Dataset, arguments: EvaluateArguments) -> None:
-    """Raise FitError that names the dataset of the training if it has the part, and the dataset lacks it."""
-    field = network.outputs[output_name(network, arguments.output)].spec.field
-    trained = None if arguments.part in dataset.field(field).parts else run.dataset()
-    if trained is not None and arguments.part in trained.field(field).parts:
-        raise FitError(
-            f"{dataset.path}: field {field!r} has no {arguments.part} part. Use {trained.path}, which"
-            f" {run.path} was trained on."
-        )
+    """Raise FitError if a dataset lacks the part, but that of the training has it, or another one."""
+    field, part = network.outputs[output_name(network, arguments.output)].spec.field, arguments.part
+    known = dataset.field(field).parts
+    trained = None if part in known else run.dataset()
+    if trained is None:
+        return
+    place, parts = f"{dataset.path}: field {field!r} has no {part} part", trained.field(field).parts
+    if part in parts:
+        raise FitError(f"{place}. Use {trained.path}, which {run.path} was trained on.")
+    other = next((each for each in parts if each not in ("train", *known)), None)
+    if other is not None:
+        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} was not trained on."
+        raise FitError(f"{place}. {remedy}")
 
 
 def _check_keeps(run: RunDirectory, facts: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from widenet.runs.place_of_weights import device_of
 from widenet.runs.predicting import predicted
 from widenet.runs.recommending import Known, alike, answered, are_many, read_once, reasons
 from widenet.runs.seen_before import seen_in_part, warn_of_seen
-from widenet.runs.unread import about_inputs, other_values, strangers, unread, warn_of_unlearnt
+from widenet.runs.unread import about_inputs, cut_histories, notes_on, strangers, warn_of_unlearnt
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
@@ -146,11 +146,11 @@ class Model:
     def ignored(self, data: Dataset | str | Path | None = None) -> list[str]:
         """Return notes on a dataset for this model, a sentence each.
 
-        Which of its fields the network does not read, and whose values either the training or the dataset has
-        not. By default, it is the dataset of the training.
+        They are about fields that the network does not read, values that only one of training and dataset
+        has, and, without `data`, histories that lack a part.
         """
         dataset = self._dataset(data)
-        return unread(self.run, dataset) + other_values(self.run, dataset)
+        return notes_on(self.run, dataset) + (cut_histories(self.run, dataset) if data is None else [])
 
     def strangers(
         self,
