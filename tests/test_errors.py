@@ -13,6 +13,10 @@ from widenet.errors import damage_of, did_you_mean
         ("itms", ["items", "users"], ' Did you mean "items"?'),
         ("x", ["items", "users", "items"], " Known: items, users."),
         ("x", [], ""),
+        ("PERL", ["pearl", "perl"], ' Did you mean "perl"?'),
+        ("Prel", ["prelude", "preloaded", "prey", "perl"], ' Did you mean "perl"?'),
+        ("ab", ["abcd", "ba"], ' Did you mean "ba"?'),
+        (10**6 * "x", ["xx", "y"], " Known: xx, y."),
     ],
 )
 def test_the_nearest_name_or_each_known_name_once(name, known, suggestion):

@@ -7,6 +7,8 @@ import difflib
 import json
 from collections.abc import Iterable
 
+_LONGEST_NAME = 100
+
 
 class WidenetError(Exception):
     """Base class of all errors that a user can correct.
@@ -86,9 +88,36 @@ def damage_of(error: BaseException) -> str:
     return reason_of(error)
 
 
+def alike(text: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the known names most like a text in any case, the most similar first.
+
+    First comes the text itself in another case, then those of `exchanged`.
+
+    Args:
+        text: The text.
+        known: The names. Of those that differ only in case, the first counts.
+        most: Largest number of names.
+        cutoff: Least similarity of the others, from 0 to 1, as `difflib` measures it.
+    """
+    by_lower: dict[str, str] = {}
+    for name in known:
+        by_lower.setdefault(name.lower(), name)
+    lower = text.lower()
+    same = [each for each in (lower, *exchanged(lower)) if each in by_lower]
+    near = difflib.get_close_matches(lower, by_lower, n=most, cutoff=cutoff)
+    return [by_lower[each] for each in dict.fromkeys([*same, *near])][:most]
+
+
+def exchanged(text: str) -> list[str]:
+    """Return a text with each two neighbouring letters exchanged; none for a long text, which is no name."""
+    if len(text) > _LONGEST_NAME:
+        return []
+    return [f"{text[:at]}{text[at + 1]}{text[at]}{text[at + 2 :]}" for at in range(len(text) - 1)]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name, if one is near: a sentence to append, which begins with a space."""
-    near = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.6)
+    near = alike(name, known)
     return f' Did you mean "{near[0]}"?' if near else ""
 
 

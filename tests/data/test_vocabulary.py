@@ -130,6 +130,13 @@ def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
         vocabulary.find("")
 
 
+def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
+    ids = [*(f"prel{number}" for number in range(5_001)), "perl"]
+    vocabulary = dataset_from_lists(tmp_path / "data", [[0]], item_ids=ids).vocabulary("items")
+    with pytest.raises(DataError, match=r"the id 'Prel', and it has no titles\. Nearest: perl; prel"):
+        vocabulary.find("Prel")
+
+
 def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_title(tmp_path):
     titles = ["Emma", *["emma"] * 5, *[f"The T\u00f6wer {number}" for number in range(6)], "Tower of Glass"]
     data = dataset_from_lists(tmp_path / "data", [[*range(13)], [12]], titles=titles)

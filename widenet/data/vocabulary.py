@@ -1,6 +1,5 @@
 """Vocabularies: the ids, titles and counts of a field's features, memory-mapped."""
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -15,7 +14,7 @@ from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table, texts_array
 from widenet.data.title_forms import TitleForms, composed, without_accents
 from widenet.data.writer import VOCABULARY_SCHEMA
-from widenet.errors import DataError
+from widenet.errors import DataError, alike, exchanged
 
 NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
@@ -145,25 +144,22 @@ class Vocabulary:
             DataError: There is no such feature, or the text is a part of more than NUM_SUGGESTIONS titles;
                 the message has the nearest titles, or the most popular ones.
         """
-        if not isinstance(text, str):
-            return [int(self.index_of([str(text)])[0])]
         field = self.path.name.partition(".")[0]
-        if found := self.matching(text):
+        if found := self.matching(text) if isinstance(text, str) else self._with_id(str(text)):
             more = len(found) - NUM_SUGGESTIONS
-            if more > 0 and not self._is_name(found[0], text):
+            if more > 0 and not self._is_name(found[0], str(text)):
                 first = "; ".join(self.shown(found[:NUM_SUGGESTIONS]))
                 raise DataError(
                     f'{text!r} is a part of {len(found):,} titles in the field "{field}": {first} and'
                     f" {more:,} more. Give one's id, or more of its title."
                 )
             return found
-        near = self._nearest(text)
+        near = self._nearest(text) if isinstance(text, str) else []
         remedy = f" Nearest: {'; '.join(near)}."
         if not near:
             remedy = f" Give the id of one that it has, such as {self.ids([0])[0]!r}."
-        rule = (
-            f"the id or the title {text!r}" if self.num_titles else f"the id {text!r}, and it has no titles"
-        )
+        what = "the id or the title" if isinstance(text, str) and self.num_titles else "the id"
+        rule = f"{what} {str(text)!r}{'' if self.num_titles else ', and it has no titles'}"
         raise DataError(f'nothing in the field "{field}" has {rule}.{remedy}')
 
     def find_each(self, texts: Sequence[str | int]) -> list[list[int]]:
@@ -254,7 +250,7 @@ class Vocabulary:
         return TitleForms(self._table.column("title").chunks)
 
     def _nearest(self, text: str) -> list[str]:
-        """Titles similar to a text, as `shown`: of those that share a word, or else the first."""
+        """Names similar to a text, as `shown`: ids, then titles that share a word, or else the first."""
         words = [word for word in text.split() if len(word) > 2]
         sharing = {index for word in words for index in self._containing(word)}
         candidates = sharing or range(min(len(self), NUM_COMPARED))
@@ -264,8 +260,13 @@ class Vocabulary:
         for title, shown in zip(titles, self.shown(indices), strict=True):
             for word in re.finditer(r"\S+", title):
                 pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), shown)
-        near = difflib.get_close_matches(text.lower(), pieces, n=NUM_SUGGESTIONS, cutoff=0.5)
-        return list(dict.fromkeys(pieces[piece] for piece in near))
+        near = [pieces[piece] for piece in alike(text, pieces, NUM_SUGGESTIONS, cutoff=0.5)]
+        return list(dict.fromkeys([*self.shown(self._exchanged(text)), *near]))[:NUM_SUGGESTIONS]
+
+    def _exchanged(self, text: str) -> list[int]:
+        """The features whose id is a text with two neighbouring letters exchanged, in any case."""
+        ids = texts_array(exchanged(text.lower()))
+        return self._matching("id", lambda names: pc.is_in(pc.utf8_lower(names), value_set=ids))
 
     def _containing(self, text: str) -> list[int]:
         """The features whose title contains a text, in any form of accents."""

@@ -1,6 +1,5 @@
 """Finds the columns of a source with the user, the item, the value and the time, and checks their cells."""
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ import duckdb
 
 from widenet.data.formats import sql
 from widenet.data.formats.text import NO_NUL
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, nearest
 
 _ITEM_NAMES = (
     "item", "itemid", "bookid", "movieid", "productid", "product", "artistid", "trackid", "songid", "asin",
@@ -181,8 +180,7 @@ def choose_column(
     option = role.replace("-", "_")
     if named is not None:
         if named not in columns:
-            near = difflib.get_close_matches(named, columns, n=1)
-            guess = f' Did you mean "{near[0]}"?' if near else ""
+            guess = nearest(named, columns)
             raise DataError(
                 f'{place}: column "{named}" does not exist; it has {listed(columns)}.{guess} Choose with'
                 f" `{option}`."

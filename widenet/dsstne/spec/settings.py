@@ -152,8 +152,4 @@ def _hint(key: str, spelled: Mapping[str, str]) -> str:
         return f" {_HINTS[key.lower()]}"
     if key.lower().startswith("checkpoint"):
         return ' Write "checkpoints" in training.json.'
-    near = did_you_mean(key.lower(), spelled)
-    for low, name in sorted(spelled.items(), key=lambda pair: -len(pair[0])):
-        if near == f' Did you mean "{low}"?':
-            return f' Did you mean "{name}"?'
-    return f" Known: {', '.join(spelled.values())}."
+    return did_you_mean(key, spelled.values())
