@@ -102,6 +102,8 @@ def test_it_says_how_it_is_and_what_it_takes(served, model):
         (b'{"items": ["i1"], "kk": 1}', 422, "malformed"),
         (b'{"items": ["i1"], "where": {"price": {}}}', 422, "malformed"),
         (b'{"items": ["i1"], "weights": {"i2": 1, "i3": 2, "i2": 0}}', 422, "malformed"),
+        (b'{"items": ["i1"], "k": 3, "k": 2}', 422, "malformed"),
+        (b'{"requests": [{"items": ["i1"], "items": ["i3"]}]}', 422, "malformed"),
         (b'{"items": ["i1"], "where": {"price": 3}}', 422, "invalid"),
         (b'{"items": ["i1"], "k": 0}', 422, "out_of_bounds"),
         (b'{"items": ["i1"], "k": 100000}', 422, "out_of_bounds"),

@@ -30,8 +30,6 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "/v1/similar": msgspec.json.Decoder(Similar),
     "/v1/explain": msgspec.json.Decoder(Explain),
 }
-_FREE_KEYS = (b'"weights"', b'"where"', b'"at_most"', b'"fields"')
-"""The fields that hold objects of a client's own keys."""
 ROUTES = tuple(_DECODERS)
 """The routes, all of them for POST."""
 
@@ -94,8 +92,8 @@ def decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes | bytearray) -> _T:
     """Read the body of a request; raises RefusedError."""
     try:
         request = decoder.decode(body)
-        if any(name in body for name in _FREE_KEYS):  # msgspec would take the last of equal keys
-            json.loads(body, parse_int=str, object_pairs_hook=unique)
+        # msgspec takes the last of equal keys.
+        json.loads(body, parse_int=str, parse_float=str, object_pairs_hook=unique)
         return request
     except RepeatedKeyError as error:
         raise RefusedError(422, "malformed", f"{error}. Keep one of them.") from None
