@@ -162,3 +162,13 @@ def test_an_option_without_its_value_names_the_help_of_its_command(words, comman
     ended = widenet(*words.split())
     option = words.rpartition(" ")[2]
     assert ended.err == f"{command}: Option '{option}' requires an argument. See `{command} --help`.\n"
+
+
+def test_a_command_of_a_group_is_named_for_its_name_alone(widenet):
+    ended = widenet("describe", "data")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == (
+        "widenet: No such command 'describe'. Did you mean `widenet data describe`? See `widenet --help`.\n"
+    )
+    assert "'search'. Did you mean `widenet knn search`? See" in widenet("search").err
+    assert "Did you mean `" not in widenet("nonsense").err

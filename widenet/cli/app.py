@@ -124,6 +124,7 @@ _RULES = {
     "float_parsing": "a number",
 }
 """Rule that a value breaks, by pydantic's type of error."""
+_NO_COMMAND = re.compile("No such command '([^']*)'")
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 """The base class of typer's errors of usage, which typer does not export."""
@@ -233,7 +234,16 @@ def _show_usage(error: Any, words: list[str]) -> None:
     if (choice := _CHOICE.search(problem)) is not None:
         near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
         problem += near if near.startswith(" Did") else ""
+    if (unknown := _NO_COMMAND.match(problem)) is not None and command == "widenet":
+        problem += _of_groups(unknown[1])
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
+
+
+def _of_groups(name: str) -> str:
+    """Suggest the command of this name in a group, such as `widenet data describe`: a sentence or nothing."""
+    groups = [group for group, command in _COMMANDS.items() if command.app.endswith(":app")]
+    named = [group for group in groups if name in _Late(group, _COMMANDS[group]).whole.commands]
+    return f" Did you mean `widenet {named[0]} {name}`?" if named else ""
 
 
 def _command_of(words: list[str]) -> str:
