@@ -15,18 +15,21 @@ def test_metrics_stand_a_line_each_with_a_column_for_each_k():
     ]
 
 
-def test_methods_stand_beside_each_other_with_intervals_below():
+def test_methods_have_a_row_each_with_intervals_below_and_a_table_for_each_k():
     """A run may have the name of a baseline."""
     run = Metrics({"recall@5": 0.25, "recall@20": 0.5, "num_examples": 1234.0})
     run.intervals = {"recall@5": (0.2, 0.3)}
     other = Metrics({"recall@5": 1.0, "num_examples": 7.0})
     assert methods_table([("item-kNN", run), ("item-kNN", other)], [5, 20], "points").splitlines() == [
-        "           item-kNN  item-kNN",
-        "recall@5     0.2500    1.0000",
-        "  from       0.2000          ",
-        "  to         0.3000          ",
-        "recall@20    0.5000          ",
-        "points        1,234         7",
+        "@5        recall  points",
+        "item-kNN  0.2500   1,234",
+        "  from    0.2000        ",
+        "  to      0.3000        ",
+        "item-kNN  1.0000       7",
+        "",
+        "@20       recall  points",
+        "item-kNN  0.5000   1,234",
+        "item-kNN               7",
     ]
 
 

@@ -40,21 +40,28 @@ def metrics_table(
 def methods_table(
     methods: Sequence[tuple[str, "Metrics"]], ks: Sequence[int], examples: str = "users"
 ) -> str:
-    """A table with a row for each metric at each k, and a column for each method or group, by its name.
+    """A table for each k, with a row for each method or group, by its name, and a column for each metric.
 
-    The bounds of intervals are rows, too; the last row has the number of those that were evaluated.
+    The bounds of intervals are rows, too; the last column has the number of those that were evaluated.
     """
-    first = methods[0][1]
-    names = dict.fromkeys(name.partition("@")[0] for name in first if "@" in name)
-    rows = [["", *(name for name, _ in methods)]]
-    for name in (f"{name}@{k}" for name in names for k in ks):
-        rows.append([name, *(_number(own.get(name)) for _, own in methods)])
+    names = dict.fromkeys(name.partition("@")[0] for name in methods[0][1] if "@" in name)
+    return "\n\n".join(
+        "\n".join(_aligned(_rows_of_methods(methods, [f"{name}@{k}" for name in names], k, examples)))
+        for k in ks
+    )
+
+
+def _rows_of_methods(
+    methods: Sequence[tuple[str, "Metrics"]], names: Sequence[str], k: int, examples: str
+) -> list[list[str]]:
+    rows = [[f"@{k}", *(name.partition("@")[0] for name in names), examples]]
+    for method, own in methods:
+        rows.append([method, *(_number(own.get(name)) for name in names), f"{int(own['num_examples']):,}"])
         for side, word in enumerate(("  from", "  to")):
-            bounds = [own.intervals[name][side] if name in own.intervals else None for _, own in methods]
+            bounds = [own.intervals[name][side] if name in own.intervals else None for name in names]
             if any(bound is not None for bound in bounds):
-                rows.append([word, *map(_number, bounds)])
-    rows.append([examples, *(f"{int(own['num_examples']):,}" for _, own in methods)])
-    return "\n".join(_aligned(rows))
+                rows.append([word, *map(_number, bounds), ""])
+    return rows
 
 
 def _number(value: float | None) -> str:
