@@ -136,3 +136,24 @@ def test_a_file_without_its_bad_lines_is_as_pandas_reads_the_good_ones(tmp_path,
         assert dataset.digest == expected.digest
         assert dataset.vocabulary("items").all_ids() == expected.vocabulary("items").all_ids()
         assert dataset.manifest.source["train_lines_skipped"] == 1 + bad_line.count(end)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("r.csv", "us\ufffder,item\nu1,caf\ufffd\nu1,a\nu2,\n"),
+        (
+            "r.jsonl",
+            '{"user": "u1", "item": "caf\ufffd"}\n{"user": "u1", "item": "a"}\n{"user": "b"}\n',
+        ),
+        ("r.dsstne", "us\ufffder\tcaf\ufffd:a\nu2 a\n"),
+    ],
+)
+def test_a_character_for_what_was_not_text_is_text_in_names_and_cells(name, text, tmp_path):
+    (tmp_path / name).write_bytes(text.encode())
+    named = {"user": "us\ufffder"} if name == "r.csv" else {}
+    ingest(tmp_path / name, tmp_path / "data", skip_bad_lines=1, **named)
+    assert Dataset.open(tmp_path / "data").vocabulary("items").all_ids().to_pylist() == ["a", "caf\ufffd"]
+    (tmp_path / name).write_bytes(text.encode().replace("\ufffd".encode(), b"\xff"))
+    with pytest.raises(DataError, match=r"line 1: must be UTF-8 text\."):
+        ingest(tmp_path / name, tmp_path / "other")

@@ -12,7 +12,7 @@ from widenet.data.formats import adjacency, sql
 from widenet.data.formats.columns import OBVIOUS, Columns, first_broken, is_number, plain
 from widenet.data.formats.guesses import LISTS, holds_lists, time_like
 from widenet.data.formats.source import Format, Reading, TextSource
-from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile
+from widenet.data.formats.text import NO_NUL, NO_UTF8, WHITE_SPACE, TextFile, is_utf8
 from widenet.errors import DataError
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", "::": "double colons"}
@@ -47,7 +47,7 @@ def opened(path: Path, name: str, reading: Reading) -> "Csv":
     if has_header:
         if not any(first):
             raise DataError(f"{name}: line 1: must name the columns; it is empty.")
-        if any("\ufffd" in cell for cell in first):
+        if not all(map(is_utf8, first)):
             raise DataError(f"{name}: line 1: {NO_UTF8}")
         names = [cell or str(place) for place, cell in enumerate(first, start=1)]
     else:
@@ -144,7 +144,7 @@ class Csv(TextSource):
             return (
                 f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
             )
-        if any("\ufffd" in text for text in row):
+        if not all(map(is_utf8, row)):
             return NO_UTF8
         cells = dict(zip(self.columns, row, strict=True))
         if self.has_header and (cells[columns.user], cells[columns.item]) == (columns.user, columns.item):

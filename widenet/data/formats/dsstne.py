@@ -9,7 +9,7 @@ import duckdb
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, first_broken
 from widenet.data.formats.source import Format, Reading, TextSource
-from widenet.data.formats.text import NO_UTF8, TextFile
+from widenet.data.formats.text import NO_UTF8, TextFile, is_utf8
 
 
 def opened(path: Path, name: str, reading: Reading) -> "Dsstne":  # noqa: ARG001
@@ -60,7 +60,7 @@ class Dsstne(TextSource):
 
 
 def _rule_broken(line: str, columns: Columns) -> str | None:
-    if "\ufffd" in line:
+    if not is_utf8(line):
         return NO_UTF8
     user, tab, rest = line.partition("\t")
     if not tab:

@@ -16,7 +16,7 @@ import duckdb
 from widenet.data.formats import json_array, sql
 from widenet.data.formats.columns import Columns, first_broken
 from widenet.data.formats.source import Format, Reading, TextSource
-from widenet.data.formats.text import NO_UTF8, TextFile, copy_in
+from widenet.data.formats.text import NO_UTF8, TextFile, copy_in, is_utf8
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
 from widenet.spec.syntax import SyntaxMistake, unique
@@ -173,7 +173,7 @@ class JsonLines(TextSource):
                 mistake = SyntaxMistake.of(error)
                 reason = f"at character {mistake.position + 1}, {mistake.rule}"
             return f"must be a JSON object; {reason}. Fix or remove the line."
-        if "\ufffd" in line or not _is_text(json.dumps(record, ensure_ascii=False)):
+        if not is_utf8(json.dumps(record, ensure_ascii=False)):
             return NO_UTF8
         if not isinstance(record, dict):
             return "must be a JSON object. Fix or remove the line."
@@ -209,15 +209,6 @@ def _used(columns: Columns) -> list[str]:
 def _plain(value: str) -> str:
     """The SQL of a JSON value as text; NULL for null, a list or an object."""
     return f"CASE WHEN json_type({value}) NOT IN ('OBJECT', 'ARRAY') THEN {value} ->> '$' END"
-
-
-def _is_text(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _text(value: object) -> str:

@@ -88,10 +88,10 @@ class TextFile:
             ) from error
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines with their ends; invalid UTF-8 becomes U+FFFD."""
+        """Yield the lines with their ends; what is not UTF-8 makes them no text, see `is_utf8`."""
         with (
             self.opened() as file,
-            io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n") as text,
+            io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as text,
         ):
             yield from text
 
@@ -157,7 +157,7 @@ class TextFile:
             if not _LINE_END.search(start):
                 start += file.readline(LONGEST_LINE_BYTES)
             is_whole = not file.read(1)
-        lines = _LINE.findall(start.decode("utf-8-sig", "replace"))
+        lines = _LINE.findall(start.decode("utf-8-sig", "surrogateescape"))
         return (lines if is_whole or len(lines) == 1 else lines[:-1])[:_SAMPLE_LINES]
 
     def without(self, numbers: Container[int], copy: Path) -> "TextFile":
@@ -166,6 +166,15 @@ class TextFile:
             for number, line in enumerate(file, start=1):
                 kept.write(line[len(line.rstrip(b"\r\n")) :] if number in numbers else line)
         return TextFile(copy, self.shown)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it holds no surrogates, as bytes become that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def copy_in(folder: Path) -> Path:
