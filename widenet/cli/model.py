@@ -30,8 +30,7 @@ Ks = Annotated[
     typer.Option(
         "-k",
         "--k",
-        help="Length of the list; may be given several times. Default: 5, 10, 20, 50 and 100, of which tables"
-        " with --baselines or --groups show 20.",
+        help="Length of the list; may be given several times. Default: 5, 10, 20, 50 and 100.",
         min=1,
     ),
 ]
@@ -55,7 +54,8 @@ def evaluate(
 ) -> None:
     """Measure the recommendations of a run.
 
-    Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity.
+    Prints precision, recall, NDCG, MAP, MRR, hit rate, coverage and popularity. With --baselines or --groups,
+    it prints a row for each, of lists of 20 items unless -k says otherwise.
     """
     from widenet.cli.progress import Counter
     from widenet.cli.tables import methods_table, metrics_table
