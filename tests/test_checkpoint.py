@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state
+from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state, with_facts
 from tests.parallel.split import DIVIDED
 from widenet import checkpoint
-from widenet.checkpoint import Checkpoint, fingerprint, recover
+from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.manifest import Field, sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.build import build
@@ -329,6 +329,17 @@ def test_a_changed_fact_is_seen(saved):
     assert "is damaged: its checksum is not that of its contents" in refusal(saved)
 
 
+@pytest.mark.parametrize(
+    ("fact", "value", "rule"),
+    [("bits", value, "must be 2, 3, 4 or 8") for value in (5, "x", 8.0, None, [8])]
+    + [("nonzeros", value, "must be a whole number of at least 1") for value in (0, "x", 2.0)],
+)
+def test_numbers_that_there_are_not_are_refused(saved, fact, value, rule):
+    with_facts(saved, **{fact: value})
+    remedy = "Restore the run, or make it again."
+    assert refusal(saved) == f'{saved / "manifest.json"}: "{fact}" {rule}; got {json.dumps(value)}. {remedy}'
+
+
 def test_a_newer_format_asks_for_a_newer_widenet(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
     (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 6}))
@@ -358,25 +369,6 @@ def test_json_that_is_no_manifest_is_called_damaged(text, saved):
 )
 def test_a_checkpoint_of_another_network_is_refused(other, message, saved):
     assert message in refusal(saved, network(**other))
-
-
-def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):
-    for name in (".best.old", ".model.old", "model", ".model.123", "epoch-00001", ".git"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").write_text(name)
-    (tmp_path / ".latest.0123abcd.partial").write_text("half")
-    (tmp_path / ".lock").touch()
-    recover(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".git",
-        ".lock",
-        "best",
-        "epoch-00001",
-        "model",
-    ]
-    assert (tmp_path / "best" / "file").read_text() == ".best.old"
-    assert (tmp_path / "model" / "file").read_text() == "model"
-    recover(tmp_path / "nowhere")
 
 
 def test_the_fingerprint_depends_on_every_bit_of_every_weight_and_on_nothing_else():

@@ -17,9 +17,9 @@ from torch import distributed
 from tests.parallel.workers import Group, exchange
 from tests.test_checkpoint import network
 from widenet import durable, publication
-from widenet.checkpoint import Checkpoint, fingerprint, recover
+from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.errors import CheckpointError, GroupError
-from widenet.publication import publish
+from widenet.publication import publish, recover
 
 SHARDS = 4
 POINTS = {
@@ -250,3 +250,22 @@ def test_a_process_that_fails_alone_removes_nothing_of_what_the_leader_publishes
     assert whole(path) == published_alone(tmp_path / "later", 2)
     recover(path.parent)
     assert [found.name for found in path.parent.iterdir()] == ["best"]
+
+
+def test_recovery_takes_back_what_was_about_to_be_replaced_and_drops_the_unfinished(tmp_path):
+    for name in (".best.old", ".model.old", "model", ".model.123", "epoch-00001", ".git"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text(name)
+    (tmp_path / ".latest.0123abcd.partial").write_text("half")
+    (tmp_path / ".lock").touch()
+    recover(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".git",
+        ".lock",
+        "best",
+        "epoch-00001",
+        "model",
+    ]
+    assert (tmp_path / "best" / "file").read_text() == ".best.old"
+    assert (tmp_path / "model" / "file").read_text() == "model"
+    recover(tmp_path / "nowhere")

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError, damage_of
+from widenet.kernels.quantized import BITS
 from widenet.model.network import Network
 from widenet.model.pieces import Part
 from widenet.parallel.group import by_all
@@ -58,11 +58,12 @@ class Checkpoint:
         """Open the checkpoint in a directory.
 
         Raises:
-            CheckpointError: The manifest is missing, damaged, or of a newer version.
+            CheckpointError: The manifest is missing, damaged, of a newer version, or of numbers that there
+                are not.
         """
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-            version, files, facts = manifest["format_version"], manifest["files"], manifest["facts"]
+            version, files, facts = manifest["format_version"], manifest["files"], dict(manifest["facts"])
         except FileNotFoundError:
             raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -74,6 +75,7 @@ class Checkpoint:
             )
         if manifest.get("sha256") != sha256_of_contents(version, files, facts):
             raise _unusable(path / MANIFEST, "damaged: its checksum is not that of its contents")
+        _check_numbers(path / MANIFEST, facts)
         return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -236,6 +238,18 @@ class Checkpoint:
         return path
 
 
+def _check_numbers(manifest: Path, facts: Mapping[str, Any]) -> None:
+    """Raise CheckpointError unless the facts name a form of numbers that files can hold."""
+    bits, nonzeros = facts.get("bits", max(BITS)), facts.get("nonzeros", 1)
+    if not isinstance(bits, int) or bits not in BITS:
+        rule = f'"bits" must be 2, 3, 4 or 8; got {json.dumps(bits)}'
+    elif nonzeros is not None and (not isinstance(nonzeros, int) or nonzeros < 1):
+        rule = f'"nonzeros" must be a whole number of at least 1; got {json.dumps(nonzeros)}'
+    else:
+        return
+    raise CheckpointError(f"{manifest}: {rule}. Restore the run, or make it again.")
+
+
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Turn errors while reading a file into a CheckpointError."""
@@ -261,27 +275,6 @@ def writing(path: Path) -> Iterator[None]:
         raise CheckpointError(
             f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions."
         ) from None
-
-
-UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
-"""Names of files and folders that are being written or replaced."""
-
-
-def recover(folder: Path) -> None:
-    """Clean up a folder after a crash: restore directories that were being replaced, remove unfinished files.
-
-    The caller must lock the folder against other writers.
-    """
-    for path in sorted(folder.glob(".*")):
-        match = UNFINISHED.fullmatch(path.name)
-        if match is None:
-            continue
-        if match[2] == "old" and not (folder / match[1]).exists():
-            path.rename(folder / match[1])
-        elif path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
 
 
 def fingerprint(network: Network) -> str:

@@ -5,6 +5,7 @@ The machines of a training into a store have such a directory each, and the firs
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,27 @@ from widenet.tensor_file import write
 
 _PLAIN = 2
 """The version of the format that the most versions of widenet read."""
+
+
+UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
+"""Names of files and folders that are being written or replaced."""
+
+
+def recover(folder: Path) -> None:
+    """Clean up a folder after a crash: restore directories that were being replaced, remove unfinished files.
+
+    The caller must lock the folder against other writers.
+    """
+    for path in sorted(folder.glob(".*")):
+        match = UNFINISHED.fullmatch(path.name)
+        if match is None:
+            continue
+        if match[2] == "old" and not (folder / match[1]).exists():
+            path.rename(folder / match[1])
+        elif path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def leads_folder(exchange: Exchange, mirror: RunMirror | None) -> bool:

@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
-from widenet.checkpoint import UNFINISHED, writing
+from widenet.checkpoint import writing
 from widenet.data.replacing import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
+from widenet.publication import UNFINISHED
 from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, waiting
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, fingerprint, recover, writing
+from widenet.checkpoint import Checkpoint, fingerprint, writing
 from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import options_for
@@ -26,7 +26,7 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
-from widenet.publication import leads_folder, publish
+from widenet.publication import leads_folder, publish, recover
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
