@@ -1,14 +1,15 @@
-"""Bytes that a process sends in a step, by the ways to divide a network."""
+"""What processes exchange in a step, by the ways to divide a network, and its bytes."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from benchmarks.places import EXAMPLES
 from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import FieldFacts, Layout, Width
-from widenet.plan.work import work
+from widenet.plan.work import gathered_bytes, handed_out_bytes, summed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
@@ -16,29 +17,24 @@ PICTURE = 3 * 227 * 227
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Bytes that a process sends in a step.
+class Exchange:
+    """A tensor of a step that all processes exchange.
 
     Attributes:
-        data_parallel: Every process has all weights and a part of the batch; gradients are added up.
-        hybrid: Convolutions data-parallel, full layers model-parallel (Krizhevsky, "One weird trick for
-            parallelizing convolutional neural networks", 2014); None without convolutions.
-        widenet: What widenet's plan counts.
+        kind: "sum" adds up what each process has, for all of them; "gather" joins equal parts of all for all;
+            "scatter" adds up too, but each process gets an equal part of the sum.
+        numbers: Length of the whole tensor.
+        bytes_each: 4 for float32, 8 for int64.
     """
 
-    data_parallel: float
-    hybrid: float | None
-    widenet: float
+    kind: Literal["sum", "gather", "scatter"]
+    numbers: int
+    bytes_each: int = 4
 
-
-def ring(num_bytes: float, processes: int) -> float:
-    """Return what a process sends to add up so many bytes over all processes by a ring."""
-    return 2 * num_bytes * (processes - 1) / processes
-
-
-def gathered(num_bytes: float, processes: int) -> float:
-    """Return what a process sends to gather so many bytes, of which each has an equal part."""
-    return num_bytes * (processes - 1) / processes
+    def sent_bytes(self, processes: int) -> float:
+        """Return what a process sends by a ring: a sum is a scatter and a gather."""
+        times = 2 if self.kind == "sum" else 1
+        return times * self.numbers * self.bytes_each * (processes - 1) / processes
 
 
 def alexnet(batch_size: int) -> Layout:
@@ -73,27 +69,45 @@ def num_weights(layout: Layout) -> int:
     return sum(weight.numbers for weight in layout.weights.values() if weight.trained)
 
 
-def sent(layout: Layout, processes: int) -> Sent:
-    """Return the bytes of each way to divide a network among processes."""
+def ways(layout: Layout, processes: int) -> dict[str, list[Exchange]]:
+    """Return what processes exchange in a step by each way to divide a network; the hybrid for convolutions.
+
+    - data-parallel: every process has all weights and a part of the batch; gradients are added up.
+    - hybrid of 2014: convolutions data-parallel, full layers model-parallel (Krizhevsky, "One weird trick for
+      parallelizing convolutional neural networks", 2014).
+    - widenet: what widenet's plan counts.
+    """
     job = Job.of(layout, num_processes=processes)
-    is_convolutional = bool(layout.by_examples)
-    return Sent(
-        ring(4 * num_weights(layout), processes),
-        _hybrid(layout, processes) if is_convolutional else None,
-        work(job).sent_bytes,
-    )
+    hybrid = {"hybrid of 2014": _hybrid(layout)} if layout.by_examples else {}
+    return {"data-parallel": [Exchange("sum", num_weights(layout))], **hybrid, "widenet": _widenet(job)}
 
 
-def _hybrid(layout: Layout, processes: int) -> float:
-    """Count gradients of filters, added up, and inputs of full layers and their gradients, gathered.
+def sent_bytes(exchanges: Iterable[Exchange], processes: int) -> float:
+    """Return the bytes that a process sends in all of them."""
+    return sum(each.sent_bytes(processes) for each in exchanges)
+
+
+def _hybrid(layout: Layout) -> list[Exchange]:
+    """Add up gradients of filters; gather inputs of full layers, and hand out the sums of their gradients.
 
     The whole batch's inputs are gathered at once, the first of the three variants of the paper. A process
     needs the sum of the gradients of its own part alone.
     """
     filters = sum(weight.numbers for weight in layout.weights.values() if not weight.wide)
-    sources = [
-        source for (_, source), link in layout.links.items() if source and layout.weights[link.weight].wide
+    inputs = [
+        layout.units[source]
+        for (_, source), link in layout.links.items()
+        if source and layout.weights[link.weight].wide
     ]
-    inputs = sum(layout.units[source] for source in sources)
-    inputs += sum(layout.of_output(output.name).incoming for output in layout.network.outputs)
-    return ring(4 * filters, processes) + 2 * gathered(4 * layout.training.batch_size * inputs, processes)
+    inputs += [layout.of_output(output.name).incoming for output in layout.network.outputs]
+    gathered = [Exchange("gather", layout.training.batch_size * units) for units in inputs]
+    return [Exchange("sum", filters), *gathered, *(replace(each, kind="scatter") for each in gathered)]
+
+
+def _widenet(job: Job) -> list[Exchange]:
+    """Add up 64-bit integers, gather parts of layers, and hand out the gradients of convolutions."""
+    num = job.num_processes
+    exchanges = [Exchange("sum", num_bytes // 8, 8) for num_bytes in summed_bytes(job)]
+    exchanges += [Exchange("gather", num * num_bytes // 4) for num_bytes in gathered_bytes(job)]
+    exchanges.append(Exchange("scatter", num * handed_out_bytes(job, 0) // (num - 1) // 4))
+    return [each for each in exchanges if each.numbers]

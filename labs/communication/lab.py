@@ -1,10 +1,10 @@
 """Compares data-parallel and model-parallel training: bytes by arithmetic, seconds by two real processes."""
 
-import torch
+from collections.abc import Sequence
 
 from benchmarks.results import Table
-from labs.communication.arithmetic import Sent, alexnet, autoencoder, num_weights, sent
-from labs.communication.processes import seconds
+from labs.communication.arithmetic import alexnet, autoencoder, sent_bytes, ways
+from labs.communication.processes import PROCESSES, measured
 from widenet.plan.layout import Layout
 
 LINKS = {"1 Gbit/s": 0.125e9, "25 Gbit/s": 3.125e9, "PCIe, 2016": 25e9, "NVLink, H100": 450e9}
@@ -15,55 +15,49 @@ UNITS, BATCH_SIZE = 128, 256
 
 def run(small: bool) -> list[Table]:
     """Return two tables: by arithmetic, and of real processes."""
-    return [_counted(), _timed((10_000,) if small else (10_000, 100_000, 1_000_000), 3 if small else 5)]
+    widths = (10_000,) if small else (10_000, 100_000, 1_000_000)
+    return [_counted(), _timed(widths, rounds=3 if small else 5)]
 
 
 def _counted() -> Table:
-    networks: dict[str, Layout] = {"AlexNet, batch 128": alexnet(128), "AlexNet, batch 1024": alexnet(1024)}
-    for width in (27_278, 1_000_000, 100_000_000):
-        networks[f"{width:,} x {UNITS}, batch {BATCH_SIZE}"] = autoencoder(width, UNITS, BATCH_SIZE)
+    networks = {"AlexNet, batch 128": alexnet(128), "AlexNet, batch 1024": alexnet(1024)}
+    networks |= _autoencoders((27_278, 1_000_000, 100_000_000))
     table = Table(
         "MB that a process sends in a step, and how long that takes at the rate of a link",
         ["network", "processes", "way", "MB", *LINKS],
     )
     for name, layout in networks.items():
         for processes in (2, 8):
-            for way, num_bytes in _ways(sent(layout, processes)).items():
+            for way, exchanges in ways(layout, processes).items():
+                num_bytes = sent_bytes(exchanges, processes)
                 times = [_time(num_bytes / rate) for rate in LINKS.values()]
                 table.rows.append([name, str(processes), way, f"{num_bytes / 1e6:,.1f}", *times])
     return table
 
 
-def _ways(found: Sent) -> dict[str, float]:
-    ways = {"data-parallel": found.data_parallel}
-    if found.hybrid is not None:
-        ways["hybrid of 2014"] = found.hybrid
-    return ways | {"widenet": found.widenet}
+def _autoencoders(widths: Sequence[int]) -> dict[str, Layout]:
+    return {
+        f"{width:,} x {UNITS}, batch {BATCH_SIZE}": autoencoder(width, UNITS, BATCH_SIZE) for width in widths
+    }
 
 
 def _time(taken: float) -> str:
     return f"{taken:,.1f} s" if taken >= 1 else f"{1e3 * taken:,.2f} ms"
 
 
-def _timed(widths: tuple[int, ...], rounds: int) -> Table:
+def _timed(widths: Sequence[int], rounds: int) -> Table:
     table = Table(
-        f"Two processes over gloo on one machine, {UNITS} units, batch {BATCH_SIZE}: sums of one step",
-        ["width", "way", "MB that a process sends", "seconds", "times as long"],
+        "Two processes over gloo on one machine: the exchanges of one step",
+        ["network", "way", "MB by arithmetic", "MB that left a process", "seconds", "of widenet's"],
     )
-    # Exact sums: 64-bit integers of the hidden units, once forward and once backward.
-    wide = 2 * seconds((BATCH_SIZE, UNITS), torch.int64, 4 * rounds)
-    for width in widths:
-        layout = autoencoder(width, UNITS, BATCH_SIZE)
-        dense = seconds((num_weights(layout),), torch.float32, rounds)
-        found = sent(layout, 2)
-        table.rows += [
-            [
-                f"{width:,}",
-                "data-parallel",
-                f"{found.data_parallel / 1e6:,.1f}",
-                f"{dense:.4f}",
-                f"{dense / wide:,.0f}",
-            ],
-            [f"{width:,}", "widenet", f"{found.widenet / 1e6:,.1f}", f"{wide:.4f}", "1"],
-        ]
+    networks = {"AlexNet, batch 128": alexnet(128), **_autoencoders(widths)}
+    of_networks = {name: ways(layout, PROCESSES) for name, layout in networks.items()}
+    steps = iter(measured([step for found in of_networks.values() for step in found.values()], rounds))
+    for name, found in of_networks.items():
+        by_way = dict(zip(found, steps, strict=False))
+        for way, step in by_way.items():
+            counted = sent_bytes(found[way], PROCESSES)
+            cells = [f"{each / 1e6:,.1f}" for each in (counted, step.sent_bytes)]
+            times = [f"{step.seconds:.4f}", f"{step.seconds / by_way['widenet'].seconds:,.1f}"]
+            table.rows.append([name, way, *cells, *times])
     return table

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.results import Table
 from labs.classifier import Floats, examples, first_weights, gradient, loss
-from labs.communication.arithmetic import autoencoder, sent
+from labs.communication.arithmetic import autoencoder, sent_bytes, ways
 from labs.qsgd.hosts import seconds_of_steps
 from labs.qsgd.quantization import dense_bits, quantize, sparse_bits, variance_bound
 from labs.qsgd.training import train
@@ -93,7 +93,7 @@ def _hosts() -> Table:
     try:
         for width, units, batch_size in ((27_278, 128, 256), (10_000, 256, 1024), (100_000, 128, 256)):
             free, limited = seconds_of_steps(width, units, batch_size, [None, "1gbit"])
-            num_bytes = sent(autoencoder(width, units, batch_size), 2).widenet
+            num_bytes = sent_bytes(ways(autoencoder(width, units, batch_size), 2)["widenet"], 2)
             cells = [f"{width:,} x {units}, {batch_size}", f"{num_bytes / 1e6:.2f}"]
             table.rows.append([*cells, f"{1e3 * free:.1f}", f"{1e3 * limited:.1f}", f"{limited / free:.2f}"])
     except (OSError, subprocess.CalledProcessError) as error:

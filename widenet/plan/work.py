@@ -40,8 +40,8 @@ class Work:
 def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
-    sent = sum(_summed_bytes(job)) * 2 * others / num + sum(_gathered(job)) * others
-    sent += _handed_out(job, process) + averaged_bytes(job)
+    sent = sum(summed_bytes(job)) * 2 * others / num + sum(gathered_bytes(job)) * others
+    sent += handed_out_bytes(job, process) + averaged_bytes(job)
     return Work(
         (sum(_products(job, process)) + sum(_described(job, process))) * job.held_replicas,
         round(sent),
@@ -158,7 +158,7 @@ def _passes(job: Job, output: OutputLayer, process: int) -> int:
     return 2 + job.layout.of_output(output.name).trained + again + (2 if limited else 0)
 
 
-def _summed_bytes(job: Job) -> Iterator[int]:
+def summed_bytes(job: Job) -> Iterator[int]:
     """Yield the bytes of each sum over the processes: 64-bit integers, and the peak of every row."""
     for (layer, source), link in job.layout.links.items():
         weight = job.layout.weights[link.weight]
@@ -186,13 +186,13 @@ def _summed_bytes(job: Job) -> Iterator[int]:
             yield 16 * weight.row_length
 
 
-def _handed_out(job: Job, process: int) -> int:
+def handed_out_bytes(job: Job, process: int) -> int:
     """Return the bytes of gradients of layers divided by examples that a process sends to add them up."""
     shards, own = job.training.shards, job.num_held(process)
     return own * (shards - own) * 4 * piece_numbers(job.layout)
 
 
-def _gathered(job: Job) -> Iterator[int]:
+def gathered_bytes(job: Job) -> Iterator[int]:
     """Yield the bytes that a process gives to every other: stepped pieces, statistics, parts of layers."""
     yield 4 * piece_numbers(job.layout) * job.most_held
     examples = -(-job.num_examples // job.training.shards) * job.most_held
