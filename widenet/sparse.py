@@ -82,9 +82,10 @@ class SparseBatch:
 
     def distinct(self) -> "SparseBatch":
         """Return the batch with each index of an example once, in ascending order, without values."""
-        pairs_2Z = torch.stack([self.example_of_entry(), self.indices.long()])
-        examples_Z, indices_Z = torch.unique(pairs_2Z, dim=1)
-        return SparseBatch(indptr_of(torch.bincount(examples_Z, minlength=self.num_examples)), indices_Z)
+        # An example and its index are one integer; it fits, as indices have 32 bits, and examples fewer.
+        keys_Z = torch.unique((self.example_of_entry() << 32) + self.indices.long())
+        counts = torch.bincount(keys_Z >> 32, minlength=self.num_examples)
+        return SparseBatch(indptr_of(counts), keys_Z & (2**32 - 1))
 
     def to(self, device: torch.device | str) -> "SparseBatch":
         """Return the batch on another device."""

@@ -51,6 +51,16 @@ def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkey
     np.testing.assert_allclose(found.similarities, [value for _, _, value in expected], rtol=1e-7)
 
 
+def test_each_feature_of_a_sequence_counts_once(dataset, tmp_path):
+    again = dataset_from_lists(
+        tmp_path / "data", [row + row[1:4] for row in ROWS], width=WIDTH + 2, sequence=True
+    )
+    found, expected = (together.neighbours(data, "items", range(1, WIDTH, 3), 4) for data in (again, dataset))
+    for name in ("positions", "features", "similarities", "counts"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert again.counts("items").sum() > found.counts.sum() == dataset.counts("items").sum()
+
+
 def test_no_block_has_more_pairs_than_fit_unless_one_unit_does(monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", 10)
     assert [*together._blocks(np.array([4, 6, 1, 30, 0, 10, 1]))] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]

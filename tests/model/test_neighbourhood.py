@@ -102,6 +102,29 @@ def test_training_and_its_loss_are_those_without_it(model, plain):
             assert torch.equal(part.weight, plain.network.wide[name].parts[shard].weight)
 
 
+def test_features_of_a_sequence_count_once(tmp_path):
+    folder = tmp_path / "data"
+    data = dataset_from_lists(folder, [row + row[1:3] for row in ROWS], width=WIDTH, sequence=True)
+
+    def scores(**term):
+        """Logits, up to a number for each example."""
+        document = network(**term)
+        document["layers"][1:2] = [
+            {"name": "mid", "units": 5, "activation": "linear", "bias": False},
+            {"name": "state", "kind": "attention"},
+        ]
+        document["layers"][0].pop("denoise")
+        document["layers"][-1] |= {"predict": "next", "activation": "softmax", "loss": "cross_entropy"}
+        model = train(document, TRAINING, data, tmp_path / f"run {len(term)}")
+        return logits(model, [row + row[:1] for row in ROWS if row]).double().log()
+
+    found = scores(**TERM) - scores()
+    expected = term_of([row for row in ROWS if row], 0.5)
+    apart = (found - torch.from_numpy(expected)).numpy()
+    np.testing.assert_allclose(apart, np.broadcast_to(apart[:, :1], apart.shape), atol=1e-5)
+    assert np.abs(expected - expected[:, :1]).max() > 1
+
+
 def terms_of(model, rows, shard):
     term = model.network.outputs["out"].neighbourhood
     found = torch.zeros(len(rows), term.shards.size(shard))

@@ -20,11 +20,13 @@ class Neighbours:
         positions: Position of the unit among those asked for, int64 [Z].
         features: The neighbour, int64 [Z].
         similarities: c_ij / sqrt(n_i n_j), float32 [Z]: c_ij examples have both, n_i and n_j one of them.
+        counts: n_i of every feature of the field, int64 [width].
     """
 
     positions: np.ndarray
     features: np.ndarray
     similarities: np.ndarray
+    counts: np.ndarray
 
 
 def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neighbours:
@@ -36,27 +38,38 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
 
     Args:
         dataset: The examples.
-        field: A sparse field.
+        field: A sparse field, or a sequence, of which each feature counts once.
         units: Ascending features of this field; those from its width on occur with none.
         number: Largest number of neighbours of a unit.
     """
     width = dataset.field(field).width
     named = units[: len(range(units.start, width, units.step))]
-    counts, pairs = dataset.counts(field), _pairs_of(dataset, field)[named.start : width : named.step]
+    counts, pairs = _counts(dataset, field), _pairs_of(dataset, field)[named.start : width : named.step]
     blocks = [
         _nearest(dataset, field, named[start:stop], counts, number, start) for start, stop in _blocks(pairs)
     ]
     columns = [[block.positions, block.features, block.similarities] for block in blocks]
     if not columns:
-        return Neighbours(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
-    return Neighbours(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+        return Neighbours(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), counts)
+    positions, features, similarities = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return Neighbours(positions, features, similarities, counts)
 
 
 def _rows(dataset: Dataset, field: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the row starts int64 [E + 1] and features int64 [Z] of all training examples, in blocks."""
+    repeated = dataset.field(field).kind == "sequence"
     for start in range(0, dataset.num_examples, _ROWS):
         batch = dataset.sparse(field, slice(start, start + _ROWS))
+        batch = batch.distinct() if repeated else batch
         yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
+
+
+def _counts(dataset: Dataset, field: str) -> np.ndarray:
+    """Return the number of training examples that have each feature, int64 [width]."""
+    counts = np.zeros(dataset.field(field).width, dtype=np.int64)
+    for _, features in _rows(dataset, field):
+        np.add.at(counts, features, 1)
+    return counts
 
 
 def _pairs_of(dataset: Dataset, field: str) -> np.ndarray:
@@ -93,7 +106,7 @@ def _nearest(
     kept = np.sort(order[ranks < number])
     own = counts[units.start + positions * units.step]
     similarities = (both / np.sqrt(counts[features].astype(np.float64) * own)).astype(np.float32)
-    return Neighbours(first + positions[kept], features[kept], similarities[kept])
+    return Neighbours(first + positions[kept], features[kept], similarities[kept], counts)
 
 
 def _counted(dataset: Dataset, field: str, units: range, width: int) -> tuple[np.ndarray, np.ndarray]:

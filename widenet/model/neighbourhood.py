@@ -77,7 +77,7 @@ class Neighbourhood:
         key_Z, order_Z = torch.sort(keys)
         part = self.parts[shard]
         part.key_Z[: len(keys)] = key_Z
-        counts = dataset.counts(self.field)
+        counts = found.counts
         own_Z = counts[as_slice(self.shards.units(shard))][found.positions]
         factors_Z = ((own_Z / counts.max()) ** self.spec.popularity).astype(np.float32)
         part.similarity_Z[: len(keys)] = torch.from_numpy(found.similarities * factors_Z)[order_Z]
@@ -89,7 +89,7 @@ class Neighbourhood:
 
         Args:
             logits_ET: float32.
-            history: E examples of the field, of which each feature counts as one; on the logits' device.
+            history: E examples of the field, each feature once; on the logits' device.
             shard: A shard of this process.
             start: First unit, as row of the shard.
         """

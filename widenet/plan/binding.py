@@ -142,9 +142,9 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
         raise FitError(
             f'{place.of("sample.units")} {rule}. Lower it, or remove "sample" to train on all units.'
         )
-    if layer.neighbourhood is not None and facts.kind != "sparse":
+    if layer.neighbourhood is not None and facts.kind == "dense":
         raise FitError(
-            f'{place.of("neighbourhood")} needs a sparse field; "{layer.field}" is {facts.kind}. Remove it.'
+            f'{place.of("neighbourhood")} needs a sparse field; "{layer.field}" is dense. Remove it.'
         )
     if layer.values == "ignore" and facts.kind != "dense":
         return

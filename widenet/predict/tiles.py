@@ -30,8 +30,8 @@ class Tiles:
         num: Number of examples without these rows.
         blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
         history: Features of the examples, for an output with a term of them.
-        histories: The same of each block.
-        repeats: Their repeats, if the output has any.
+        together: The same of each block, each feature once, for a neighbourhood term.
+        repeats: The repeats of each block, if the output has any.
     """
 
     def __init__(
@@ -44,9 +44,10 @@ class Tiles:
         step = self.rows if self.multiplies else max(num, 1)
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
-        self.histories = [] if history is None else [history.take(places[block]) for block in self.blocks]
+        own = [] if history is None else [history.take(places[block]) for block in self.blocks]
+        self.together = [block.distinct() for block in own] if output.neighbourhood is not None else []
         numbers = output.repeats
-        self.repeats = [Repeats.of(own, numbers, self.shards) for own in self.histories] if numbers else []
+        self.repeats = [Repeats.of(block, numbers, self.shards) for block in own] if numbers else []
 
     @classmethod
     def of_batch(cls, network: Network, fields: Mapping[str, Values], name: str) -> "Tiles":
@@ -89,7 +90,7 @@ class Tiles:
             logits_BT = tile.logits(self.direct_EH[block.start : end])
             logits_BT = logits_BT[: block.stop - block.start, : stop - start].contiguous()
             if self.output.neighbourhood is not None:
-                self.output.neighbourhood.add(logits_BT, self.histories[number], shard, start)
+                self.output.neighbourhood.add(logits_BT, self.together[number], shard, start)
             if self.repeats:
                 self.repeats[number].add(logits_BT, shard, start)
             yield logits_BT
