@@ -4,11 +4,13 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from benchmarks import changes
 from benchmarks.commands import measured, widenet
 from benchmarks.places import DATA, ROOT, presets, workplace
 from widenet import Dataset, Model, ingest
@@ -24,6 +26,20 @@ _PUBLISHED = [
 ]
 _PADDED = "PyTorch"
 _Numbers = tuple[float, ...]
+_PLACES: changes.Places = {
+    "last": (0, "layers", 0, "last"),
+    "units": (0, "layers", 1, "units"),
+    "dropout": (0, "layers", 1, "dropout"),
+    "deviation": (0, "layers", 1, "initializer", "deviation"),
+    "state_dropout": (0, "layers", 2, "dropout"),
+    "state_deviation": (0, "layers", 2, "initializer", "deviation"),
+    "heads": (0, "layers", 2, "heads"),
+    "cosine": (0, "layers", 3, "cosine"),
+    "temperature": (0, "layers", 3, "cosine", "temperature"),
+    "sample": (0, "layers", 3, "sample", "units"),
+    "neighbourhood": (0, "layers", 3, "neighbourhood"),
+    **changes.TRAINING,
+}
 _VALIDATION = 10_000
 """Newest training sessions of which a validation asks every beginning; they are not trained on."""
 
@@ -43,6 +59,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="also rank with these repeats in place of the document's, such as none, 0,4,2 or =-1,4,2",
     )
     parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
+    parser.add_argument(
+        "--smoothing", type=float, nargs="+", default=[0.0], help="label smoothing of PyTorch"
+    )
+    changes.add_option(parser, _PLACES)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -55,17 +75,29 @@ def run(arguments: argparse.Namespace) -> None:
         print("| model | P@20 | MRR@20 | newest first | epochs | seconds an epoch | peak GB |")
         print("|---|---|---|---|---|---|---|")
         for name in arguments.models:
-            network, training = presets("diginetica")["full" if name == _PADDED else name]
-            document = json.loads(training.read_text("utf-8"))
-            document["epochs"] = arguments.epochs or document["epochs"]
-            (folder / "training.json").write_text(json.dumps(document), "utf-8")
+            paths = presets("diginetica")["full" if name == _PADDED else name]
+            network, training = (json.loads(path.read_text("utf-8")) for path in paths)
+            training["epochs"] = arguments.epochs or training["epochs"]
             if name == _PADDED:
-                print(_padded(name, network, folder), flush=True)
+                _write(folder, network, training)
+                for smoothing in arguments.smoothing:
+                    print(_padded(name, folder, smoothing), flush=True)
                 continue
-            print(_widenet(name, network, folder), flush=True)
-            _print_repeats(name, Model.load(folder / name), folder, arguments.repeats)
+            for change in [{}, *arguments.changes]:
+                documents = deepcopy((network, training))
+                changes.apply(change, documents, _PLACES)
+                _write(folder, *documents)
+                run = f"{name}, {changes.shown(change)}" if change else name
+                print(_widenet(run, folder), flush=True)
+                _print_repeats(run, Model.load(folder / run), folder, arguments.repeats)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
             print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - | - |")
+
+
+def _write(folder: Path, network: dict[str, Any], training: dict[str, Any]) -> None:
+    """Write the documents of the next training."""
+    for name, document in (("network.json", network), ("training.json", training)):
+        (folder / name).write_text(json.dumps(document), "utf-8")
 
 
 def _numbers(text: str) -> _Numbers | None:
@@ -126,18 +158,18 @@ def _written(path: Path, rows: Sequence[str]) -> Path:
     return path
 
 
-def _widenet(name: str, network: Path, folder: Path) -> str:
-    """Train a preset with the command line, and return its row."""
+def _widenet(name: str, folder: Path) -> str:
+    """Train with the command line, and return the row."""
     run = folder / name
     ran = measured(
-        widenet("train", network, "training.json", "--data", "train", "--out", run, "--quiet"), folder
+        widenet("train", "network.json", "training.json", "--data", "train", "--out", run, "--quiet"), folder
     )
     records = [json.loads(line) for line in (run / "log.jsonl").read_text("utf-8").splitlines()]
     ranked = _ranked(Model.load(run), folder)
     return _row(f"widenet, {name}", ranked, [record["seconds"] for record in records], ran.peak_bytes)
 
 
-def _padded(name: str, network: Path, folder: Path) -> str:
+def _padded(name: str, folder: Path, smoothing: float) -> str:
     """Train the network of plain PyTorch in a process of its own, and return its row."""
     train, test = Dataset.open(folder / "train"), Dataset.open(folder / "test")
     cases = {
@@ -147,11 +179,14 @@ def _padded(name: str, network: Path, folder: Path) -> str:
         "targets": [target for (target,) in _rows(test, "heldout")],
     }
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
-    paths = [network, folder / "training.json", folder / "cases.json", folder / "figures.json"]
+    paths = [folder / f"{name}.json" for name in ("network", "training", "cases", "figures")]
     program = [sys.executable, "-m", "benchmarks.padded_sessions", *map(str, paths)]
-    ran = measured([*program, str(available_threads())], ROOT)
+    ran = measured([*program, str(available_threads()), str(smoothing)], ROOT)
     figures = json.loads((folder / "figures.json").read_text("utf-8"))
-    return _row(f"{name}, padded, same widths", f"{_cells(figures)} | -", figures["seconds"], ran.peak_bytes)
+    smooth = f", label smoothing {smoothing:g}" if smoothing else ""
+    return _row(
+        f"{name}, padded, same widths{smooth}", f"{_cells(figures)} | -", figures["seconds"], ran.peak_bytes
+    )
 
 
 def _rows(dataset: Dataset, part: Part) -> list[list[int]]:

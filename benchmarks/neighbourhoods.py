@@ -23,7 +23,7 @@ from widenet.predict.rows import Histories
 from widenet.predict.top_k import Filter
 from widenet.spec.layers import Neighbourhood as Term
 
-_SETS = {"gowalla": gowalla, "goodbooks": goodbooks}
+SETS = {"gowalla": gowalla, "goodbooks": goodbooks}
 _BLOCK = 512
 _K = 20
 _COLUMNS = (
@@ -45,7 +45,7 @@ Setting = tuple[int, float, float, float]
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
-    parser.add_argument("preset", choices=sorted(_SETS), help="a folder of examples")
+    parser.add_argument("preset", choices=sorted(SETS), help="a folder of examples")
     parser.add_argument(
         "--ordered",
         type=Path,
@@ -81,8 +81,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print Recall@20 and NDCG@20 of each setting, without the term and with it."""
     with workplace() as folder:
-        dataset, part = _prepared(asked, folder)
-        rows = _drawn(dataset, part, asked.users)
+        dataset, part = prepared(asked, folder)
+        rows = drawn_users(dataset, part, asked.users)
         print(f"{asked.preset}, {len(rows):,} users, {asked.share:.0%} of each user's items for validation\n")
         print(f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|")
         first = None
@@ -117,13 +117,13 @@ def _measured(
         for temperature in temperatures:
             _set_temperature(network, temperature)
             cells = ["no term", "-", "-", "-"] if setting is None else [f"{number:g}" for number in setting]
-            metrics = _metrics(network, dataset, part, rows)
+            metrics = metrics_of(network, dataset, part, rows)
             yield " | ".join([*cells, f"{temperature:g}"]), metrics
 
 
-def _prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
+def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
     """Make the dataset, and name its validation part."""
-    _SETS[asked.preset].prepare(folder)
+    SETS[asked.preset].prepare(folder)
     random = split(folder / "data", folder / "tuning", validation=asked.share)
     if asked.ordered is None:
         return random, "validation"
@@ -158,13 +158,13 @@ def _set_temperature(network: Network, temperature: float) -> None:
     object.__setattr__(output.spec.cosine, "prediction_temperature", temperature)
 
 
-def _drawn(dataset: Dataset, part: Part, number: int) -> np.ndarray:
+def drawn_users(dataset: Dataset, part: Part, number: int) -> np.ndarray:
     """Return some users with items to find, ascending."""
     able = np.flatnonzero(dataset.entry_counts("items", slice(None), part))
     return np.sort(np.random.default_rng(0).permutation(able)[:number])
 
 
-def _metrics(network: Network, dataset: Dataset, part: Part, rows: np.ndarray) -> Metrics:
+def metrics_of(network: Network, dataset: Dataset, part: Part, rows: np.ndarray) -> Metrics:
     """Return the metrics of some users, with those of each."""
     [(name, output)] = network.outputs.items()
     histories = Histories(network, dataset, lambda _: ["train"])

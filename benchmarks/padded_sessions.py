@@ -80,8 +80,11 @@ def padded(rows: Sessions, newest: int, width: int) -> Tensor:
     return items_ET
 
 
-def train(model: Padded, sessions: Sessions, training: dict[str, Any]) -> list[float]:
-    """Train as a training document with Adam and a cosine schedule says; return the seconds of each epoch."""
+def train(model: Padded, sessions: Sessions, training: dict[str, Any], smoothing: float) -> list[float]:
+    """Train as a training document with Adam and a cosine schedule says; return the seconds of each epoch.
+
+    `smoothing` is the share of every target that all items have in common.
+    """
     epochs, size, rate = training["epochs"], training["batch_size"], training["optimizer"]["learning_rate"]
     width, seconds = len(model.bias), []
     steps = -(-len(sessions) // size) * epochs
@@ -94,7 +97,8 @@ def train(model: Padded, sessions: Sessions, training: dict[str, Any]) -> list[f
             before_ET, next_ET = items_ET[:, :-1], items_ET[:, 1:]
             asking_ET = next_ET != width
             optimizer.zero_grad()
-            loss = functional.cross_entropy(model.logits(before_ET, asking_ET), next_ET[asking_ET])
+            logits, targets = model.logits(before_ET, asking_ET), next_ET[asking_ET]
+            loss = functional.cross_entropy(logits, targets, label_smoothing=smoothing)
             torch.autograd.backward(loss)
             optimizer.step()
             schedule.step()
@@ -121,7 +125,7 @@ def ranks(model: Padded, prefixes: Sessions, targets: Sequence[int]) -> Tensor:
     return torch.cat(found)
 
 
-def main(network: str, training: str, cases: str, out: str, threads: str) -> None:
+def main(network: str, training: str, cases: str, out: str, threads: str, smoothing: str) -> None:
     """Train on sessions, and write seconds, P@20 and MRR@20 as JSON.
 
     Args:
@@ -130,12 +134,13 @@ def main(network: str, training: str, cases: str, out: str, threads: str) -> Non
         cases: Path of a JSON file with width, sessions, prefixes and targets, of indices from 0.
         out: The file to write.
         threads: Number of threads.
+        smoothing: Label smoothing.
     """
     torch.set_num_threads(int(threads))
     torch.manual_seed(0)
     data = _read(cases)
     model = Padded(data["width"], _read(network)["layers"])
-    seconds = train(model, data["sessions"], _read(training))
+    seconds = train(model, data["sessions"], _read(training), float(smoothing))
     found = ranks(model, data["prefixes"], data["targets"])
     shown = (found <= _SHOWN).double()
     figures = {"recall@20": shown.mean().item(), "mrr@20": (shown / found).mean().item(), "seconds": seconds}

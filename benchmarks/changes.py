@@ -1,0 +1,66 @@
+"""Changes of single settings in the documents of a preset, as command lines name them."""
+
+import json
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Documents = tuple[dict[str, Any], dict[str, Any]]
+"""A network and its training document."""
+Change = dict[str, Any]
+"""Values of settings, by their names."""
+Places = Mapping[str, tuple[int | str, ...]]
+"""Where the documents of a preset have each setting: 0 for the network or 1 for the training, then keys."""
+
+TRAINING: Places = {
+    "learning_rate": (1, "optimizer", "learning_rate"),
+    "schedule": (1, "schedule"),
+    "batch_size": (1, "batch_size"),
+    "epochs": (1, "epochs"),
+}
+
+
+def add_option(parser: ArgumentParser, places: Places) -> None:
+    """Add the option `--changes`, whose values are changes."""
+    parser.add_argument(
+        "--changes",
+        type=_parsed(places),
+        nargs="+",
+        default=[],
+        metavar="SETTING=VALUE",
+        help=f"one row each, several settings with commas; settings: {', '.join(places)}",
+    )
+
+
+def apply(change: Change, documents: Documents, places: Places) -> None:
+    """Give settings of documents other values."""
+    for name, value in change.items():
+        *path, last = places[name]
+        place: Any = documents
+        for key in path:
+            place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
+        place[last] = value
+
+
+def shown(change: Change) -> str:
+    """Return a change as a cell of a table."""
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in change.items()) or "none"
+
+
+def _parsed(places: Places) -> Callable[[str], Change]:
+    """Return a function that reads a text such as "units=128,bias=false"."""
+
+    def change(text: str) -> Change:
+        found = {}
+        for part in re.split(",(?=[a-z_]+=)", text):
+            name, _, value = part.partition("=")
+            if name not in places:
+                raise ArgumentTypeError(f"{name!r} is not one of {', '.join(places)}")
+            try:
+                found[name] = json.loads(value)
+            except json.JSONDecodeError:
+                found[name] = value
+        return found
+
+    return change
