@@ -1,6 +1,7 @@
 """Trains a network for digits in four arithmetics, and compares the errors."""
 
 import multiprocessing
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -47,12 +48,12 @@ def run(small: bool) -> list[Table]:
     if small:
         errors = [error(*place, course) for place in places]
     else:
-        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with two_processes() as pool:
             errors = list(pool.map(error, *zip(*places, strict=True), [course] * len(places)))
     by_arithmetic = np.array(errors).reshape(len(ARITHMETICS), len(seeds))
     title = (
         f"Errors on MNIST in percent, {course.pictures:,} pictures, {course.epochs} epochs,"
-        f" {NUMBERS.fraction_bits} bits after the point"
+        f" learning rate {course.rate}, {NUMBERS.fraction_bits} bits after the point"
     )
     table = Table(title, ["arithmetic", *(f"seed {seed}" for seed in seeds), "mean", "published"])
     for name, row, published in zip(ARITHMETICS, by_arithmetic, PUBLISHED, strict=True):
@@ -67,6 +68,11 @@ def run(small: bool) -> list[Table]:
     return [table]
 
 
+def two_processes() -> ProcessPoolExecutor:
+    """Return a pool of two processes."""
+    return ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+
 def network(arithmetic: int, seed: int) -> Learner:
     """Return an untrained network in one of ARITHMETICS."""
     if arithmetic < 2:
@@ -76,13 +82,19 @@ def network(arithmetic: int, seed: int) -> Learner:
 
 def error(arithmetic: int, seed: int, course: Course) -> float:
     """Train in one of ARITHMETICS, and return the share of wrong test pictures, in percent."""
+    *_, learner = epochs(arithmetic, seed, course)
+    return wrong(learner, digits("t10k", 10_000 if course.pictures > 10_000 else 2_000))
+
+
+def epochs(arithmetic: int, seed: int, course: Course) -> Iterator[Learner]:
+    """Train in one of ARITHMETICS, and yield the network after every epoch."""
     learner, train = network(arithmetic, seed), digits("train", course.pictures)
     for epoch in range(course.epochs):
         order = stream(seed, "labs/numbers/order", epoch).permutation(len(train))
         for start in range(0, len(train), course.batch_size):
             batch = order[start : start + course.batch_size]
             learner.learn(train.pixels[batch], train.labels[batch], course.rate)
-    return wrong(learner, digits("t10k", 10_000 if course.pictures > 10_000 else 2_000))
+        yield learner
 
 
 def wrong(learner: Learner, test: Digits) -> float:
