@@ -112,10 +112,10 @@ def along_in_many(names, songs):
     return [along(name, songs, exchange(8, 1 + (rank + number) % 2)) for number, name in enumerate(names)]
 
 
-@pytest.mark.parametrize(
-    ("size", "apart"),
-    [(1, 4), (2, 1), (3, 2), *(pytest.param(size, 1, marks=pytest.mark.long) for size in (1, 3))],
-)
+APART = [(1, 4), (2, 1), (3, 2), (4, 4), *(pytest.param(size, 1, marks=pytest.mark.long) for size in (1, 3))]
+
+
+@pytest.mark.parametrize(("size", "apart"), APART)
 def test_along_sequences_too(size, apart, songs, groups):
     names = list(sequences.SETTINGS)[::apart]
     groups(size).start(along_in_many, names, songs)

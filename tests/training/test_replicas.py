@@ -165,10 +165,11 @@ CASES = ["momentum", "adam, normalized", "rmsprop, on the input", "sgd, drifting
 AVERAGING = {"replicas": 3, "every": 2}
 
 
-def averaged(name, data, folder, **more):
+def averaged(name, data, folder, replicas=3, **more):
     """What training replicas gives: the weights and the log, without its seconds."""
     network, document = SETTINGS[name]
-    model = train(network, {**document, "batch_size": 2, "averaging": AVERAGING}, data, folder, **more)
+    averaging = {**AVERAGING, "replicas": replicas}
+    model = train(network, {**document, "batch_size": 2, "averaging": averaging}, data, folder, **more)
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     return model.fingerprint(), [
         {key: value for key, value in line.items() if "second" not in key} for line in lines
@@ -193,6 +194,16 @@ def alone(data, tmp_path_factory):
 def test_any_number_of_processes_gives_the_same_bits_and_losses(size, data, alone, groups, tmp_path):
     assert groups(size)(all_averaged, data, tmp_path) == [alone] * size
     assert len({fingerprint for fingerprint, _ in alone}) == len(CASES)
+
+
+def four(data, folder):
+    return averaged("momentum", Dataset.open(data), folder, replicas=4)
+
+
+def test_one_two_and_four_processes_average_four_replicas_alike(data, groups, tmp_path):
+    alone = four(data, tmp_path / "1")
+    for size in (2, 4):
+        assert groups(size)(four, data, tmp_path / f"{size}") == [alone] * size
 
 
 def test_another_number_of_steps_or_replicas_gives_other_bits(data, alone, tmp_path):

@@ -17,7 +17,6 @@ from tests.older import (
 )
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
-from tests.parallel.workers import Group
 from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
 from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
 from widenet.checkpoint import Checkpoint
@@ -189,14 +188,15 @@ def trained(network, training, data, out, start):
     return train(network, training, data, out, start_from=start).fingerprint()
 
 
-def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_one_and_two_processes_and_recommends_all(
-    before, tmp_path
+def test_a_training_of_a_grown_catalogue_has_the_same_bits_in_every_number_of_processes_and_recommends_all(
+    before, tmp_path, groups
 ):
     network, training = SETTINGS["adam, tied"][0], {**SETTINGS["adam, tied"][1], "shards": 4}
     data, start = grown(tmp_path / "data", CATALOGUES["grown"]), before("adam, tied")
     one = trained(network, training, data, tmp_path / "one", start)
-    with Group(2, tmp_path) as group:
-        assert group(trained, network, training, tmp_path / "data", tmp_path / "two", start) == [one, one]
+    for size in (2, 4):
+        words = network, training, tmp_path / "data", tmp_path / f"{size}", start
+        assert groups(size)(trained, *words) == [one] * size
     found = Model.load(tmp_path / "one").recommend(["3", "a"], k=40)
     assert {each.item for each in found} == {*CATALOGUES["grown"]} - {"3", "a"}
 

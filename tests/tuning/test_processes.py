@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.scripts import Conversation
-from tests.tuning.studies import SPACE, Heard, people
+from tests.tuning.studies import SPACE, Heard, people, with_training
 from widenet.errors import GroupError
 from widenet.runs import train
 from widenet.tuning import processes
@@ -84,6 +84,23 @@ def test_a_killed_worker_loses_no_trial_and_none_is_counted_twice(data, tmp_path
             assert trial.value == max(record["ndcg@5"] for record in model.run.records()[: trial.epochs])
 
 
+def test_any_number_of_workers_trains_all_documents_to_the_same_bits(data, tmp_path, replaced):
+    replaced(WORKER)
+    space = with_training(epochs=2, optimizer={"kind": "adam", "learning_rate": {"from": [0.01, 0.1]}})
+    alone, *others = (
+        tune(space, data, tmp_path / f"{workers}", trials=6, rungs=1, workers=workers).trials
+        for workers in (1, 2, 4)
+    )
+    assert len({trial.fingerprint for trial in alone}) == 6
+    for trials in others:
+        assert outcomes(trials) == outcomes(alone)
+
+
+def outcomes(trials):
+    """The metric and the fingerprint of each pair of documents, in whatever order they were tried."""
+    return {str(trial.choices): (trial.value, trial.fingerprint) for trial in trials}
+
+
 def test_ctrl_c_lets_every_worker_save(data, tmp_path, replaced):
     """The first worker gets SIGTERM in its second epoch, as all do after Ctrl-C, and ends with status 130.
 
@@ -146,3 +163,20 @@ def test_a_worker_saves_and_ends_when_its_launcher_has_ended(data, tmp_path):
     worker.close()
     os.close(ends[0])
     assert "error" not in told
+
+
+def test_a_search_that_joins_another_loses_no_trial_and_counts_none_twice(data, tmp_path):
+    """As from another machine with the same folder, while a worker of the first one trains."""
+    out, heard = tmp_path / "study", Heard()
+    tune(SPACE, data, out, trials=1, rungs=2)
+    worker = Conversation([str(out), str(data.path), "8"], WORKER)
+    with worker.stdout as lines:
+        told = [json.loads(next(lines))]
+        result = tune(SPACE, data, out, trials=8, rungs=2, resume=True, report=heard)
+        told += [json.loads(line) for line in lines]
+    assert worker.wait() == 0
+    worker.close()
+    begun = [*heard.begun, *(tuple(values) for name, *values in told if name == "begin")]
+    assert len({*begun}) == len(begun)
+    assert {trial for trial, *_ in begun} == {*range(1, 8)}
+    assert {trial.state for trial in result.trials} == {"finished", "waiting"}
