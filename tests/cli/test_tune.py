@@ -52,6 +52,9 @@ def test_mistakes_are_one_sentence(widenet, files, tmp_path):
     assert not (tmp_path / "study").exists()
     ended = widenet("tune", *files, "--trials", 0)
     assert ended.err == "widenet tune: --trials must be at least 1; got 0. See `widenet tune --help`.\n"
+    ended = widenet("tune", *files, "--seed", 2**63)
+    assert (ended.status, ended.err.count("\n")) == (2, 1)
+    assert "--seed must be 0 to 9,223,372,036,854,775,807; got " in ended.err
 
 
 def test_ctrl_c_prints_the_command_that_resumes(widenet, files, tmp_path, monkeypatch):

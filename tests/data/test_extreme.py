@@ -143,6 +143,8 @@ def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
 def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
     with pytest.raises(DataError, match=r"train\.txt: the file does not exist"):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
+    with pytest.raises(DataError, match=r": must be a file; it is a directory\. Name a file in it\."):
+        ingest_extreme(tmp_path, tmp_path / "a")
     (tmp_path / "train.txt").write_text(TRAIN)
     first = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")[0]
     with pytest.raises(DataError, match="already exists"):

@@ -327,7 +327,7 @@ NETWORK_MISTAKES = [
     ),
     (
         network({}, {}, {"weights": {"layer": "H"}}),
-        ': layers[2].weights.layer must name another hidden or output layer; got "H". Known: h.',
+        ': layers[2].weights.layer must name another hidden or output layer; got "H". Did you mean "h"?',
     ),
     (
         network({}, {}, {"weights": {"layer": "in"}}),

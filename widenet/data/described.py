@@ -6,6 +6,7 @@ normalized.
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -246,17 +247,21 @@ def _numbers(attributes: Attributes, name: str, rows: np.ndarray, place: str) ->
     column = attributes.column(name, rows)
     kind = attributes.kinds[name]
     if kind not in ("number", "boolean"):
-        text = next((text for text in column.to_pylist() if not _is_number(text)), None)
-        raise DataError(
-            f'{place}: column "{name}" must hold numbers; it holds {text!r}. {_remedy(str(text))}'
-        )
+        texts = column.drop_null().to_pylist()
+        if not texts:
+            raise DataError(
+                f'{place}: column "{name}" must hold a number for at least one item; it is empty.'
+            )
+        text = next((text for text in texts if not _is_number(text)), None)
+        held = f"texts, such as {texts[0]!r}" if text is None else repr(text)
+        raise DataError(f'{place}: column "{name}" must hold numbers; it holds {held}. {_remedy(str(text))}')
     numbers: np.ndarray = pc.fill_null(column.cast(pa.float64()), float("nan")).to_numpy()
     return numbers
 
 
 def _remedy(text: str) -> str:
     """What to do about a text in a column of numbers."""
-    if _is_number(text.replace(",", ".", 1)):
+    if "," in text and _is_number(text.replace(",", ".", 1)):
         return "With `items_decimal=','` it is a number; otherwise correct the cell."
     return "Correct the cell, or make categories of the column with `items_sparse`."
 
@@ -275,7 +280,6 @@ def _check_range(numbers: np.ndarray, names: Sequence[str], place: str, when: st
 
 def _is_number(text: object) -> bool:
     try:
-        float(str(text))
+        return math.isfinite(float(str(text)))
     except ValueError:
-        return text is None
-    return True
+        return False

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from widenet.data.formats.text import TextFile
 from widenet.data.manifest import MAX_WIDTH
 from widenet.errors import DataError
-from widenet.regular_files import LONGEST_LINE_BYTES
+from widenet.regular_files import LONGEST_LINE_BYTES, check_regular
 
 LINES_A_BLOCK = 4096
 
@@ -61,8 +61,7 @@ class ExtremeText:
     @cached_property
     def size(self) -> Size:
         """The numbers of the header; raises DataError if it is none."""
-        if not self.path.is_file():
-            raise DataError(f"{self.path}: the file does not exist. Check the path.")
+        _check_file(self.path)
         with TextFile(self.path).opened() as file:
             line = file.readline(LONGEST_LINE_BYTES)
         found = _HEADER.fullmatch(line)
@@ -128,6 +127,15 @@ def _numbers(text: bytes) -> NDArray[np.float64]:
     return np.fromstring(text.decode("ascii"), sep=" ") if text.strip() else np.zeros(0)
 
 
+def _check_file(path: Path) -> None:
+    """Raise DataError unless a path is that of a file."""
+    check_regular(path)
+    if path.is_dir():
+        raise DataError(f"{path}: must be a file; it is a directory. Name a file in it.")
+    if not path.exists():
+        raise DataError(f"{path}: the file does not exist. Check the path.")
+
+
 def mistake(path: Path, number: int, rule: str, line: bytes) -> DataError:
     """Make the error for a line that breaks a rule."""
     text = line.decode(errors="replace").strip()
@@ -148,8 +156,7 @@ def filtered_pairs(path: Path, size: Size) -> NDArray[np.int64]:
     Raises:
         DataError: The file is missing, or a line breaks a rule.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: the file does not exist. Check the path.")
+    _check_file(path)
     pairs = []
     with TextFile(path).opened() as file:
         for number, line in enumerate(file, start=1):

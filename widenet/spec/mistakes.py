@@ -48,7 +48,7 @@ def first_mistake(model: type[BaseModel], where: str, values: Any, errors: Seque
             f" field.{did_you_mean(str(location[-1]), _known_fields(model, values, location))}"
         )
     if kind == "missing":
-        return f'{place} is missing. Add "{location[-1]}".'
+        return f"{place} {_missing(_at(values, location[:-1]), str(location[-1]))}"
     if kind == "value_error":
         return f"{place}: {error['ctx']['error']}"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -70,6 +70,13 @@ def _clearest_error(model: type[BaseModel], values: Any, errors: Sequence[Any]) 
             if is_beside and nearest(str(other["loc"][-1]), _known_fields(model, values, other["loc"])):
                 return other
     return first
+
+
+def _missing(owner: Any, field: str) -> str:
+    """Say that a field is missing in an object, or beside a bare name that stands for one."""
+    if isinstance(owner, str):
+        return f'"{owner}" needs "{field}". Write {{"kind": "{owner}", "{field}": ...}}.'
+    return f'is missing. Add "{field}".'
 
 
 def _choices(errors: Sequence[Any]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from widenet.arguments import Argument, check_bounds
+from widenet.data.split_arguments import LARGEST_SEED
 from widenet.run_arguments import Device
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class TuneArguments:
     reduction: Annotated[
         int, Argument("Of this many trials at a rung, one goes on to the next rung.", at_least=2)
     ] = 3
-    seed: Annotated[int, Argument("Start of the suggestions.", at_least=0)] = 0
+    seed: Annotated[int, Argument("Start of the suggestions.", at_least=0, at_most=LARGEST_SEED)] = 0
     resume: Annotated[
         bool, Argument("Resume the study at `out`, or join it from another machine while it runs.")
     ] = False
