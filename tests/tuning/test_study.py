@@ -114,6 +114,25 @@ def test_optuna_reads_the_journal(begun, data):
     assert study.best_params == trial.choices
 
 
+@pytest.mark.parametrize(
+    ("damaged", "said"),
+    [
+        (lambda whole: f"{whole}nonsense\n", "is damaged: it is no JSON. Restore it."),
+        (lambda whole: f'{whole}{{"op_code": 4}}\n', "is damaged: a value is missing or of another kind."),
+        (lambda whole: f"{whole}[3]\n", "is damaged: a value is missing or of another kind."),
+        (lambda _: "", "is damaged: a value is missing or of another kind."),
+        (lambda _: None, "is missing. Restore it, or choose another `out`."),
+    ],
+)
+def test_a_damaged_or_missing_journal_is_refused(damaged, said, begun):
+    journal = begun.path / FILE_NAME
+    text = damaged(journal.read_text())
+    journal.unlink() if text is None else journal.write_text(text)
+    with pytest.raises(CheckpointError) as refused, Study.open(begun.path).journal.alone():
+        pass
+    assert f"optuna.journal {said}" in str(refused.value)
+
+
 def test_a_damaged_or_missing_study_is_refused(begun, tmp_path):
     with pytest.raises(CheckpointError, match=r"holds no study to resume. Leave `resume` out"):
         Study.open(tmp_path)

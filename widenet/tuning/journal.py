@@ -6,12 +6,14 @@ line that was cut short.
 """
 
 import fcntl
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from widenet.checkpoint import writing
+from widenet.errors import CheckpointError, damage_of
 from widenet.optional import optional
 from widenet.spec.space import SpaceSpec
 from widenet.tuning.rungs import Rungs, Trial
@@ -46,15 +48,29 @@ class Journal:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the study against other workers within the block; all other methods need this."""
+        """Lock the study against other workers within the block; all other methods need this.
+
+        Raises:
+            CheckpointError: The journal is missing, damaged or cannot be written.
+        """
         path = self.folder / FILE_NAME
         with writing(path), (self.folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                raise CheckpointError(f"{path} is missing. Restore it, or choose another `out`.")
             _remove_torn_line(path)
             if self._storage is None:
-                self._storage = _opened(path)
-                self._study = self._storage.get_study_id_from_name(_NAME)
+                self._open(path)
             yield
+
+    def _open(self, path: Path) -> None:
+        try:
+            for line in path.read_bytes().splitlines():
+                json.loads(line)  # Optuna finds a wrong last line only when it reads the next one
+            self._storage = _opened(path)
+            self._study = self._storage.get_study_id_from_name(_NAME)
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+            raise CheckpointError(f"{path} is damaged: {damage_of(error)}. Restore it.") from None
 
     def trials(self) -> list[Trial]:
         """Return all trials in order of their numbers."""
