@@ -110,11 +110,12 @@ def test_another_document_than_a_space_is_refused(values, said):
     assert str(refused.value).startswith(f"space.json: {said}")
 
 
-def test_a_network_in_place_of_a_space_is_named():
+@pytest.mark.parametrize("values", [{"layers": LAYERS}, {"epochs": 3}])
+def test_one_document_in_place_of_a_space_is_named(values):
     with pytest.raises(DocumentError) as refused:
-        SpaceSpec.of({"layers": LAYERS}, "described.json")
+        SpaceSpec.of(values, "described.json")
     assert str(refused.value) == (
-        "described.json is a network document and stands where the space document belongs."
+        "described.json is a network or training document and stands where the space document belongs."
         ' A space is one file with both: {"network": {...}, "training": {...}}.'
     )
 

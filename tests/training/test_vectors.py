@@ -228,3 +228,6 @@ def test_a_layer_without_a_vector_for_each_feature_cannot_name_a_file(tmp_path):
         FitError, match=r'layers\[2\]\.initializer \("deep"\) "file" needs a layer that owns one'
     ):
         train(network, TRAINING, data, tmp_path / "run")
+    tied = {**UNTIED["layers"][2], "initializer": file, "weights": {"layer": "taste", "transposed": True}}
+    with pytest.raises(FitError, match=r'; got 0\. Move it to "taste", which owns the weights\.'):
+        train({"layers": [*UNTIED["layers"][:2], tied]}, TRAINING, data, tmp_path / "run")

@@ -44,13 +44,20 @@ def file_vectors(layout: Layout) -> dict[str, FileVectors]:
             raise FitError(
                 f'{place} "file" needs a layer that owns one weight with a vector for each feature: a'
                 f" hidden layer over a sparse input, or an output over a hidden layer; got {len(weights)}."
-                " Use another initializer."
+                f" {_remedy(layer)}"
             )
         weight = layout.weights[weights[0]]
         if layout.is_described(weights[0]):
             raise FitError(f'{place} "file" does not go with "described_by". Remove one of them.')
         found[weights[0]] = FileVectors(initializer, layout.rows_field(weight), weight.row_length, place)
     return found
+
+
+def _remedy(layer: Layer) -> str:
+    shares = getattr(layer, "weights", None)
+    return (
+        f'Move it to "{shares[0].layer}", which owns the weights.' if shares else "Use another initializer."
+    )
 
 
 def _has_vectors(layer: Layer, weight: Weight) -> bool:

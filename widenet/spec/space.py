@@ -81,7 +81,7 @@ class SpaceSpec(Document):
     """Two documents, in which `{"from": [...]}` and `{"between": [a, b]}` are open values."""
 
     usual_name: ClassVar[str] = "space.json"
-    other_name: ClassVar[str] = "network"
+    other_name: ClassVar[str] = "network or training"
     other_remedy: ClassVar[str] = 'A space is one file with both: {"network": {...}, "training": {...}}.'
     network: dict[str, Any]
     """The network document."""
@@ -90,8 +90,9 @@ class SpaceSpec(Document):
 
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:
-        """Return whether plain values are a network document."""
-        return "layers" in values and "network" not in values
+        """Return whether plain values are those of one document alone."""
+        is_one = "layers" in values or not TrainingSpec.model_fields.keys().isdisjoint(values)
+        return is_one and "network" not in values
 
     @classmethod
     def model_json_schema(cls, *args: Any, **words: Any) -> dict[str, Any]:
