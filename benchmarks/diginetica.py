@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import changes
 from benchmarks.commands import measured, widenet
+from benchmarks.neighbourhoods import set_term
 from benchmarks.places import DATA, ROOT, presets, workplace
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
@@ -58,6 +59,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="also rank with these repeats in place of the document's, such as none, 0,4,2 or =-1,4,2",
     )
+    parser.add_argument(
+        "--terms",
+        nargs="+",
+        action="extend",
+        type=_numbers,
+        default=[],
+        help="also rank with these neighbourhood terms: none, or weight,floor,neighbours",
+    )
     parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
     parser.add_argument(
         "--smoothing", type=float, nargs="+", default=[0.0], help="label smoothing of PyTorch"
@@ -89,7 +98,7 @@ def run(arguments: argparse.Namespace) -> None:
                 _write(folder, *documents)
                 run = f"{name}, {changes.shown(change)}" if change else name
                 print(_widenet(run, folder), flush=True)
-                _print_repeats(run, Model.load(folder / run), folder, arguments.repeats)
+                _print_rankings(run, Model.load(folder / run), folder, arguments)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
             print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - | - |")
 
@@ -104,13 +113,28 @@ def _numbers(text: str) -> _Numbers | None:
     return None if text == "none" else tuple(map(float, text.split(",")))
 
 
-def _print_repeats(name: str, model: Model, folder: Path, settings: Sequence[_Numbers | None]) -> None:
-    """Print a row for each setting of the "repeats" of a trained model's output."""
+def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Namespace) -> None:
+    """Print a row for each other "repeats" and each other "neighbourhood" of a trained model's output."""
     [output] = model.network.outputs.values()
-    for numbers in settings:
+    repeats, term = output.repeats, output.neighbourhood
+    for numbers in asked.repeats:
         output.repeats = numbers
-        shown = "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
-        print(f"| widenet, {name}, repeats {shown} | {_ranked(model, folder)} | - | - | - |", flush=True)
+        print(
+            f"| widenet, {name}, repeats {_shown(numbers)} | {_ranked(model, folder)} | - | - | - |",
+            flush=True,
+        )
+    output.repeats = repeats
+    for numbers in asked.terms:
+        setting = None if numbers is None else (int(numbers[2]), numbers[1], numbers[0], 0.0)
+        set_term(model.network, Dataset.open(folder / "train"), setting)
+        print(
+            f"| widenet, {name}, term {_shown(numbers)} | {_ranked(model, folder)} | - | - | - |", flush=True
+        )
+    output.neighbourhood = term
+
+
+def _shown(numbers: _Numbers | None) -> str:
+    return "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
 
 
 def prepare(folder: Path, num_sessions: int, is_validation: bool) -> list[tuple[list[str], str]]:

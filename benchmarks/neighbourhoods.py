@@ -113,7 +113,7 @@ def _measured(
     temperatures = asked.temperatures or [output.spec.cosine.temperature]
     settings = product(asked.neighbours, asked.floors, asked.weights, asked.popularities)
     for setting in (None, *settings):
-        _set_term(network, dataset, setting)
+        set_term(network, dataset, setting)
         for temperature in temperatures:
             _set_temperature(network, temperature)
             cells = ["no term", "-", "-", "-"] if setting is None else [f"{number:g}" for number in setting]
@@ -138,7 +138,7 @@ def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
     return latest, "heldout"
 
 
-def _set_term(network: Network, dataset: Dataset, setting: Setting | None) -> None:
+def set_term(network: Network, dataset: Dataset, setting: Setting | None) -> None:
     """Give the output of a trained network another neighbourhood term, or none; the weights stay."""
     [output] = network.outputs.values()
     output.neighbourhood = None
