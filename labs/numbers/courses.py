@@ -11,7 +11,7 @@ from labs.numbers.lab import ARITHMETICS, FULL, Course, epochs, two_processes, w
 TRAINED = 50_000
 """Training pictures to learn from; the others of the 60,000 are set aside."""
 
-RATES = (0.05, 0.1)
+RATES = (0.05, 0.07, 0.08, 0.1)
 COMPARED = (0, 2)
 """Places in ARITHMETICS."""
 EPOCHS = (6, 10)
