@@ -6,6 +6,7 @@ import re
 import pytest
 
 from widenet.cli.progress import Counter, IngestReport, TrainingReport
+from widenet.data.silence import Note
 from widenet.training.state import LoopState
 
 RECORD = {
@@ -112,18 +113,19 @@ def test_a_counter_shows_itself_on_a_terminal_only(monkeypatch, capsys):
 def test_an_ingest_is_a_line_a_phase_and_on_a_terminal_rows_too(monkeypatch, capsys):
     def follow_ingest():
         with IngestReport() as report:
-            report.phase("reading [a].csv")
+            report.phase("times in [a].csv")
             report.rows(500, None)
+            report.phase(Note("kept as it is"))
             report.phase("writing")
             report.rows(1000, 2000)
             report.rows(2000, 2000)
 
     follow_ingest()
-    assert capsys.readouterr() == ("", "reading [a].csv ...\nwriting ...\n")
+    assert capsys.readouterr() == ("", "times in [a].csv ...\nkept as it is\nwriting ...\n")
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("COLUMNS", "120")
     follow_ingest()
     shown = terminal.getvalue()
-    assert "reading [a].csv ..." in shown
+    assert "times in [a].csv ..." in shown
     assert "2,000 rows" in shown

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from widenet.cli.wording import on_command_line, say
+from widenet.data.silence import Note
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount, duration
 
@@ -184,13 +185,13 @@ class IngestReport:
         self.bar.stop()
 
     def phase(self, text: str) -> None:
-        """Print the line of a new phase."""
+        """Print the line of a new phase, or a note."""
         if self.quiet:
             return
         if self.task is not None:
             self.bar.remove_task(self.task)
             self.task = None
-        line = self.words(text) + ("" if text.startswith(("note: ", "skipped ", "times in ")) else " ...")
+        line = self.words(text) + ("" if isinstance(text, Note) else " ...")
         if self.bar.disable:
             typer.echo(line, err=True)
         else:

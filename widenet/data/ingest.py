@@ -17,7 +17,7 @@ from widenet.data.merging import Merging
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
-from widenet.data.silence import ignore_message
+from widenet.data.silence import Note, ignore_message
 from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
 from widenet.data.tables import Tables
 from widenet.data.titles import OpenedTitles
@@ -113,7 +113,7 @@ class _Work:
         self._report("numbering users and items")
         merging = Merging(tables, read, scratch, selection, options.limits.threads)
         if (times := merging.described_times()) is not None:
-            self._report(times)
+            self._report(Note(times))
         self._read_titles(tables, titles)
         beside, described = self._attributes(tables, items, scratch)
         side = SideTables(tables, options.side, users, read["train"], selection.known_only)
@@ -163,7 +163,7 @@ class _Work:
         if titles is not None:
             titles.read(tables)
             for line in other_ids(tables, titles.source, titles.key, "title_id"):
-                self._report(line)
+                self._report(Note(line))
 
     def _attributes(
         self, tables: Tables, items: OpenedItems | None, scratch: Path
@@ -177,24 +177,22 @@ class _Work:
         if items is not None:
             rows: ItemRows | None = items.read(tables, options.selection.known_only)
             for line in other_ids(tables, items.source, items.key, "items_id"):
-                self._report(line)
+                self._report(Note(line))
         else:
             rows = known_items(tables, options.known, options.field)
             if left := options.known.described(options.field):
-                self._report(
-                    f"note: {options.known.folder} describes items by {', '.join(left)}; this dataset does"
-                    " not. Give `items` with `items_sparse` or `items_dense` again"
-                )
+                said = f"note: {options.known.folder} describes items by {', '.join(left)}; this dataset does"
+                self._report(Note(f"{said} not. Give `items` with `items_sparse` or `items_dense` again"))
         if rows is None:
             return [], {}
         paths = rows.written(scratch, options.field)
         for line in rows.notes():
-            self._report(line)
+            self._report(Note(line))
         found = rows.described(scratch, options.field)
         if found is None:
             return paths, {}
         for line in rows.notes_on(found):
-            self._report(line)
+            self._report(Note(line))
         return [*paths, found.path], found.widths
 
     def _read(
@@ -234,9 +232,9 @@ class _Work:
                 tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
             for line in tables.notes(part):
-                self._report(line)
+                self._report(Note(line))
         if options.min_value is not None and not options.has_values:
-            self._report("note: values are compared with `min_value`, and not stored")
+            self._report(Note("note: values are compared with `min_value`, and not stored"))
         return read
 
 

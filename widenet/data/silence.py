@@ -1,4 +1,10 @@
-"""A receiver of progress messages that ignores them."""
+"""Messages about the progress of a pass over data, and a receiver that ignores them."""
+
+
+class Note(str):
+    """A message that is whole by itself; other messages name a phase that begins."""
+
+    __slots__ = ()
 
 
 def ignore_message(text: str) -> None:

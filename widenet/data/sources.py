@@ -10,12 +10,13 @@ from typing import Any
 import duckdb
 
 from widenet.data.formats import memory, table
-from widenet.data.formats.columns import SKIP_IT, Columns, check_time_format, choose_column, listed
+from widenet.data.formats.columns import Columns, check_time_format, choose_column, listed
 from widenet.data.formats.csv import Csv
 from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
+from widenet.data.silence import Note
 from widenet.errors import DataError, OptionError
 from widenet.stores.fetch import fetched_sources
 from widenet.stores.uri import check_known_scheme, is_uri
@@ -85,7 +86,11 @@ class Roles:
                 )
         self._check_guesses(source, columns)
         return Columns(
-            **columns, decimal=source.decimal, time_formats=self.time_formats, floats=source.floats
+            **columns,
+            decimal=source.decimal,
+            time_formats=self.time_formats,
+            floats=source.floats,
+            can_skip=True,
         )
 
     def _check_guesses(self, source: Source, columns: Mapping[str, str]) -> None:
@@ -224,9 +229,9 @@ class Sources:
             if not isinstance(source, TextSource):
                 continue
             numbers = set()
-            for number, rule in source.bad_lines(columns):
+            for number, rule in source.bad_lines(replace(columns, can_skip=False)):
                 numbers.add(number)
-                first = first or f"{source.name}: {source.row} {number}: {rule.replace(SKIP_IT, '')}"
+                first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
                     raise DataError(
                         f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: fix"
@@ -237,7 +242,7 @@ class Sources:
                 copy = source.file.without(numbers, folder / f"{folder.name}-{place}")
                 self._read[place] = (replace(source, file=copy), columns)
         if first:
-            say(f"skipped {num_skipped:,} bad line{'s' * (num_skipped > 1)}; the first: {first}")
+            say(Note(f"skipped {num_skipped:,} bad line{'s' * (num_skipped > 1)}; the first: {first}"))
         return num_skipped
 
 

@@ -88,7 +88,6 @@ _OTHER_FORMATS = (
     "%Y%m%dT%H%M%S",
 )
 
-SKIP_IT = ", or skip it with `skip_bad_lines`"
 RULES = {
     "user": "must not be empty",
     "item": "must not be empty",
@@ -110,6 +109,7 @@ class Columns:
         decimal: Decimal separator.
         time_formats: Formats of the times, for DuckDB's strptime; without any, numbers and ISO times.
         floats: Columns of floating-point numbers; their ids are written without ".0".
+        can_skip: Whether `skip_bad_lines` is advised for a line that breaks a rule.
     """
 
     user: str
@@ -119,6 +119,7 @@ class Columns:
     decimal: str = "."
     time_formats: tuple[str, ...] = ()
     floats: frozenset[str] = frozenset()
+    can_skip: bool = True
 
     def expressions(self) -> dict[str, tuple[str, str]]:
         """The column and the SQL of its value, for each role that has a column.
@@ -232,7 +233,7 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
             )
         elif text:
             remedy = _time_remedy(text) or "Say how it is written with `time_format`, or fix the row."
-    skip = SKIP_IT if can_skip and not text else ""
+    skip = ", or skip it with `skip_bad_lines`" if can_skip and not text else ""
     return f'column "{column}" {rule}{got}. {remedy or f"Fix or remove the row{skip}."}'
 
 
@@ -317,7 +318,7 @@ def first_broken(cells: Mapping[str, str], columns: Columns) -> str | None:
     }
     for role, (name, _) in columns.expressions().items():
         if not holds[role](cells[name]):
-            return broken(name, role, cells[name], columns, can_skip=True)
+            return broken(name, role, cells[name], columns, columns.can_skip)
         if "\0" in cells[name]:
             return f'column "{name}" {NO_NUL}'
     return None
