@@ -139,12 +139,20 @@ def test_a_folder_that_cannot_be_filled_is_an_error_of_the_run(data):
     assert not left.exists()
 
 
-def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(store, uncut, tmp_path):
+RESTARTS = {
+    "before the first publication": (1, False, "it starts over, since it has no checkpoint yet"),
+    "after it": (16, True, "it resumes from its newest checkpoint"),
+}
+
+
+@pytest.mark.parametrize("moment", RESTARTS)
+def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(moment, store, uncut, tmp_path):
+    puts, is_published, outcome = RESTARTS[moment]
     expected = widenet.train(None, None, uncut, tmp_path / "local", device="cpu", report=Silence())
     agents = {}
 
     def kill(method, number):
-        if method == "PUT" and number > 16 and store.published("run") is not None:
+        if method == "PUT" and number > puts and (store.published("run") is not None) == is_published:
             store.at = None
             workers = {rank_of(worker): (name, worker) for name, worker in map(worker_of, agents.items())}
             name, worker = workers[0]
@@ -166,7 +174,7 @@ def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(st
         agents[name] = subprocess.Popen(command, cwd=tmp_path, env=variables, **pipes)
     said = "".join(agent.communicate()[0] for agent in agents.values())
     assert [agent.returncode for agent in agents.values()] == [0, 0], said
-    assert "torchrun has restarted this training; it resumes from its newest checkpoint" in said
+    assert f"torchrun has restarted this training; {outcome}" in said
     assert expected.fingerprint() in said
 
 

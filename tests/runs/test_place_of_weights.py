@@ -12,6 +12,8 @@ from contextlib import ExitStack
 import pytest
 
 from benchmarks.cgroups import capped, peak, within
+from tests.described import TRAINING, described
+from tests.described import network as described_network
 from tests.parallel.workers import Group
 from tests.scratches import refuse_direct, resident
 from tests.scripts import Script
@@ -223,6 +225,28 @@ def _trained(out, data, name):
         scratch.scratch_of(part.weight) is not None for part in model.network.wide["next"].parts.values()
     )
     return model.fingerprint(), len(model.network.wide["next"].parts), in_file
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_described_rows_are_those_of_memory_beside_passes_that_write(is_tied, tmp_path, small_chunks):
+    data, network = described(tmp_path / "data"), described_network(is_tied)
+    train(network, TRAINING, data, tmp_path / "memory", weights_in="device")
+    train(network, TRAINING, data, tmp_path / "disk", weights_in="disk")
+    assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
+    assert small_chunks
+
+
+def test_described_rows_are_not_read_while_a_pass_writes_them(tmp_path, monkeypatch):
+    asked = {}
+
+    def noted(tensor, _):
+        asked.setdefault(tensor.data_ptr(), set()).add(threading.current_thread().name)
+
+    monkeypatch.setattr(part_module, "fetch_rows", noted)
+    data = described(tmp_path / "data")
+    model = train(described_network(tied=False), TRAINING, data, tmp_path / "run", weights_in="disk")
+    for part in model.network.wide["taste/history"].parts.values():
+        assert asked[part.weight.data_ptr()] == {"MainThread"}
 
 
 def test_two_processes_train_to_the_bits_of_one(data, tmp_path):

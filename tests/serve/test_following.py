@@ -2,12 +2,13 @@
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
 
 import pytest
 
-from tests.serve.conftest import service, with_model
+from tests.serve.conftest import NETWORK, service, with_model
 from widenet.cli.wording import on_command_line
-from widenet.runs import Model
+from widenet.runs import Model, train
 from widenet.serve.batches import ModelThread, Rhythm
 from widenet.serve.engine import Engine
 from widenet.serve.following import Follower, state_of
@@ -52,6 +53,42 @@ def test_a_model_that_is_published_while_the_first_is_loaded_is_served(world, tm
     with service(tmp_path / "current", script=with_model("moving_model.py")) as running:
         while running.get("/health/ready").json["fingerprint"] != second:
             pass
+
+
+def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path):
+    run, saved, seen, pointers = tmp_path / "run", Queue(), Queue(), [""]
+    latest = run / "checkpoints" / "latest"
+
+    def wait_after_each_checkpoint():
+        if latest.exists() and latest.read_text() != pointers[-1]:
+            pointers.append(latest.read_text())
+            saved.put(None)
+            seen.get(timeout=60)
+        return False
+
+    document, fingerprints = {"epochs": 3, "shards": 3}, []
+    with ThreadPoolExecutor(1) as pool:
+        training = pool.submit(
+            train, NETWORK, document, world.data, run, device="cpu", interrupted=wait_after_each_checkpoint
+        )
+        training.add_done_callback(saved.put)
+        saved.get(timeout=60)
+        with service(run) as running:
+            while True:
+                is_finished, model = training.done(), Model.load(run, "cpu")
+                fingerprints.append(model.fingerprint())
+                reply = running.recommend(items=["i1", "i7"], k=5)
+                while reply.json["fingerprint"] != fingerprints[-1]:
+                    assert reply.json["fingerprint"] == fingerprints[-2]
+                    assert training.done() == is_finished, training.exception()
+                    reply = running.recommend(items=["i1", "i7"], k=5)
+                assert reply.json["items"] == [vars(one) for one in model.recommend(["i1", "i7"], k=5)]
+                if is_finished:
+                    break
+                seen.put(None)
+                saved.get(timeout=60)
+    assert fingerprints[-1] == training.result().fingerprint()
+    assert len(set(fingerprints)) == 3
 
 
 @pytest.fixture

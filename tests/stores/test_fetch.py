@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from urllib.parse import unquote
 
 import pytest
 
@@ -88,6 +89,20 @@ def test_a_download_that_was_broken_off_goes_on_with_the_files_that_are_whole(bo
     books.count_from_here()
     widenet.Dataset.open("s3://shelf/books")
     assert (done, len(downloads(books))) == (2, 1)
+
+
+@in_every_store
+def test_a_download_that_fails_once_is_repeated_without_a_word(books, capfd):
+    failed = []
+
+    def fail_once(method, _):
+        is_file = method == "GET" and not failed and "/files/" in unquote(books.requests[-1][1])
+        return "503 Service Unavailable" if is_file and not failed.append(True) else None
+
+    books.count_from_here(fail_once)
+    assert widenet.Dataset.open(books.uri("books")).num_examples == 2
+    assert (failed, len(downloads(books))) == ([True], 4)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_run_that_is_published_anew_meanwhile_is_copied_as_it_is_then(store):
