@@ -101,7 +101,7 @@ def test_all_rules_of_the_command_have_the_same_effect(spark, run, tmp_path):
         "never": str(tmp_path / "never.txt"),
         "only": ITEMS[:50],
         "never_for": tmp_path / "never_for.csv",
-        "only_for": {"7": ITEMS[10:30], "8": ["i11"], "9": ["nothing"]},
+        "only_for": {"7": ITEMS[10:30], "8": ["i11"], "9": []},
         "weights": {f"i{n}": 0.5 + n % 2 for n in range(20)},
         "at_most": {"genre": 2},
         "where": {"in_stock": True},
