@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +47,8 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object from its keys and values, for `json.loads`; raises RepeatedKeyError."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name in counts if counts[name] > 1)
         raise RepeatedKeyError(f'the key "{twice}" stands twice in one object')
     return values
 

@@ -67,8 +67,9 @@ class Journal:
         try:
             for line in path.read_bytes().splitlines():
                 json.loads(line)  # Optuna finds a wrong last line only when it reads the next one
-            self._storage = _opened(path)
-            self._study = self._storage.get_study_id_from_name(_NAME)
+            storage = _opened(path)
+            self._study = storage.get_study_id_from_name(_NAME)
+            self._storage = storage
         except (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError) as error:
             raise CheckpointError(f"{path} is damaged: {damage_of(error)}. Restore it.") from None
 

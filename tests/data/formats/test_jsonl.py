@@ -75,3 +75,15 @@ def test_lists_that_are_not_read_may_have_any_length_and_those_that_are_may_be_e
     path = source("r.jsonl", json_lines(*FIRST, {"user": "v", "items": [], "times": []}))
     manifest = ingest(path, tmp_path / "ds", item="items", time="times").manifest
     assert (manifest.num_examples, manifest.fields["items"].width) == (2, 1)
+
+
+@pytest.mark.parametrize("line", [1, 2])
+@pytest.mark.parametrize("key", [b"t\xffag", b't": 1, "t\xffag'])
+def test_a_key_that_is_not_utf_8_names_its_line(line, key, tmp_path):
+    rows = [b'{"user": "u1", "item": "a"}'] * 2
+    rows[line - 1] = b'{"user": "u1", "item": "b", "' + key + b'": "x"}'
+    (tmp_path / "r.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    with pytest.raises(DataError, match=rf"line {line}: must be UTF-8 text"):
+        ingest(tmp_path / "r.jsonl", tmp_path / "other")
+    ingest(tmp_path / "r.jsonl", tmp_path / "data", skip_bad_lines=1)
+    assert Dataset.open(tmp_path / "data").vocabulary("items").all_ids().to_pylist() == ["a"]

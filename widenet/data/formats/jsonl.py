@@ -50,6 +50,11 @@ def _source(name: str, file: TextFile, sample: Sequence[str], is_array: bool = F
         except (ValueError, RecursionError):
             record = None
         if isinstance(record, dict):
+            # Names of columns must be Unicode; the line of a key that is not is refused when it is read.
+            record = {
+                key.encode("utf-8", "surrogatepass").decode("utf-8", "replace"): value
+                for key, value in record.items()
+            }
             keys = record | {key: value for key, value in keys.items() if value is not None}
         elif number == 1 and is_array:
             raise DataError(
