@@ -66,7 +66,7 @@ def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path)
             seen.get(timeout=60)
         return False
 
-    document, fingerprints = {"epochs": 3, "shards": 3}, []
+    document, fingerprints = {"epochs": 3, "shards": 3, "checkpoints": {"min_seconds": 0}}, []
     with ThreadPoolExecutor(1) as pool:
         training = pool.submit(
             train, NETWORK, document, world.data, run, device="cpu", interrupted=wait_after_each_checkpoint
