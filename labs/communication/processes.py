@@ -7,10 +7,10 @@ import statistics
 import struct
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import reduce
-from multiprocessing.queues import Queue
+from functools import partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,38 +47,24 @@ def measured(steps: Sequence[Sequence[Exchange]], rounds: int) -> list[Step]:
     Raises:
         RuntimeError: A process got something else than what the others had.
     """
-    context = multiprocessing.get_context("spawn")
-    answers = context.Queue()
-    with TemporaryDirectory(prefix="widenet-lab-") as folder:
-        store = Path(folder) / "store"
-        others = [
-            context.Process(target=_take_part, args=(rank, store, steps, rounds, answers))
-            for rank in range(PROCESSES)
-        ]
-        for process in others:
-            process.start()
-        try:
-            found: list[list[Step]] = [answers.get(timeout=600) for _ in others]
-        finally:
-            for process in others:
-                process.join(10)
-                process.kill()
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        TemporaryDirectory(prefix="widenet-lab-") as folder,
+        ProcessPoolExecutor(PROCESSES, mp_context=spawn) as pool,
+    ):
+        take_part = partial(_take_part, store=Path(folder) / "store", steps=steps, rounds=rounds)
+        found = list(pool.map(take_part, range(PROCESSES)))
     if not all(step.is_right for of_process in found for step in of_process):
         raise RuntimeError("two processes exchanged a tensor wrongly.")
     return [max(of_processes, key=lambda step: step.seconds) for of_processes in zip(*found, strict=True)]
 
 
-def _take_part(
-    rank: int,
-    store: Path,
-    steps: Sequence[Sequence[Exchange]],
-    rounds: int,
-    answers: "Queue[list[Step]]",
-) -> None:
+def _take_part(rank: int, store: Path, steps: Sequence[Sequence[Exchange]], rounds: int) -> list[Step]:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=PROCESSES)
-    answers.put([_step(exchanges, rounds) for exchanges in steps])
+    found = [_step(exchanges, rounds) for exchanges in steps]
     dist.destroy_process_group()
+    return found
 
 
 def _step(exchanges: Sequence[Exchange], rounds: int) -> Step:
