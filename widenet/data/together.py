@@ -44,9 +44,10 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
     """
     width = dataset.field(field).width
     named = units[: len(range(units.start, width, units.step))]
-    counts, pairs = _counts(dataset, field), _pairs_of(dataset, field)[named.start : width : named.step]
+    counts, pairs = _counted_features(dataset, field)
     blocks = [
-        _nearest(dataset, field, named[start:stop], counts, number, start) for start, stop in _blocks(pairs)
+        _nearest(dataset, field, named[start:stop], counts, number, start)
+        for start, stop in _blocks(pairs[named.start : width : named.step])
     ]
     columns = [[block.positions, block.features, block.similarities] for block in blocks]
     if not columns:
@@ -64,21 +65,14 @@ def _rows(dataset: Dataset, field: str) -> Iterator[tuple[np.ndarray, np.ndarray
         yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
 
 
-def _counts(dataset: Dataset, field: str) -> np.ndarray:
-    """Return the number of training examples that have each feature, int64 [width]."""
-    counts = np.zeros(dataset.field(field).width, dtype=np.int64)
-    for _, features in _rows(dataset, field):
-        np.add.at(counts, features, 1)
-    return counts
-
-
-def _pairs_of(dataset: Dataset, field: str) -> np.ndarray:
-    """Return the number of pairs that each feature is in, int64 [width]."""
-    pairs = np.zeros(dataset.field(field).width, dtype=np.int64)
+def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many training examples have each feature, and its pairs in them, int64 [width]."""
+    counts, pairs = (np.zeros(dataset.field(field).width, dtype=np.int64) for _ in range(2))
     for indptr, features in _rows(dataset, field):
         lengths = np.diff(indptr)
+        np.add.at(counts, features, 1)
         np.add.at(pairs, features, np.repeat(lengths - 1, lengths))
-    return pairs
+    return counts, pairs
 
 
 def _blocks(pairs: np.ndarray) -> Iterator[tuple[int, int]]:
