@@ -332,7 +332,7 @@ def test_a_changed_fact_is_seen(saved):
 @pytest.mark.parametrize(
     ("fact", "value", "rule"),
     [("bits", value, "must be 2, 3, 4 or 8") for value in (5, "x", 8.0, None, [8])]
-    + [("nonzeros", value, "must be a whole number of at least 1") for value in (0, "x", 2.0)],
+    + [("nonzeros", value, "must be a whole number of at least 1") for value in (0, "x", 2.0, True)],
 )
 def test_numbers_that_there_are_not_are_refused(saved, fact, value, rule):
     with_facts(saved, **{fact: value})

@@ -241,9 +241,9 @@ class Checkpoint:
 def _check_numbers(manifest: Path, facts: Mapping[str, Any]) -> None:
     """Raise CheckpointError unless the facts name a form of numbers that files can hold."""
     bits, nonzeros = facts.get("bits", max(BITS)), facts.get("nonzeros", 1)
-    if not isinstance(bits, int) or bits not in BITS:
+    if type(bits) is not int or bits not in BITS:
         rule = f'"bits" must be 2, 3, 4 or 8; got {json.dumps(bits)}'
-    elif nonzeros is not None and (not isinstance(nonzeros, int) or nonzeros < 1):
+    elif nonzeros is not None and (type(nonzeros) is not int or nonzeros < 1):
         rule = f'"nonzeros" must be a whole number of at least 1; got {json.dumps(nonzeros)}'
     else:
         return

@@ -146,12 +146,13 @@ def predict(
     model = Model.load(**values_of(LoadArguments, words))
     if is_named(context, "k"):
         _warn_of_length(model, words["k"], words["output"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what `notes` say
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
     caveats = model.caveats() if part is None else model.caveats(dataset, part, output)
-    warn(model.ignored(dataset) + caveats + model.strangers(dataset, part=part) + notes)
+    noted = model.ignored(dataset) + caveats + model.strangers(dataset, part=part) + notes
+    warn([*dict.fromkeys([*noted, *(str(each.message) for each in caught)])])
     if not is_leader():
         for _ in blocks:
             pass

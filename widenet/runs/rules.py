@@ -65,11 +65,19 @@ def notes_on_rules(
 ) -> list[str]:
     """Check filters, rules and the names of attributes before weights are read; return notes on the filters.
 
-    Raises as `Restrictions.of` and `Model.attributes_of` do.
+    Raises as `Restrictions.of` and `Model.attributes_of` do. A run that need not be read for this is not.
     """
+    if not names and not _has_rules(arguments):
+        return []
     directory = RunDirectory.open(Path(run))
     output = unloaded(directory, arguments.output)
     notes = Restrictions.of(directory, output, arguments).notes
     for name in names:
         existing(directory.attributes(output.spec.field), "attributes_of").check(name)
     return notes
+
+
+def _has_rules(arguments: RecommendArguments | PredictArguments) -> bool:
+    """Return whether arguments say anything of which items may be recommended."""
+    settings = ("never", "only", "weights", "where", "at_most", "diversity", "never_for", "only_for")
+    return any(getattr(arguments, name) for name in settings)

@@ -21,8 +21,8 @@ class Person(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defa
         values: One number for each item, for networks trained with values.
         fields: What is known beside items, by field: ids of categories, or numbers of a dense field.
         user: Id of a user of the dataset, instead of items.
-        unknown: Whether an unknown id refuses the request or is skipped. In filters it is skipped, and
-            unknown ids alone refuse the request.
+        unknown: Whether an unknown id refuses the request or is skipped. In filters it is skipped; unknown
+            ids alone refuse the request, with "skip" those of `only` alone.
     """
 
     items: list[str] | None = None

@@ -49,5 +49,5 @@ class Names:
             raise RefusedError(
                 422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}. {remedy}"
             )
-        skipped += missing
+        skipped[:] = dict.fromkeys([*skipped, *missing])
         return places
