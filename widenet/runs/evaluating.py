@@ -45,7 +45,10 @@ def check_part(run: RunDirectory, network: Network, dataset: Dataset, arguments:
         raise FitError(f"{place}. Use {trained.path}, which {run.path} was trained on.")
     other = next((each for each in parts if each not in ("train", *known)), None)
     if other is not None:
-        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} was not trained on."
+        setting = run.training.evaluation
+        is_read = setting is not None and setting.part == other
+        use = "was evaluated on in training" if is_read else "was not trained on"
+        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} {use}."
         raise FitError(f"{place}. {remedy}")
 
 

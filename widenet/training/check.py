@@ -1,10 +1,11 @@
 """Checks a training before its first step."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
-from widenet.errors import FitError
+from widenet.errors import FitError, WidenetError
 from widenet.plan.binding import bind
 from widenet.plan.evaluation import check_evaluation
 from widenet.plan.job import check_replicas
@@ -55,12 +56,21 @@ def _remedy(training: TrainingSpec, path: Path, field: Field, part: Part) -> str
 
     If the document lies in a run that has cut the part off its dataset, it names the result.
     """
-    run = Path(training.where).parent
-    has_cut = part == "validation" and (run / CUT).is_file() and (run / DATA / FILE_NAME).is_file()
+    cut = Path(training.where).parent / DATA
     first = (
-        f"Use {run / DATA}, which has one"
-        if has_cut
+        f"Use {cut}, which has one"
+        if _has_part(cut, field.name, part)
         else f"Set one aside with `{field.split_call(path, part)}`"
     )
     kept = ' and write "keep": "last"' if training.keep == "best" else ""
     return f'{first}, or remove "evaluation" from {training.where}{kept}.'
+
+
+def _has_part(path: Path, field: str, part: Part) -> bool:
+    """Return whether there is a dataset that a training has cut, with this part of a field."""
+    if not (path.with_name(CUT).is_file() and (path / FILE_NAME).is_file()):
+        return False
+    with suppress(WidenetError):
+        fields = Manifest.read(path).fields
+        return field in fields and part in fields[field].parts
+    return False
