@@ -39,6 +39,8 @@ def apply(change: Change, documents: Documents, places: Places) -> None:
         *path, last = places[name]
         place: Any = documents
         for key in path:
+            if isinstance(place, dict) and isinstance(place.get(key), str):
+                place[key] = {"kind": place[key]}
             place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
         place[last] = value
 

@@ -76,6 +76,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print a row for each model, and the published ones."""
+    if arguments.changes and _PADDED in arguments.models:
+        raise SystemExit(f"--changes are of widenet's documents. Leave {_PADDED} out of --models.")
     with workplace() as folder:
         cases = prepare(folder, arguments.sessions, arguments.validation)
         of_part = "validation" if arguments.validation else "test"
@@ -92,13 +94,16 @@ def run(arguments: argparse.Namespace) -> None:
                 for smoothing in arguments.smoothing:
                     print(_padded(name, folder, smoothing), flush=True)
                 continue
-            for change in [{}, *arguments.changes]:
+            for number, change in enumerate([{}, *arguments.changes]):
                 documents = deepcopy((network, training))
                 changes.apply(change, documents, _PLACES)
                 _write(folder, *documents)
-                run = f"{name}, {changes.shown(change)}" if change else name
-                print(_widenet(run, folder), flush=True)
-                _print_rankings(run, Model.load(folder / run), folder, arguments)
+                shown, run = (
+                    f"{name}, {changes.shown(change)}" if change else name,
+                    folder / f"{name}{number}",
+                )
+                print(_widenet(shown, run), flush=True)
+                _print_rankings(shown, Model.load(run), folder, arguments)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
             print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - | - |")
 
@@ -182,9 +187,9 @@ def _written(path: Path, rows: Sequence[str]) -> Path:
     return path
 
 
-def _widenet(name: str, folder: Path) -> str:
+def _widenet(name: str, run: Path) -> str:
     """Train with the command line, and return the row."""
-    run = folder / name
+    folder = run.parent
     ran = measured(
         widenet("train", "network.json", "training.json", "--data", "train", "--out", run, "--quiet"), folder
     )
