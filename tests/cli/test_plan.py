@@ -43,6 +43,22 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     )
 
 
+def test_without_documents_it_plans_what_train_does_without_them(inside, tmp_path, widenet):
+    run = tmp_path / "run"
+    assert widenet("train", "--data", "data", "--out", run, "--no-validation").status == 0
+    common = "--data", "data", "--device-memory", "1GB", "--json"
+    expected = widenet("plan", run / "network.json", run / "training.json", *common).out
+    assert widenet("plan", *common).out == expected
+    own = json.loads(widenet("plan", "network.json", *common).out)
+    assert (own["batch_size"], own["weights"]["taste/history"]["columns"]) == (
+        json.loads(expected)["batch_size"],
+        json.loads(Path("network.json").read_text())["layers"][1]["units"],
+    )
+    refused = widenet("plan", "network.json", "--width", "items=9")
+    assert (refused.status, refused.out) == (2, "")
+    assert refused.err.startswith("widenet: TRAINING must be named without a dataset. Name it, or")
+
+
 @pytest.mark.parametrize(
     ("memory", "says"),
     [

@@ -28,6 +28,19 @@ _THOUSANDS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9}
 """Powers of ten by suffix."""
 
 
+_Network = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="NETWORK", help="network.json: the layers. Default: those of widenet train for the dataset."
+    ),
+]
+_Training = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="TRAINING",
+        help="training.json: optimizer, batch, shards. Default: that of widenet train for the dataset.",
+    ),
+]
 _Width = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=N", help="Width of a field, if there is no dataset yet; once per field."),
@@ -104,10 +117,8 @@ _Scratch = Annotated[
 
 
 def plan(
-    network: Annotated[Path, typer.Argument(metavar="NETWORK", help="network.json: the layers.")],
-    training: Annotated[
-        Path, typer.Argument(metavar="TRAINING", help="training.json: optimizer, batch, shards.")
-    ],
+    network: _Network = None,
+    training: _Training = None,
     data: Annotated[Path | None, typer.Option(help="The dataset directory, which has the widths.")] = None,
     width: _Width = None,
     device_memory: _DeviceMemory = None,
@@ -133,13 +144,11 @@ def plan(
     from widenet.plan.evaluation import check_evaluation
     from widenet.plan.job import Job
     from widenet.plan.report import report
-    from widenet.spec.network import NetworkSpec
-    from widenet.spec.training import TrainingSpec
 
     elsewhere = "--gpu" if gpu else "--device-memory" if device_memory else None
     if measure:
         check_measurable(data, processes, elsewhere)
-    documents = NetworkSpec.read(network), TrainingSpec.read(training)
+    documents = _documents(network, training, data)
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
@@ -168,6 +177,24 @@ def plan(
     show(planned if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):
         raise typer.Exit(_DOES_NOT_FIT)
+
+
+def _documents(
+    network: Path | None, training: Path | None, data: Path | None
+) -> "tuple[NetworkSpec, TrainingSpec]":
+    """Return the documents of a training; without them, the default ones for a dataset."""
+    if network is not None and training is not None:
+        from widenet.spec.network import NetworkSpec
+        from widenet.spec.training import TrainingSpec
+
+        return NetworkSpec.read(network), TrainingSpec.read(training)
+    if data is None:
+        what, them = ("NETWORK and TRAINING", "them") if network is None else ("TRAINING", "it")
+        raise OptionError(f"{what} must be named without a dataset. Name {them}, or a dataset with --data.")
+    from widenet.data.dataset import Dataset
+    from widenet.runs.arguments import documents
+
+    return documents(network, training, Dataset.open(data))
 
 
 def _kind(
