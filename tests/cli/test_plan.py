@@ -43,7 +43,8 @@ def test_it_tells_who_holds_what_and_what_it_takes(plan):
     )
 
 
-def test_without_documents_it_plans_what_train_does_without_them(inside, tmp_path, widenet):
+@pytest.mark.usefixtures("inside")
+def test_without_documents_it_plans_what_train_does_without_them(tmp_path, widenet):
     run = tmp_path / "run"
     assert widenet("train", "--data", "data", "--out", run, "--no-validation").status == 0
     common = "--data", "data", "--device-memory", "1GB", "--json"
