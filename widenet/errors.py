@@ -5,9 +5,11 @@ A message is a sentence that names the place, the rule, the value and the remedy
 
 import difflib
 import json
+import string
 from collections.abc import Iterable
 
 _LONGEST_NAME = 100
+_LETTERS = f"{string.ascii_lowercase}{string.digits}-_. "
 
 
 class WidenetError(Exception):
@@ -113,6 +115,16 @@ def exchanged(text: str) -> list[str]:
     if len(text) > _LONGEST_NAME:
         return []
     return [f"{text[:at]}{text[at + 1]}{text[at]}{text[at + 2 :]}" for at in range(len(text) - 1)]
+
+
+def with_another_letter(text: str) -> list[str]:
+    """Return a text with a letter or digit left out, changed or added anywhere; none for a long text."""
+    if len(text) > _LONGEST_NAME:
+        return []
+    cuts = [(text[:at], text[at:]) for at in range(len(text) + 1)]
+    without = [f"{head}{tail[1:]}" for head, tail in cuts[:-1]]
+    others = [f"{head}{letter}{tail[skip:]}" for head, tail in cuts for letter in _LETTERS for skip in (0, 1)]
+    return [*without, *others]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

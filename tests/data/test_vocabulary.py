@@ -137,6 +137,20 @@ def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
         vocabulary.find("Prel")
 
 
+@pytest.mark.parametrize("text", ["libc7", "libc66", "lib6", "libcc6", "Libc-6"])
+def test_an_id_with_one_wrong_letter_comes_before_titles(text, tmp_path):
+    ids, titles = ["module", "library", "libc6"], ["libc for all", "libcs", "GNU"]
+    data = dataset_from_lists(tmp_path / "data", [[0, 1, 2]], titles=titles, item_ids=ids)
+    with pytest.raises(DataError, match=r"Nearest: GNU \(libc6\); "):
+        data.vocabulary("items").find(text)
+
+
+def test_a_number_that_nothing_has_does_not_suggest_its_neighbours(tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1]], titles=["Emma", "Lolita"], item_ids=["41", "43"])
+    with pytest.raises(DataError, match="the title '42'. Give the id of one"):
+        data.vocabulary("items").find("42")
+
+
 def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_title(tmp_path):
     titles = ["Emma", *["emma"] * 5, *[f"The T\u00f6wer {number}" for number in range(6)], "Tower of Glass"]
     data = dataset_from_lists(tmp_path / "data", [[*range(13)], [12]], titles=titles)

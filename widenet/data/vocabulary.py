@@ -14,7 +14,7 @@ from widenet.arguments import checked_positions
 from widenet.data.arrow_table import REMEDY, open_table, texts_array
 from widenet.data.title_forms import TitleForms, composed, without_accents
 from widenet.data.writer import VOCABULARY_SCHEMA
-from widenet.errors import DataError, alike, exchanged
+from widenet.errors import DataError, alike, exchanged, with_another_letter
 
 NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
@@ -261,12 +261,17 @@ class Vocabulary:
             for word in re.finditer(r"\S+", title):
                 pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), shown)
         near = [pieces[piece] for piece in alike(text, pieces, NUM_SUGGESTIONS, cutoff=0.5)]
-        return list(dict.fromkeys([*self.shown(self._exchanged(text)), *near]))[:NUM_SUGGESTIONS]
+        return list(dict.fromkeys([*self.shown(self._misspelt(text)), *near]))[:NUM_SUGGESTIONS]
 
-    def _exchanged(self, text: str) -> list[int]:
-        """The features whose id is a text with two neighbouring letters exchanged, in any case."""
-        ids = texts_array(exchanged(text.lower()))
-        return self._matching("id", lambda names: pc.is_in(pc.utf8_lower(names), value_set=ids))
+    def _misspelt(self, text: str) -> list[int]:
+        """The features whose id is a text with one mistake, in any case; letters exchanged come first.
+
+        Another number is no misspelt one.
+        """
+        forms = [exchanged(text.lower()), [] if self._has_numbers else with_another_letter(text.lower())]
+        ids = [texts_array(each) for each in forms]
+        rules = [lambda names, own=own: pc.is_in(pc.utf8_lower(names), value_set=own) for own in ids]
+        return [index for rule in rules for index in self._matching("id", rule)]
 
     def _containing(self, text: str) -> list[int]:
         """The features whose title contains a text, in any form of accents."""
