@@ -147,7 +147,7 @@ def test_an_id_with_one_wrong_letter_comes_before_titles(text, tmp_path):
 
 def test_a_number_that_nothing_has_does_not_suggest_its_neighbours(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], titles=["Emma", "Lolita"], item_ids=["41", "43"])
-    with pytest.raises(DataError, match="the title '42'. Give the id of one"):
+    with pytest.raises(DataError, match=r"the title '42'\. Give the id of one"):
         data.vocabulary("items").find("42")
 
 
