@@ -87,9 +87,10 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
 def test_evaluate_prints_groups_and_metrics_beyond_accuracy(widenet):
     line = ["evaluate", "run", "--data", "data", "-k", 2, "--groups", "--beyond"]
     (_, *names), *rows = [re.split(r"  +", each) for each in widenet(*line).out.splitlines()]
-    values = {name: dict(zip(names, row, strict=False)) for name, *row in rows}
+    values = {name.partition(" (")[0]: dict(zip(names, row, strict=False)) for name, *row in rows}
     found = json.loads(widenet(*line, "--json").out)
     assert values["run"]["gini"] == f"{found['gini@2']:.4f}"
-    of_tail = found["groups"]["tail items"]["recall@2"]
-    assert values["tail items"]["recall"] == f"{of_tail:.4f}"
+    tail = found["groups"]["tail items"]
+    assert values["tail items"]["recall"] == f"{tail['recall@2']:.4f}"
+    assert f"tail items ({tail['least']} to {tail['most']})" in {name for name, *_ in rows}
     assert "new users" in values

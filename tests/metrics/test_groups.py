@@ -31,18 +31,19 @@ def grouped(blocks):
 
 
 @pytest.mark.parametrize(
-    ("name", "users", "keep"),
+    ("name", "users", "keep", "ends"),
     [
-        ("new users", [0, 1, 2], lambda _: True),
-        ("casual users", [3, 4, 5, 6], lambda _: True),
-        ("heavy users", [7, 8, 9], lambda _: True),
-        ("head items", [*range(10)], lambda item: item <= 1),
-        ("tail items", [*range(10)], lambda item: item > 1),
+        ("new users", [0, 1, 2], lambda _: True, (1, 2)),
+        ("casual users", [3, 4, 5, 6], lambda _: True, (3, 8)),
+        ("heavy users", [7, 8, 9], lambda _: True, (9, 9)),
+        ("head items", [*range(10)], lambda item: item <= 1, (7, 9)),
+        ("tail items", [*range(10)], lambda item: item > 1, (0, 5)),
     ],
 )
-def test_a_group_has_the_means_of_its_users_or_items_alone(name, users, keep):
+def test_a_group_has_the_means_of_its_users_or_items_alone(name, users, keep, ends):
     alone = add(RankingMetrics([2, 5], POPULARITY), users, keep).result()
     found = grouped([[*range(10)]])[name]
+    assert (found.pop("least"), found.pop("most")) == ends
     assert found == {metric: alone[metric] for metric in found}
     assert {"ndcg@5", "recall@2", "num_examples"} <= set(found)
 

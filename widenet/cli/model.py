@@ -91,7 +91,10 @@ def evaluate(
             said = f"Every recall is 0: nobody's list of {ks[-1]:,} has anything of the {words['part']} part."
             reachable = "" if metrics.baselines else "; `baselines` shows what is reachable"
             say(f"{said} Train longer{reachable}.")
-        others = metrics.groups | metrics.baselines
+        groups = {
+            f"{name} ({own['least']:,} to {own['most']:,})": own for name, own in metrics.groups.items()
+        }
+        others = groups | metrics.baselines
         if others:
             compared = ks if k else [_COMPARED_K]
             typer.echo(methods_table([(shown(words["run"]), metrics), *others.items()], compared, examples))

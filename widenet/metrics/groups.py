@@ -34,7 +34,7 @@ class GroupedMetrics:
         rows: NDArray[np.int64],
         lengths: NDArray[np.int64],
     ) -> None:
-        self._rows = rows
+        self._rows, self._lengths, self._popularity = rows, lengths, popularity
         self._users = _groups_of_users(lengths)
         self._items = _groups_of_items(popularity)
         self._means = {name: MeanMetrics(ks, len(popularity)) for name in (*self._users, *self._items)}
@@ -56,8 +56,16 @@ class GroupedMetrics:
             self._means[name].add(top_EK, np.concatenate([[0], np.cumsum(counts)]), truth_indices[entries])
 
     def result(self) -> dict[str, Metrics]:
-        """Return the means of each group, with the number of its users that counted; none without one."""
-        return {name: means.result() for name, means in self._means.items() if means.num_examples}
+        """Return the means of each group, with the number of its users that counted; none without one.
+
+        "least" and "most" are the fewest and the most known items of its users, or interactions of its items.
+        """
+        ranges = {name: self._lengths[is_in] for name, is_in in self._users.items()}
+        ranges |= {name: self._popularity[is_in] for name, is_in in self._items.items()}
+        found = {name: means.result() for name, means in self._means.items() if means.num_examples}
+        for name, means in found.items():
+            means |= {"least": int(ranges[name].min()), "most": int(ranges[name].max())}
+        return found
 
 
 def _groups_of_users(lengths: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
