@@ -255,9 +255,11 @@ def test_a_mistake_in_a_parquet_file_is_looked_for_in_that_file(tmp_path):
     )
 
 
-def test_a_quoted_header_and_a_quoted_path_are_read(tmp_path, source):
+def test_quoted_and_spaced_headers_and_a_quoted_path_are_read(tmp_path, source):
     path = source("it's.csv", 'user,"it\'em ""x"""\na,b\n')
     assert ingest([path], tmp_path / "ds", item='it\'em "x"').num_examples == 1
+    spaced = source("r.csv", "user; what \na;x\n")
+    assert ingest([spaced], tmp_path / "spaced", item="what").vocabulary("items").ids([0]) == ["x"]
 
 
 @pytest.mark.parametrize(

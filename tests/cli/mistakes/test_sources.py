@@ -76,6 +76,7 @@ SOURCES = {
     'no number': ("a.csv", RATED.format(""), "--value rating", 'line 2: column "rating" must be a number; the cell is empty. Fix or remove the row, or skip it with --skip-bad-lines.'),
     'no time': ("a.csv", "user,item,at\nu1,1,yesterday\n", "--time at", 'line 2: column "at" must be a number or a timestamp; got "yesterday". Say how it is written with --time-format, or fix the row.'),
     'more bad lines than may be skipped': ("a.csv", RATED.format("x") + "u2,1,y\nu3,1,1\n", "--value rating --skip-bad-lines 1", 'line 2: column "rating" must be a number; got "x". Fix or remove the row. More than 1 line is bad: fix them, or raise --skip-bad-lines.'),
+    'columns with spaces': ("a.csv", "who; what \nu1;1\n", "", 'no column is obviously the user; it has who, " what ". Name one with --user, or use --no-header if line 1 is data.'),
     'a column that is not there': ("a.csv", "user,item\nu1,1\n", "--user usr", 'column "usr" does not exist; it has user, item. Did you mean "user"? Choose with --user.'),
     'one column for two roles': ("a.csv", "user,item\nu1,1\n", "--item user", 'column "user" cannot be both user and item. Name another with --item.'),
     'too few names': ("a.csv", "u1,1,5\n", "--columns user,item", 'line 1: must have the columns user, item; got 3. Correct --columns.'),

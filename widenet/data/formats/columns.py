@@ -147,8 +147,9 @@ class Columns:
 
 
 def listed(names: Sequence[str]) -> str:
-    """List names in a message: the first 12, with long names shortened."""
+    """List names in a message: the first 12, long ones shortened, those with outer spaces in quotes."""
     shown = [name if len(name) <= 30 else f"{name[:29]}…" for name in names[:12]]
+    shown = [name if name == name.strip() else f'"{name}"' for name in shown]
     return ", ".join([*shown, *([f"and {len(names) - 12} more"] if len(names) > 12 else [])])
 
 
@@ -167,6 +168,8 @@ def choose_column(
 ) -> str:
     """Choose the column of a role: the named one, else the obvious one, else `otherwise`.
 
+    Spaces at the ends of a column's name may be left out.
+
     Args:
         place: Name of the source in messages.
         columns: Columns of the source.
@@ -180,6 +183,9 @@ def choose_column(
     """
     option = role.replace("-", "_")
     if named is not None:
+        same = [column for column in columns if column.strip() == named]
+        if named not in columns and len(same) == 1:
+            return same[0]
         if named not in columns:
             guess = nearest(named, columns)
             raise DataError(
