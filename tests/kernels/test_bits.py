@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from numpy._core import _multiarray_umath
 
 from tests.trainings import UNTIED, books, document
 from widenet.errors import OptionError
@@ -40,6 +41,33 @@ from torch.nn.functional import elu, gelu, softplus
 found = [left @ right, left.double() @ right.double(), left.exp(), left.abs().sqrt(), left.softmax(1)]
 found += [right.sum(1), gelu(left), elu(left), softplus(left), torch.tanh(left)]
 print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found], instruction_sets())
+"""
+OWN = """
+import numpy as np
+choose_bits("portable", torch.device("cpu"))
+from widenet.model.layers.input import damping
+from widenet.model.sample import Sampler
+from widenet.plan.shards import Shards
+from widenet.spec.layers import InputLayer
+from widenet.spec.samples import PopularitySample
+from widenet.spec.training import TrainingSpec
+from widenet.training.optimizers import Optimizer
+from widenet.training.schedules import rates
+counts = np.arange(70_000) * 7 % 60_013
+history = InputLayer(name="history", kind="input", field="items", popularity_damping=0.375)
+sampler = Sampler.of(PopularitySample(kind="popularity"), "next", Shards(70_000, 3), [0, 2], counts)
+found = [damping(history, counts, 70_000), sampler.ends[0], sampler.ends[2]]
+step, power = {"kind": "step", "every_epochs": 1, "factor": 0.7}, {"kind": "exponential", "factor": 0.93}
+for schedule in ("cosine", step, power):
+    of_steps = rates(TrainingSpec.of({"epochs": 30, "schedule": schedule}), 2_000)
+    found.append(torch.from_numpy(of_steps))
+for kind in ("sgd", "momentum", "rmsprop", "adadelta"):
+    weight, since = torch.ones(40_000, 2), torch.arange(40_000)
+    optimizer = Optimizer(TrainingSpec.of({"optimizer": {"kind": kind}}).optimizer, l2=1e-4)
+    state = {name: torch.ones(40_000, 2) for name in ("velocity", "square", "step_square")}
+    optimizer.idle(weight, state, since, 50_000, of_steps)
+    found += [weight, *state.values()]
+print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found])
 """
 TOO_LATE = """
 torch.ones(300, 300) @ torch.ones(300, 300)
@@ -90,6 +118,14 @@ def test_operations_round_alike_on_every_instruction_set_and_a_process_keeps_its
         'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new'
         " process."
     )
+
+
+def test_powers_and_logarithms_of_widenet_round_alike_on_every_instruction_set():
+    wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
+    has = [name for name in wide if _multiarray_umath.__cpu_features__[name]]
+    whole = printed(OWN)
+    assert whole.count("'") == 2 * 22
+    assert printed(OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=" ".join(has)) == whole
 
 
 def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compiled_code():

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +16,8 @@ from widenet.spec.layers import OutputLayer
 _FRACTION_BITS = 40
 """Similarities are added as multiples of 2^-40: no order, batch or device changes such a sum.
 
-The float32 similarity of features that occur up to 65,536 times is such a multiple; others are truncated.
+Without `popularity`, the float32 similarity of features that occur up to 65,536 times is such a multiple;
+others are truncated.
 """
 _EMPTY = 2**63 - 1
 """The key of an empty place."""
@@ -79,8 +79,8 @@ class Neighbourhood:
         part.key_Z[: len(keys)] = key_Z
         counts = found.counts
         own_Z = counts[as_slice(self.shards.units(shard))][found.positions]
-        factors_Z = ((own_Z / counts.max()) ** self.spec.popularity).astype(np.float32)
-        part.similarity_Z[: len(keys)] = torch.from_numpy(found.similarities * factors_Z)[order_Z]
+        factors_Z = torch.from_numpy(own_Z / counts.max()).pow_(self.spec.popularity).float()
+        part.similarity_Z[: len(keys)] = (torch.from_numpy(found.similarities) * factors_Z)[order_Z]
 
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.

@@ -89,7 +89,8 @@ class Sampler:
         counts_L[: len(counts)] += counts
         by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
         ends_L = np.concatenate(by_shard)
-        np.cumsum(np.power(ends_L, spec.power, out=ends_L), out=ends_L)
+        torch.from_numpy(ends_L).pow_(spec.power)
+        np.cumsum(ends_L, out=ends_L)
         ends = {shard: torch.from_numpy(ends_L[edges[shard] : edges[shard + 1]].copy()) for shard in own}
         starts = {shard: float(ends_L[edges[shard] - 1]) if edges[shard] else 0.0 for shard in own}
         return cls(purpose, spec.units, shards, float(ends_L[-1]), starts, ends)

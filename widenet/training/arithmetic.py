@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-ARITHMETIC = 6
+ARITHMETIC = 7
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
 UNCOUNTED = 0

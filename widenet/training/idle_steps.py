@@ -6,6 +6,7 @@ The tables are updated when the brake lowers the rate of a step.
 from threading import Lock
 
 import numpy as np
+import torch
 
 
 class PathSums:
@@ -69,7 +70,7 @@ class Shrinkage:
             if self._rates is not rates:
                 self._rates, self._logs, self._seen = rates, np.zeros(len(rates)), 0
             if until > self._seen:
-                steps = np.log1p(-rates[self._seen + 1 : until + 1] * self.l2)
+                steps = torch.from_numpy(-rates[self._seen + 1 : until + 1] * self.l2).log1p().numpy()
                 self._logs[self._seen + 1 : until + 1] = np.cumsum(
                     np.concatenate([self._logs[self._seen : self._seen + 1], steps])
                 )[1:]

@@ -1,5 +1,8 @@
 """Learning-rate schedules: compute the rates of all steps before a training begins."""
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from widenet.spec.optimizers import (
@@ -29,11 +32,16 @@ def _factors(schedule: Schedule, steps: np.ndarray, steps_per_epoch: int, total:
     factors = np.ones_like(steps)
     match schedule:
         case StepSchedule(every_epochs=every, factor=factor):
-            factors *= factor ** (steps // steps_per_epoch // every)
+            factors *= _each(lambda power: factor**power, steps // steps_per_epoch // every)
         case ExponentialSchedule(factor=factor):
-            factors *= factor ** (steps / steps_per_epoch)
+            factors *= _each(lambda power: factor**power, steps / steps_per_epoch)
         case InverseSchedule(decay=decay):
             factors /= 1 + decay * steps
         case CosineSchedule(floor=floor):
-            factors *= floor + (1 - floor) * 0.5 * (1 + np.cos(np.pi * steps / total))
+            factors *= floor + (1 - floor) * 0.5 * (1 + _each(math.cos, np.pi * steps / total))
     return factors
+
+
+def _each(function: Callable[[float], float], numbers: np.ndarray) -> np.ndarray:
+    """Return a function of each number, by the C library: NumPy's functions depend on the processor."""
+    return np.array([function(number) for number in numbers.tolist()], dtype=np.float64)

@@ -18,9 +18,10 @@ def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
     Features without a count have the factor 1.
     """
     seen = counts > 0
-    factors = np.ones(units, dtype=np.float64)
-    factors[: len(counts)][seen] = (counts[seen] / counts[seen].mean()) ** -spec.popularity_damping
-    return torch.from_numpy(factors.astype(np.float32))
+    share = torch.from_numpy(counts[seen] / counts[seen].mean())
+    factors = torch.ones(units)
+    factors[: len(counts)][torch.from_numpy(seen)] = share.pow_(-spec.popularity_damping).float()
+    return factors
 
 
 def hide(spec: InputLayer, batch: SparseBatch, random: StepRandom) -> tuple[SparseBatch, SparseBatch]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from widenet.transfer import sent
 
 if TYPE_CHECKING:
     from widenet.kernels.triton.steps import Steps
-
-Numbers = TypeVar("Numbers", np.ndarray, Tensor)
 
 
 def is_compiled(device: str) -> bool:
@@ -54,11 +52,11 @@ class Idling(Formula, Protocol):
     """
 
     def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
-        """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero."""
+        """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero; int64 on the host."""
 
-    def fade(self, steps_U: Numbers) -> Numbers:
+    def fade(self, steps_U: Tensor) -> Tensor:
         """Return the factors, float64 [U], by which idle steps multiply the state.
 
         Args:
@@ -182,7 +180,7 @@ class Optimizer:
         if idled is None or self.idling is None:
             return torch.ones(len(touched))
         steps_U = (until - idled.index_select(0, touched.features_U).long()).double()
-        return torch.from_numpy(self.idling.fade(steps_U.numpy()).astype(np.float32))
+        return self.idling.fade(steps_U).float()
 
     def _faded(self, touched: RowGradient, idled: Tensor | None, until: int) -> Tensor:
         """Compute the fade on a device."""
@@ -257,10 +255,10 @@ class Optimizer:
 
         Penalties other than l2 under sgd wait until a row is touched; so do all of biases.
         """
-        since_U = since.cpu().numpy().astype(np.int64)
+        since_U = since.cpu().long()
         if self._shrinks and not is_bias:
-            shrunk = self._shrinkage.logs(rates, until)
-            multiply_rows(weight, np.exp(shrunk[until] - shrunk[since_U]))
+            shrunk = torch.from_numpy(self._shrinkage.logs(rates, until))
+            multiply_rows(weight, (shrunk[until] - shrunk[since_U]).exp())
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
 
@@ -270,6 +268,6 @@ def held(squares: Tensor, floor: float) -> Tensor:
     return squares.clamp_min(floor) if floor else squares
 
 
-def multiply_rows(rows: Tensor, factor_U: np.ndarray) -> None:
+def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:
     """Multiply every row by a number of its own, in place."""
-    rows.mul_(sent(torch.from_numpy(factor_U.astype(np.float32)), rows.device)[:, None])
+    rows.mul_(sent(factor_U.float(), rows.device)[:, None])

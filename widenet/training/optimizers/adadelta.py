@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Adadelta
-from widenet.training.optimizers import Numbers, guards, held, multiply_rows
+from widenet.training.optimizers import guards, held, multiply_rows
 
 
 class _Adadelta:
@@ -30,15 +30,15 @@ class _Adadelta:
         weight.add_(change, alpha=-rate)
 
     def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
         """Both mean squares fade; the weight stands still."""
         del weight, rates
-        fade_U = self.fade((until - since_U).astype(np.float64))
+        fade_U = self.fade((until - since_U).double())
         multiply_rows(state["square"], fade_U)
         multiply_rows(state["step_square"], fade_U)
 
-    def fade(self, steps_U: Numbers) -> Numbers:
+    def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
         return self.spec.decay**steps_U
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from widenet.spec.optimizers import Momentum
 from widenet.training.idle_steps import PathSums
-from widenet.training.optimizers import Numbers, multiply_rows
+from widenet.training.optimizers import multiply_rows
 from widenet.transfer import sent
 
 
@@ -32,23 +32,23 @@ class Velocity:
         weight.add_(direction, alpha=-rate)
 
     def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
         """Apply the skipped steps, in which only the velocity moves the weights.
 
         w -= v * sum of rate * momentum^j (Nesterov multiplies by momentum once more);
         v *= momentum^skipped.
         """
-        ahead = self._path_sums.ahead(rates, until)
-        fade_U = self.fade((until - since_U).astype(np.float64))
+        ahead = torch.from_numpy(self._path_sums.ahead(rates, until))
+        fade_U = self.fade((until - since_U).double())
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
             distance_U *= self.momentum
-        factor_U1 = sent(torch.from_numpy(distance_U.astype(np.float32)), weight.device)[:, None]
+        factor_U1 = sent(distance_U.float(), weight.device)[:, None]
         weight.addcmul_(state["velocity"], factor_U1, value=-1)
         multiply_rows(state["velocity"], fade_U)
 
-    def fade(self, steps_U: Numbers) -> Numbers:
+    def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
         return self.momentum**steps_U
 

@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from widenet.spec.optimizers import Rmsprop
-from widenet.training.optimizers import Numbers, guards, held, multiply_rows
+from widenet.training.optimizers import guards, held, multiply_rows
 
 
 class _Rmsprop:
@@ -25,13 +25,13 @@ class _Rmsprop:
         weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
 
     def idle(
-        self, weight: Tensor, state: dict[str, Tensor], since_U: np.ndarray, until: int, rates: np.ndarray
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
         """The mean square fades; the weight stands still."""
         del weight, rates
-        multiply_rows(state["square"], self.fade((until - since_U).astype(np.float64)))
+        multiply_rows(state["square"], self.fade((until - since_U).double()))
 
-    def fade(self, steps_U: Numbers) -> Numbers:
+    def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
         return self.spec.decay**steps_U
 
