@@ -61,6 +61,14 @@ def test_each_feature_of_a_sequence_counts_once(dataset, tmp_path):
     assert again.counts("items").sum() > found.counts.sum() == dataset.counts("items").sum()
 
 
-def test_no_block_has_more_pairs_than_fit_unless_one_unit_does(monkeypatch):
-    monkeypatch.setattr(together, "COUNTED_PAIRS", 10)
-    assert [*together._blocks(np.array([4, 6, 1, 30, 0, 10, 1]))] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+def test_no_block_has_more_pairs_than_fit_unless_one_unit_does():
+    pairs = np.array([4, 6, 1, 30, 0, 10, 1])
+    assert [*together._blocks(pairs, 10)] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+
+
+def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
+    monkeypatch.setattr(together, "COUNTED_PAIRS", 320)
+    features = np.concatenate([np.arange(20), np.arange(3, 33)])
+    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40)]
+    assert max(map(len, pieces)) <= 40
+    assert sum(map(len, pieces)) == 6 * 19 + 5 * 29

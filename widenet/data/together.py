@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from widenet.data.dataset import Dataset
 from widenet.plan.tiles import COUNTED_PAIRS
 
 _ROWS = 4096
 """Examples that are read together."""
+_PIECES = 8
+"""Pairs are made in pieces of `COUNTED_PAIRS` / 8, or all those of one feature of an example."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
     counts, pairs = _counted_features(dataset, field)
     blocks = [
         _nearest(dataset, field, named[start:stop], counts, number, start)
-        for start, stop in _blocks(pairs[named.start : width : named.step])
+        for start, stop in _blocks(pairs[named.start : width : named.step], COUNTED_PAIRS)
     ]
     columns = [[block.positions, block.features, block.similarities] for block in blocks]
     if not columns:
@@ -56,13 +59,31 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
     return Neighbours(positions, features, similarities, counts)
 
 
-def _rows(dataset: Dataset, field: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the row starts int64 [E + 1] and features int64 [Z] of all training examples, in blocks."""
+def _rows(
+    dataset: Dataset, field: str, units: range | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the row starts int64 [E + 1] and features int64 [Z] of the training examples, in blocks.
+
+    Args:
+        dataset: The examples.
+        field: The field.
+        units: Of a sequence, leave out examples without these features: to make examples distinct takes long.
+    """
     repeated = dataset.field(field).kind == "sequence"
     for start in range(0, dataset.num_examples, _ROWS):
         batch = dataset.sparse(field, slice(start, start + _ROWS))
+        if repeated and units is not None:
+            kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
+            batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
         batch = batch.distinct() if repeated else batch
         yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
+
+
+def _are_in(units: range, features: np.ndarray) -> np.ndarray:
+    """Return which features are some of the units, bool [Z]."""
+    inside = (features >= units.start) & (features < units.stop)
+    are_in: np.ndarray = inside & ((features - units.start) % units.step == 0)
+    return are_in
 
 
 def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndarray]:
@@ -75,12 +96,12 @@ def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndar
     return counts, pairs
 
 
-def _blocks(pairs: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of blocks of units with at most `COUNTED_PAIRS` pairs each, or of one unit."""
+def _blocks(pairs: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of blocks with at most so many pairs each, or of one number of pairs."""
     before = np.concatenate([[0], np.cumsum(pairs)])
     start = 0
     while start < len(pairs):
-        fitting = int(np.searchsorted(before, before[start] + COUNTED_PAIRS, side="right")) - 1
+        fitting = int(np.searchsorted(before, before[start] + most, side="right")) - 1
         stop = max(start + 1, fitting)
         yield start, stop
         start = stop
@@ -107,26 +128,27 @@ def _counted(dataset: Dataset, field: str, units: range, width: int) -> tuple[np
     """Return position x width + feature of a block's pairs, ascending int64, and how often each occurs."""
     keys, together = np.zeros(0, np.int64), np.zeros(0, np.int64)
     pending: list[np.ndarray] = []
-    for indptr, features in _rows(dataset, field):
-        pending.append(_paired(indptr, features, units, width))
-        if sum(map(len, pending)) > COUNTED_PAIRS:
-            keys, together = _added(keys, together, pending)
-            pending = []
+    for indptr, features in _rows(dataset, field, units):
+        for paired in _paired(indptr, features, units, width):
+            pending.append(paired)
+            if sum(map(len, pending)) > COUNTED_PAIRS:
+                keys, together = _added(keys, together, pending)
+                pending = []
     return _added(keys, together, pending)
 
 
-def _paired(indptr: np.ndarray, features: np.ndarray, units: range, width: int) -> np.ndarray:
-    """Return the keys of the pairs of some examples, int64, in any order."""
-    places = features - units.start
-    own = np.flatnonzero((places >= 0) & (features < units.stop) & (places % units.step == 0))
+def _paired(indptr: np.ndarray, features: np.ndarray, units: range, width: int) -> Iterator[np.ndarray]:
+    """Yield the keys of the pairs of some examples, int64, in any order, a piece at a time."""
+    own = np.flatnonzero(_are_in(units, features))
     examples = np.searchsorted(indptr, own, side="right") - 1
     starts, lengths = indptr[examples], indptr[examples + 1] - indptr[examples]
-    before = np.cumsum(lengths) - lengths
-    others = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    entries = np.repeat(own, lengths)
-    entries, others = entries[entries != others], others[entries != others]
-    keys: np.ndarray = places[entries] // units.step * width + features[others]
-    return keys
+    for start, stop in _blocks(lengths, COUNTED_PAIRS // _PIECES):
+        piece = lengths[start:stop]
+        before = np.cumsum(piece) - piece
+        others = np.arange(int(piece.sum())) + np.repeat(starts[start:stop] - before, piece)
+        entries = np.repeat(own[start:stop], piece)
+        entries, others = entries[entries != others], others[entries != others]
+        yield (features[entries] - units.start) // units.step * width + features[others]
 
 
 def _added(
