@@ -30,6 +30,11 @@ def test_a_line_is_printed_for_each_rung(capsys):
         "trial   2  failed: numbers overflow.",
         "Worker 0 was lost; --resume it.",
     ]
+    resumed = StudyProgress(4)
+    resumed.resume({0: {3: 0.125, 9: 0.5}, 1: {3: 0.25}, 2: {}})
+    for trial, value in ((3, 0.1875), (4, 0.25), (5, 0.3125)):
+        resumed.reach(trial, 3, value)
+    assert [" best so far" in line for line in capsys.readouterr().err.splitlines()] == [False, False, True]
     search(StudyProgress(4, quiet=True))
     assert capsys.readouterr().err == ""
 

@@ -42,8 +42,11 @@ class Heard(StudyReport):
     """Keeps what it hears, and calls a function after each epoch of a trial."""
 
     def __init__(self, after_epoch=lambda _trial, _epoch: None):
-        self.begun, self.epochs, self.reached, self.failed, self.said = [], [], [], [], []
+        self.begun, self.epochs, self.reached, self.failed, self.said, self.earlier = [], [], [], [], [], {}
         self.after_epoch = after_epoch
+
+    def resume(self, reached):
+        self.earlier = reached
 
     def begin(self, trial, start, stop):
         self.begun.append((trial, start, stop))

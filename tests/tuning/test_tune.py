@@ -70,12 +70,14 @@ def test_an_interrupted_study_resumes_to_the_same_trials(searched, data, tmp_pat
         if (trial, epoch) == (searched[0].best.number, 5):
             signal.raise_signal(signal.SIGINT)
 
+    first, heard = Heard(interrupt), Heard()
     with pytest.raises(KeyboardInterrupt):
-        tune(SPACE, data, tmp_path / "study", trials=6, report=Heard(interrupt))
-    heard = Heard()
+        tune(SPACE, data, tmp_path / "study", trials=6, report=first)
     result = tune(SPACE, data, tmp_path / "study", trials=6, resume=True, report=heard)
     assert outcome(result) == outcome(searched[0])
     assert heard.begun[0] == (searched[0].best.number, 5, 9)
+    earlier = [(trial, *each) for trial, own in heard.earlier.items() for each in own.items()]
+    assert (sorted(earlier), first.earlier) == (sorted(first.reached), {})
 
 
 def test_a_study_takes_more_trials_later(searched, data, tmp_path):

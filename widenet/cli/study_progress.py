@@ -1,6 +1,7 @@
 """Progress of a search: a bar on a terminal, and a line for each rung that a trial has reached."""
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -38,6 +39,12 @@ class StudyProgress:
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = self.bar.add_task("", total=num_trials, state="")
             self.bar.start()
+
+    def resume(self, reached: Mapping[int, Mapping[int, float]]) -> None:
+        """Count the trials of an earlier search, and its best."""
+        self.begun.update(reached)
+        for epochs, value in (each for own in reached.values() for each in own.items()):
+            self.best[epochs] = max(value, self.best.get(epochs, value))
 
     def begin(self, trial: int, start: int, stop: int) -> None:
         """Show that a trial begins or goes on."""

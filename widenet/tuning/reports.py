@@ -2,12 +2,17 @@
 
 # ruff: noqa: ARG002 (a method does nothing unless a report overrides it)
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
 class StudyReport(Protocol):
     """Follows a study; a subclass overrides only the methods that it needs."""
+
+    def resume(self, reached: Mapping[int, Mapping[int, float]]) -> None:
+        """Called when a study is resumed, with the metrics of each trial by its number, then by epochs."""
+        return
 
     def begin(self, trial: int, start: int, stop: int) -> None:
         """Called when a trial begins or goes on, after `start` epochs; it stops after `stop`."""

@@ -48,6 +48,10 @@ def tune(arguments: TuneArguments) -> StudyResult:
     dataset, out = dataset_of(arguments.data), path_of("out", arguments.out)
     report = arguments.report or Silence()
     study, dataset = begun(arguments, dataset, report.say)
+    with study.journal.alone():
+        trials = study.journal.trials()
+    if trials:
+        report.resume({trial.number: trial.reached for trial in trials})
     if arguments.workers == 1:
         work(study, arguments.trials, dataset, report)
     else:
