@@ -56,7 +56,9 @@ def _parsed(places: Places) -> Callable[[str], Change]:
     def change(text: str) -> Change:
         found = {}
         for part in re.split(",(?=[a-z_]+=)", text):
-            name, _, value = part.partition("=")
+            name, sign, value = part.partition("=")
+            if not sign:
+                raise ArgumentTypeError(f"must be SETTING=VALUE; got {part!r}")
             if name not in places:
                 raise ArgumentTypeError(f"{name!r} is not one of {', '.join(places)}")
             try:

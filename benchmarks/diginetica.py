@@ -63,7 +63,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--terms",
         nargs="+",
         action="extend",
-        type=_numbers,
+        type=_term,
         default=[],
         help="also rank with these neighbourhood terms: none, or weight,floor,neighbours",
     )
@@ -116,6 +116,13 @@ def _write(folder: Path, network: dict[str, Any], training: dict[str, Any]) -> N
 
 def _numbers(text: str) -> _Numbers | None:
     return None if text == "none" else tuple(map(float, text.split(",")))
+
+
+def _term(text: str) -> _Numbers | None:
+    numbers = _numbers(text)
+    if numbers is not None and len(numbers) != 3:
+        raise argparse.ArgumentTypeError(f"must be none, or weight,floor,neighbours; got {text!r}")
+    return numbers
 
 
 def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Namespace) -> None:

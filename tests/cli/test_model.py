@@ -141,7 +141,7 @@ def test_predict_takes_a_format_for_any_name_and_filters(widenet, tmp_path):
     )
     assert (
         ended.err
-        == f'{tmp_path / "never_for"}: 1 of 2 users are not in the dataset, such as "nobody"; their lines had'
+        == f'{tmp_path / "never_for"}: 1 of 2 users is not in the dataset, such as "nobody"; their lines had'
         " no effect.\n"
     )
     rows = list(csv.DictReader((tmp_path / "recommendations").read_text().splitlines()))

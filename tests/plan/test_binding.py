@@ -121,7 +121,7 @@ MISTAKES = {
     ),
     "neighbourhood of numbers": (
         layers({"field": "age"}, out={"field": "age", "neighbourhood": {}, **LINEAR}),
-        'layers[2].neighbourhood ("out") needs a sparse field; "age" is dense. Remove it.',
+        'layers[2].neighbourhood ("out") needs a sparse field or a sequence; "age" is dense. Remove it.',
     ),
     "cosine on a sparse input": (
         [*layers()[:1], {"name": "out", "kind": "output", "field": "items", "cosine": {}}],

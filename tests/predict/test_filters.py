@@ -71,7 +71,7 @@ def test_lists_and_dictionaries_say_the_same_as_files(names, file):
     assert rows(barred.of(["7", "bob", "ann"])) == [[1], [0, 2], []]
     unasked = PerUser({"bob": ["d"], "eve": ["a"]}, names, [])
     unasked.of(["bob"])
-    assert unasked.warning().startswith("`never_for`: 1 of 2 users are not in the dataset")
+    assert unasked.warning().startswith("`never_for`: 1 of 2 users is not in the dataset")
 
 
 def test_only_some_items_are_allowed(names, file):

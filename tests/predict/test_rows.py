@@ -223,7 +223,7 @@ def test_users_of_a_filter_that_the_dataset_does_not_have_are_told_once_at_the_e
     assert len(list(blocks)) == 0
     assert len(said) == 1
     assert said[0].endswith(
-        'never_for: 1 of 3 users are not in the dataset, such as "nobody"; their lines had no effect.'
+        'never_for: 1 of 3 users is not in the dataset, such as "nobody"; their lines had no effect.'
     )
 
 

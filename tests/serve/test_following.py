@@ -63,7 +63,7 @@ def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path)
         if latest.exists() and latest.read_text() != pointers[-1]:
             pointers.append(latest.read_text())
             saved.put(None)
-            seen.get(timeout=60)
+            seen.get(timeout=600)
         return False
 
     document, fingerprints = {"epochs": 3, "shards": 3, "checkpoints": {"min_seconds": 0}}, []
@@ -72,7 +72,7 @@ def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path)
             train, NETWORK, document, world.data, run, device="cpu", interrupted=wait_after_each_checkpoint
         )
         training.add_done_callback(saved.put)
-        saved.get(timeout=60)
+        saved.get(timeout=600)
         with service(run) as running:
             while True:
                 is_finished, model = training.done(), Model.load(run, "cpu")
@@ -86,7 +86,7 @@ def test_a_run_in_training_is_served_with_each_newer_checkpoint(world, tmp_path)
                 if is_finished:
                     break
                 seen.put(None)
-                saved.get(timeout=60)
+                saved.get(timeout=600)
     assert fingerprints[-1] == training.result().fingerprint()
     assert len(set(fingerprints)) == 3
 

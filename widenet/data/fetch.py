@@ -18,6 +18,7 @@ from widenet.data.ingest import ingest_with
 from widenet.data.ingest_arguments import OnRows
 from widenet.data.options import Options
 from widenet.data.replacing import check_free
+from widenet.data.silence import Note
 from widenet.errors import DataError, OptionError, did_you_mean
 
 TABLE = Path(__file__).with_name("published.toml")
@@ -114,10 +115,8 @@ def fetch(
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
             checksum = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
-            say(
-                f"{files[-1]}: its published checksum is unknown, so the file could not be checked. It has"
-                f" {checksum}."
-            )
+            what = "its published checksum is unknown, so the file could not be checked. It has"
+            say(Note(f"{files[-1]}: {what} {checksum}."))
     with TemporaryDirectory(dir=folder) as scratch:
         sources = {
             name: _find_file(files, name, Path(scratch))

@@ -144,7 +144,8 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
         )
     if layer.neighbourhood is not None and facts.kind == "dense":
         raise FitError(
-            f'{place.of("neighbourhood")} needs a sparse field; "{layer.field}" is dense. Remove it.'
+            f'{place.of("neighbourhood")} needs a sparse field or a sequence; "{layer.field}" is dense.'
+            " Remove it."
         )
     if layer.values == "ignore" and facts.kind != "dense":
         return

@@ -206,9 +206,10 @@ class PerUser:
         """A sentence about users in the file that were never passed to `of`; empty if there are none."""
         if not self._unused:
             return ""
-        number = f"{len(self._unused):,} of {len(self.units):,} users"
+        are = "is" if len(self._unused) == 1 else "are"
+        number = f"{len(self._unused):,} of {len(self.units):,} users {are}"
         return (
-            f'{self._name}: {number} are not in the dataset, such as "{min(self._unused)}";'
+            f'{self._name}: {number} not in the dataset, such as "{min(self._unused)}";'
             " their lines had no effect."
         )
 

@@ -10,7 +10,7 @@ from widenet.arguments import method_with_fields_of, typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import FitError, OptionError
+from widenet.errors import DataError, FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.metrics.ranking import Metrics, checked_k
@@ -201,7 +201,7 @@ class Model:
 
         The items belong to the output's field, or to the only field that the network reads. An item that is
         named twice counts once, with its last value. For networks that read a sequence, give the items in
-        order, the newest last. Numbers of dense fields are as they were in the dataset:
+        order, the newest last; there, each naming counts. Numbers of dense fields are as in the dataset:
         `fields={"country": "NL", "profile": [0.3, 0.5]}`, for one basket, or in place of one user's fields.
 
         Returns:
@@ -351,7 +351,11 @@ class Model:
         """
         field = self.network.outputs[output_name(self.network, output)].spec.field
         attributes = existing(self.run.attributes(field), "attributes_of")
-        units = self.run.vocabulary(field).index_of([str(item) for item in items])
+        vocabulary, ids = self.run.vocabulary(field), [str(item) for item in items]
+        units = vocabulary.places_of(ids)
+        if (units < 0).any():
+            rule = f"items must be ids of the {len(vocabulary):,} that the run knows"
+            raise DataError(f"{rule}; got {ids[int(np.argmin(units))]!r}. Write ids, not titles.")
         return attributes.of(units, names)
 
     def doubts(
