@@ -10,7 +10,7 @@ from widenet.arguments import method_with_fields_of, typed
 from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import DataError, FitError, OptionError
+from widenet.errors import FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
 from widenet.metrics.ranking import Metrics, checked_k
@@ -351,11 +351,7 @@ class Model:
         """
         field = self.network.outputs[output_name(self.network, output)].spec.field
         attributes = existing(self.run.attributes(field), "attributes_of")
-        vocabulary, ids = self.run.vocabulary(field), [str(item) for item in items]
-        units = vocabulary.places_of(ids)
-        if (units < 0).any():
-            rule = f"items must be ids of the {len(vocabulary):,} that the run knows"
-            raise DataError(f"{rule}; got {ids[int(np.argmin(units))]!r}. Write ids, not titles.")
+        units = person.units_of_ids(self.run.vocabulary(field), items)
         return attributes.of(units, names)
 
     def doubts(

@@ -110,6 +110,16 @@ def with_items(
     return inputs
 
 
+def units_of_ids(vocabulary: Vocabulary, items: Sequence[str | int]) -> np.ndarray:
+    """Return the units of ids, int64; raises DataError for anything else, such as a title."""
+    ids = [str(item) for item in items]
+    units = vocabulary.places_of(ids)
+    if (units < 0).any():
+        rule = f"items must be ids of the {len(vocabulary):,} that the run knows"
+        raise DataError(f"{rule}; got {ids[int(np.argmin(units))]!r}. Write ids, not titles.")
+    return units
+
+
 def batches_of(
     run: RunDirectory, inputs: Mapping[str, Sequence[Any]], item_values: Sequence[Any] | None = None
 ) -> dict[str, SparseBatch | Tensor]:
