@@ -1,10 +1,12 @@
 """Comparing two trained runs: from Python, and the same bits in one process and in several."""
 
+import re
+
 import pytest
 
 import widenet
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import CheckpointError, OptionError
+from widenet.errors import CheckpointError, FitError, OptionError
 
 LAYERS = [
     {"name": "in", "kind": "input", "field": "items"},
@@ -73,7 +75,8 @@ def test_an_evaluation_has_more_metrics_and_groups_when_asked(place, groups):
     assert plain.groups == {}
     # All have six known items, so all are among the shortest histories.
     assert by_group.keys() == {"new users", "head items", "tail items"}
-    assert by_group["new users"] == {name: plain[name] for name in by_group["new users"]}
+    ends = {"least": 6, "most": 6}
+    assert by_group["new users"] == ends | {name: plain[name] for name in by_group["new users"].keys() - ends}
     assert groups(2)(with_more, place) == [(found, by_group)] * 2
 
 
@@ -84,6 +87,13 @@ def test_what_cannot_be_compared_is_said(place):
         widenet.compare(place / "short", place / "long", place / "data", "train")
     with pytest.raises(OptionError, match=r"`level` must be 0.5 to 0.999; got 95"):
         widenet.compare(place / "short", place / "long", place / "data", level=95)
+
+
+def test_a_dataset_without_the_part_is_refused_with_the_one_that_has_it(place, tmp_path):
+    whole = dataset_from_lists(tmp_path / "whole", LIKED, width=20)
+    use = f"Use {place / 'data'}, which {place / 'short'} was trained on."
+    with pytest.raises(FitError, match=re.escape(use)):
+        widenet.compare(place / "short", place / "long", whole, ks=[2])
 
 
 def test_held_out_items_that_a_run_has_seen_are_named(place, tmp_path):

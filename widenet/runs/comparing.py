@@ -10,6 +10,7 @@ from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.run_arguments import CompareArguments
 from widenet.runs.arguments import dataset_of
+from widenet.runs.evaluating import check_has_part
 from widenet.runs.model import Model
 from widenet.training.in_common import check_same_dataset
 
@@ -46,6 +47,7 @@ def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics
     model = Model.load(run, arguments.device, timeout=arguments.timeout)
     network = model.network
     model.run.check_dataset(dataset)
+    check_has_part(model.run, network, dataset, part, output)
     check_same_dataset(network.exchange, dataset)
     for sentence in model.caveats(dataset, part, output) if network.exchange.leads else ():
         # Frames: here, the generator, the function, its two wrappers, the caller.

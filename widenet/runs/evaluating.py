@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
@@ -33,9 +34,11 @@ def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: Evalua
         _check_keeps(run, facts)
 
 
-def check_part(run: RunDirectory, network: Network, dataset: Dataset, arguments: EvaluateArguments) -> None:
+def check_has_part(
+    run: RunDirectory, network: Network, dataset: Dataset, part: Part, output: str | None
+) -> None:
     """Raise FitError if a dataset lacks the part, but that of the training has it, or another one."""
-    field, part = network.outputs[output_name(network, arguments.output)].spec.field, arguments.part
+    field = network.outputs[output_name(network, output)].spec.field
     known = dataset.field(field).parts
     trained = None if part in known else run.dataset()
     if trained is None:

@@ -26,7 +26,7 @@ from widenet.runs import person
 from widenet.runs.answers import Format, check_format
 from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.caveats import caveats_of
-from widenet.runs.evaluating import check_options, check_part, evaluated
+from widenet.runs.evaluating import check_has_part, check_options, evaluated
 from widenet.runs.person import Fields
 from widenet.runs.place_of_weights import device_of
 from widenet.runs.predicting import predicted
@@ -186,7 +186,7 @@ class Model:
         """
         dataset = self._dataset(arguments.data)
         check_options(self.run, self.facts, arguments)
-        check_part(self.run, self.network, dataset, arguments)
+        check_has_part(self.run, self.network, dataset, arguments.part, arguments.output)
         warn_of_seen(self.run, self.network, self.facts, dataset, arguments.part, arguments.output)
         return evaluated(self.run, self.network, self.facts, dataset, arguments)
 
