@@ -45,6 +45,7 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 OWN = """
 import numpy as np
 choose_bits("portable", torch.device("cpu"))
+from widenet.kernels.powers import power
 from widenet.model.layers.input import damping
 from widenet.model.sample import Sampler
 from widenet.plan.shards import Shards
@@ -56,7 +57,9 @@ from widenet.training.schedules import rates
 counts = np.arange(70_000) * 7 % 60_013
 history = InputLayer(name="history", kind="input", field="items", popularity_damping=0.375)
 sampler = Sampler.of(PopularitySample(kind="popularity"), "next", Shards(70_000, 3), [0, 2], counts)
-found = [damping(history, counts, 70_000), sampler.ends[0], sampler.ends[2]]
+few = Sampler.of(PopularitySample(kind="popularity"), "next", Shards(100, 1), [0], counts[:100])
+share = torch.from_numpy(np.arange(1, 70_000) / 70_000)
+found = [damping(history, counts, 70_000), sampler.ends[0], sampler.ends[2], few.ends[0], power(share, 0.375)]
 step, power = {"kind": "step", "every_epochs": 1, "factor": 0.7}, {"kind": "exponential", "factor": 0.93}
 for schedule in ("cosine", step, power):
     of_steps = rates(TrainingSpec.of({"epochs": 30, "schedule": schedule}), 2_000)
@@ -67,6 +70,8 @@ for kind in ("sgd", "momentum", "rmsprop", "adadelta"):
     state = {name: torch.ones(40_000, 2) for name in ("velocity", "square", "step_square")}
     optimizer.idle(weight, state, since, 50_000, of_steps)
     found += [weight, *state.values()]
+    if optimizer.idling is not None:
+        found.append(optimizer.idling.fade(since.double()))
 print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found])
 """
 TOO_LATE = """
@@ -124,7 +129,7 @@ def test_powers_and_logarithms_of_widenet_round_alike_on_every_instruction_set()
     wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
     has = [name for name in wide if _multiarray_umath.__cpu_features__[name]]
     whole = printed(OWN)
-    assert whole.count("'") == 2 * 22
+    assert whole.count("'") == 2 * 27
     assert printed(OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=" ".join(has)) == whole
 
 

@@ -1,5 +1,6 @@
 """Ranking metrics: how well the k best items of every example match its true items."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -247,7 +248,8 @@ def _means(
     Every sum along a list is a running sum from the best item on, so its bits depend on that list alone.
     """
     ranks_K = np.arange(1, hit_EK.shape[1] + 1, dtype=np.float64)
-    discounts_K = 1 / np.log2(ranks_K + 1)
+    # By the C library: NumPy's logarithms have other bits on processors with AVX-512.
+    discounts_K = 1 / np.array([math.log2(rank + 1) for rank in ranks_K.tolist()])
     ideal_K = np.cumsum(discounts_K)
     num_hits_EK = np.cumsum(hit_EK, axis=1)
     gain_EK = np.cumsum(hit_EK * discounts_K, axis=1)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.together import neighbours
+from widenet.kernels.powers import power
 from widenet.model.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
@@ -79,7 +80,7 @@ class Neighbourhood:
         part.key_Z[: len(keys)] = key_Z
         counts = found.counts
         own_Z = counts[as_slice(self.shards.units(shard))][found.positions]
-        factors_Z = torch.from_numpy(own_Z / counts.max()).pow_(self.spec.popularity).float()
+        factors_Z = power(torch.from_numpy(own_Z / counts.max()), self.spec.popularity).float()
         part.similarity_Z[: len(keys)] = (torch.from_numpy(found.similarities) * factors_Z)[order_Z]
 
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels.powers import power
 from widenet.model.sharding import split
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
@@ -89,7 +90,7 @@ class Sampler:
         counts_L[: len(counts)] += counts
         by_shard = [counts_L[as_slice(shards.units(shard))] for shard in range(shards.count)]
         ends_L = np.concatenate(by_shard)
-        torch.from_numpy(ends_L).pow_(spec.power)
+        ends_L = power(torch.from_numpy(ends_L), spec.power).numpy()
         np.cumsum(ends_L, out=ends_L)
         ends = {shard: torch.from_numpy(ends_L[edges[shard] : edges[shard + 1]].copy()) for shard in own}
         starts = {shard: float(ends_L[edges[shard] - 1]) if edges[shard] else 0.0 for shard in own}

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import sum_by
+from widenet.kernels.powers import power
 from widenet.model.step_random import StepRandom
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import InputLayer
@@ -20,7 +21,7 @@ def damping(spec: InputLayer, counts: np.ndarray, units: int) -> Tensor:
     seen = counts > 0
     share = torch.from_numpy(counts[seen] / counts[seen].mean())
     factors = torch.ones(units)
-    factors[: len(counts)][torch.from_numpy(seen)] = share.pow_(-spec.popularity_damping).float()
+    factors[: len(counts)][torch.from_numpy(seen)] = power(share, -spec.popularity_damping).float()
     return factors
 
 

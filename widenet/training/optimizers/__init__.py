@@ -54,7 +54,7 @@ class Idling(Formula, Protocol):
     def idle(
         self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
     ) -> None:
-        """The steps since_U + 1 to `until` of rows [U, H] whose gradient is zero; int64 on the host."""
+        """The steps since_U + 1, int64 on the host, to `until` of rows [U, H] whose gradient is zero."""
 
     def fade(self, steps_U: Tensor) -> Tensor:
         """Return the factors, float64 [U], by which idle steps multiply the state.

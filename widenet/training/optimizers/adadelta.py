@@ -3,6 +3,7 @@
 import numpy as np
 from torch import Tensor
 
+from widenet.kernels.powers import powers
 from widenet.spec.optimizers import Adadelta
 from widenet.training.optimizers import guards, held, multiply_rows
 
@@ -40,7 +41,7 @@ class _Adadelta:
 
     def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
-        return self.spec.decay**steps_U
+        return powers(self.spec.decay, steps_U)
 
 
 def formula(spec: Adadelta) -> _Adadelta:

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from widenet.kernels.powers import powers
 from widenet.spec.optimizers import Momentum
 from widenet.training.idle_steps import PathSums
 from widenet.training.optimizers import multiply_rows
@@ -50,7 +51,7 @@ class Velocity:
 
     def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
-        return self.momentum**steps_U
+        return powers(self.momentum, steps_U)
 
 
 def formula(spec: Momentum) -> Velocity:

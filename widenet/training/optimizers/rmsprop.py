@@ -3,6 +3,7 @@
 import numpy as np
 from torch import Tensor
 
+from widenet.kernels.powers import powers
 from widenet.spec.optimizers import Rmsprop
 from widenet.training.optimizers import guards, held, multiply_rows
 
@@ -33,7 +34,7 @@ class _Rmsprop:
 
     def fade(self, steps_U: Tensor) -> Tensor:
         """See `Idling.fade`."""
-        return self.spec.decay**steps_U
+        return powers(self.spec.decay, steps_U)
 
 
 def formula(spec: Rmsprop) -> _Rmsprop:
