@@ -50,10 +50,10 @@ def interactions(df: DataFrame, user: str, item: str, value: str | None, time: s
     """
     named = {"user": user, "item": item, "value": value, "time": time}
     columns: dict[str, str] = {}
-    for role, name in named.items():
-        if name is None:
+    for role, given in named.items():
+        if given is None:
             continue
-        choose_column(PLACE, df.columns, role, name)
+        name = choose_column(PLACE, df.columns, role, given)
         if df.columns.count(name) > 1:
             raise DataError(f'{PLACE}: column "{name}" occurs {df.columns.count(name)} times. Rename them.')
         if name in columns.values():
@@ -61,7 +61,7 @@ def interactions(df: DataFrame, user: str, item: str, value: str | None, time: s
             raise DataError(f'{PLACE}: column "{name}" cannot be both {first} and {role}. Name another.')
         columns[role] = name
     read = [_converted(df, role, name).alias(role) for role, name in columns.items()]
-    return Interactions(df.select(*read), columns, _base(df.schema[item].dataType) in _WHOLE)
+    return Interactions(df.select(*read), columns, _base(df.schema[columns["item"]].dataType) in _WHOLE)
 
 
 def _converted(df: DataFrame, role: str, name: str) -> Column:
