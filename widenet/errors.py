@@ -118,12 +118,16 @@ def exchanged(text: str) -> list[str]:
 
 
 def with_another_letter(text: str) -> list[str]:
-    """Return a text with a letter or digit left out, changed or added anywhere; none for a long text."""
+    """Return a text with a letter or digit left out, changed or added anywhere; none for a long text.
+
+    The letters are those of ASCII and of the text.
+    """
     if len(text) > _LONGEST_NAME:
         return []
     cuts = [(text[:at], text[at:]) for at in range(len(text) + 1)]
+    letters = dict.fromkeys(_LETTERS + text)
     without = [f"{head}{tail[1:]}" for head, tail in cuts[:-1]]
-    others = [f"{head}{letter}{tail[skip:]}" for head, tail in cuts for letter in _LETTERS for skip in (0, 1)]
+    others = [f"{head}{letter}{tail[skip:]}" for head, tail in cuts for letter in letters for skip in (0, 1)]
     return [*without, *others]
 
 

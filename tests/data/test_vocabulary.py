@@ -137,7 +137,7 @@ def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
         vocabulary.find("Prel")
 
 
-@pytest.mark.parametrize("text", ["libc7", "libc66", "lib6", "libcc6", "Libc-6"])
+@pytest.mark.parametrize("text", ["libc7", "libc66", "lib6", "libcc6", "Libc-6", "licb6"])
 def test_an_id_with_one_wrong_letter_comes_before_titles(text, tmp_path):
     ids, titles = ["module", "library", "libc6"], ["libc for all", "libcs", "GNU"]
     data = dataset_from_lists(tmp_path / "data", [[0, 1, 2]], titles=titles, item_ids=ids)

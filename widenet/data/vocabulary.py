@@ -268,10 +268,12 @@ class Vocabulary:
 
         Another number is no misspelt one.
         """
-        forms = [exchanged(text.lower()), [] if self._has_numbers else with_another_letter(text.lower())]
-        ids = [texts_array(each) for each in forms]
-        rules = [lambda names, own=own: pc.is_in(pc.utf8_lower(names), value_set=own) for own in ids]
-        return [index for rule in rules for index in self._matching("id", rule)]
+        turned = exchanged(text.lower())
+        others = [] if self._has_numbers else with_another_letter(text.lower())
+        ids = texts_array([*turned, *others])
+        found = self._matching("id", lambda names: pc.is_in(pc.utf8_lower(names), value_set=ids))
+        lowered = {index: name.lower() for index, name in zip(found, self.ids(found), strict=True)}
+        return sorted(found, key=lambda index: lowered[index] not in turned)
 
     def _containing(self, text: str) -> list[int]:
         """The features whose title contains a text, in any form of accents."""
