@@ -149,8 +149,7 @@ def predict(
     model = Model.load(**values_of(LoadArguments, words))
     if is_named(context, "k"):
         _warn_of_length(model, words["k"], words["output"])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
     caveats = model.caveats() if part is None else model.caveats(dataset, part, output)
