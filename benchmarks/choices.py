@@ -22,6 +22,7 @@ _PLACES: changes.Places = {
     "prediction_temperature": (0, "layers", 2, "cosine", "prediction_temperature"),
     "bias": (0, "layers", 2, "bias"),
     "other": (0, "layers", 2, "delta_boost", "other"),
+    "neighbourhood": (0, "layers", 2, "neighbourhood"),
     "weight": (0, "layers", 2, "neighbourhood", "weight"),
     "popularity": (0, "layers", 2, "neighbourhood", "popularity"),
     **changes.TRAINING,

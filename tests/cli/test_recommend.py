@@ -158,7 +158,7 @@ def test_json_has_the_attributes_that_are_named(trained, widenet):
         for row in plain
     ]
     assert trained.attributes_of(["3"]) == [{"genre": "poetry", "in_stock": True}]
-    with pytest.raises(DataError, match=r"must be ids of the 20 .*; got 'Emma'\. Write ids, not titles"):
+    with pytest.raises(DataError, match=r"must be ids of the 20 .*; got 'Emma'\. Write ids, not titles, or"):
         trained.attributes_of(["3", "Emma"])
     table = widenet(*asked[:-1], "--attributes", "in_stock,genre").out.splitlines()
     for line, row in zip(table, found, strict=True):

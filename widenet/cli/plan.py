@@ -31,14 +31,15 @@ _THOUSANDS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9}
 _Network = Annotated[
     Path | None,
     typer.Argument(
-        metavar="NETWORK", help="network.json: the layers. Default: those of widenet train for the dataset."
+        metavar="NETWORK",
+        help="network.json: the layers. Default: those of widenet train --no-validation.",
     ),
 ]
 _Training = Annotated[
     Path | None,
     typer.Argument(
         metavar="TRAINING",
-        help="training.json: optimizer, batch, shards. Default: that of widenet train for the dataset.",
+        help="training.json: optimizer, batch, shards. Default: that of widenet train --no-validation.",
     ),
 ]
 _Width = Annotated[

@@ -82,8 +82,7 @@ def _rows(
 def _are_in(units: range, features: np.ndarray) -> np.ndarray:
     """Return which features are some of the units, bool [Z]."""
     inside = (features >= units.start) & (features < units.stop)
-    are_in: np.ndarray = inside & ((features - units.start) % units.step == 0)
-    return are_in
+    return np.asarray(inside & ((features - units.start) % units.step == 0))
 
 
 def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +96,7 @@ def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndar
 
 
 def _blocks(pairs: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of blocks with at most so many pairs each, or of one number of pairs."""
+    """Yield start and stop of blocks with at most so many pairs together, or of one entry with more."""
     before = np.concatenate([[0], np.cumsum(pairs)])
     start = 0
     while start < len(pairs):

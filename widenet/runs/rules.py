@@ -65,7 +65,7 @@ def notes_on_rules(
 ) -> list[str]:
     """Check filters, rules and the names of attributes before weights are read; return notes on the filters.
 
-    Raises as `Restrictions.of` and `Model.attributes_of` do. A run that need not be read for this is not.
+    Without filters, rules and names, it reads nothing. Raises as `Restrictions.of` and `Model.attributes_of`.
     """
     if not names and not _has_rules(arguments):
         return []
