@@ -194,9 +194,13 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
     )
     assert again.out.split()[-1] == ended.out.split()[-1]
     assert "was named" not in again.err
-    assert widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third").err.startswith(
-        "No training.json was named:"
+    third = widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third")
+    assert third.err.startswith("No training.json was named:")
+    assert "as from nothing" not in ended.err + third.err
+    further = widenet(
+        "train", run / "network.json", "--data", "data", "--out", tmp_path / "on", "--from", run
     )
+    assert f"It trains as from nothing. To keep more of {run}, name a training.json with" in further.err
 
 
 @pytest.mark.usefixtures("inside")

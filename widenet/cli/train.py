@@ -166,6 +166,12 @@ def _print_default_documents(
             f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.",
             err=True,
         )
+    if training is None and arguments.start_from is not None:
+        typer.echo(
+            f"It trains as from nothing. To keep more of {shown(arguments.start_from)}, name a training.json"
+            " with few epochs and a small learning rate.",
+            err=True,
+        )
 
 
 def _print_lines(*lines: str | None) -> None:
