@@ -6,7 +6,7 @@ import re
 import pytest
 
 from widenet.cli.progress import Counter, IngestReport, TrainingReport
-from widenet.data.silence import Note
+from widenet.data.messages import Note
 from widenet.training.state import LoopState
 
 RECORD = {

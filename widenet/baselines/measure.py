@@ -11,7 +11,7 @@ from widenet.baselines.popularity import popularity
 from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.data.silence import ignore_message
+from widenet.data.messages import ignore_message
 from widenet.metrics.ranking import Metrics
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from widenet.cli.wording import on_command_line, say
-from widenet.data.silence import Note
+from widenet.data.messages import Note
 from widenet.plan.machine import used_memory
 from widenet.plan.numbers import amount, duration
 

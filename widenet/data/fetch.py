@@ -16,9 +16,9 @@ from widenet.data.dataset import Dataset
 from widenet.data.download import OnBytes, download, place_of
 from widenet.data.ingest import ingest_with
 from widenet.data.ingest_arguments import OnRows
+from widenet.data.messages import Note
 from widenet.data.options import Options
 from widenet.data.replacing import check_free
-from widenet.data.silence import Note
 from widenet.errors import DataError, OptionError, did_you_mean
 
 TABLE = Path(__file__).with_name("published.toml")

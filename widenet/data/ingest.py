@@ -14,10 +14,10 @@ from widenet.data.item_ids import other_ids
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
+from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
-from widenet.data.silence import Note, ignore_message
 from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
 from widenet.data.tables import Tables
 from widenet.data.titles import OpenedTitles

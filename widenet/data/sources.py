@@ -16,7 +16,7 @@ from widenet.data.formats.guesses import LISTS
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.sessions import Sessions
 from widenet.data.formats.source import Reading, Source, TextSource
-from widenet.data.silence import Note
+from widenet.data.messages import Note
 from widenet.errors import DataError, OptionError
 from widenet.stores.fetch import fetched_sources
 from widenet.stores.uri import check_known_scheme, is_uri

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from widenet.data.manifest import PARTS, Facts, Manifest, Part, column, value_column
+from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
-from widenet.data.silence import ignore_message
 from widenet.data.writer import ROWS_PER_BATCH, publication, vocabulary_rows, write_contents
 from widenet.dsstne.data_set import Attribute, DataSet
 from widenet.dsstne.index_file import read_names

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from widenet.data.dataset import Dataset
+from widenet.data.messages import ignore_message
 from widenet.data.rules import FieldLayout
-from widenet.data.silence import ignore_message
 from widenet.data.writer import vocabulary_rows, write_dataset
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model

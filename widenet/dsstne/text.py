@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.data.silence import ignore_message
+from widenet.data.messages import ignore_message
 from widenet.dsstne.data_set import Attribute
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.netcdf import as_characters, writing

@@ -6,7 +6,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from widenet.data.silence import ignore_message
+from widenet.data.messages import ignore_message
 from widenet.errors import OptionError
 from widenet.extensions import NETWORKS, damage, loaded
 

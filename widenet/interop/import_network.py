@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from widenet.data.silence import ignore_message
+from widenet.data.messages import ignore_message
 from widenet.errors import DataError, OptionError
 from widenet.interop.formats import ImportOptions, format_of
 from widenet.runs import Model
