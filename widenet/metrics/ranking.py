@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral
 
 import numpy as np
@@ -240,6 +241,15 @@ def _hits(
     return hit_EK
 
 
+@lru_cache(maxsize=1)
+def _discounts(length: int) -> NDArray[np.float64]:
+    """Return the discounts of NDCG by rank; every block of an evaluation needs the same ones.
+
+    The C library computes them: NumPy's logarithms have other bits on processors with AVX-512.
+    """
+    return 1 / np.array([math.log2(rank + 1) for rank in range(1, length + 1)])
+
+
 def _means(
     hit_EK: NDArray[np.bool_], num_true_E: NDArray[np.int64], ks: Sequence[int]
 ) -> dict[str, NDArray[np.float64]]:
@@ -248,8 +258,7 @@ def _means(
     Every sum along a list is a running sum from the best item on, so its bits depend on that list alone.
     """
     ranks_K = np.arange(1, hit_EK.shape[1] + 1, dtype=np.float64)
-    # By the C library: NumPy's logarithms have other bits on processors with AVX-512.
-    discounts_K = 1 / np.array([math.log2(rank + 1) for rank in ranks_K.tolist()])
+    discounts_K = _discounts(hit_EK.shape[1])
     ideal_K = np.cumsum(discounts_K)
     num_hits_EK = np.cumsum(hit_EK, axis=1)
     gain_EK = np.cumsum(hit_EK * discounts_K, axis=1)
