@@ -98,10 +98,8 @@ def run(arguments: argparse.Namespace) -> None:
                 documents = deepcopy((network, training))
                 changes.apply(change, documents, _PLACES)
                 _write(folder, *documents)
-                shown, run = (
-                    f"{name}, {changes.shown(change)}" if change else name,
-                    folder / f"{name}{number}",
-                )
+                shown = f"{name}, {changes.shown(change)}" if change else name
+                run = folder / f"{name}{number}"
                 print(_widenet(shown, run), flush=True)
                 _print_rankings(shown, Model.load(run), folder, arguments)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:

@@ -115,8 +115,12 @@ def fetch(
         files.append(download(facts["url"], folder, facts.get("checksum"), on_bytes))
         if "checksum" not in facts:
             checksum = files[-1].with_name(f"{files[-1].name}.sha256").read_text(encoding="utf-8").strip()
-            what = "its published checksum is unknown, so the file could not be checked. It has"
-            say(Note(f"{files[-1]}: {what} {checksum}."))
+            say(
+                Note(
+                    f"{files[-1]}: its published checksum is unknown, so the file could not be checked. It"
+                    f" has {checksum}."
+                )
+            )
     with TemporaryDirectory(dir=folder) as scratch:
         sources = {
             name: _find_file(files, name, Path(scratch))

@@ -81,8 +81,8 @@ def _rows(
 
 def _are_in(units: range, features: np.ndarray) -> np.ndarray:
     """Return which features are some of the units, bool [Z]."""
-    inside = (features >= units.start) & (features < units.stop)
-    return np.asarray(inside & ((features - units.start) % units.step == 0))
+    places = features - units.start
+    return np.asarray((places >= 0) & (features < units.stop) & (places % units.step == 0))
 
 
 def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndarray]:

@@ -18,8 +18,7 @@ def power(base: Tensor, exponent: float) -> Tensor:
 def powers(base: float, exponents: Tensor) -> Tensor:
     """Return base^exponents of a number from 0 on, float64."""
     if exponents.device.type == "cuda":  # which computes every number alike, in one launch
-        found: Tensor = base**exponents
-        return found
+        return torch.pow(base, exponents)
     if base == 0:
         return (exponents == 0).to(torch.float64)
     return (exponents * math.log(base)).exp_()

@@ -60,11 +60,11 @@ class GroupedMetrics:
 
         "least" and "most" are the fewest and the most known items of its users, or interactions of its items.
         """
-        ranges = {name: self._lengths[is_in] for name, is_in in self._users.items()}
-        ranges |= {name: self._popularity[is_in] for name, is_in in self._items.items()}
+        counts = {name: self._lengths[is_in] for name, is_in in self._users.items()}
+        counts |= {name: self._popularity[is_in] for name, is_in in self._items.items()}
         found = {name: means.result() for name, means in self._means.items() if means.num_examples}
         for name, means in found.items():
-            means |= {"least": int(ranges[name].min()), "most": int(ranges[name].max())}
+            means |= {"least": int(counts[name].min()), "most": int(counts[name].max())}
         return found
 
 

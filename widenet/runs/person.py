@@ -115,9 +115,9 @@ def units_of_ids(vocabulary: Vocabulary, items: Sequence[str | int]) -> np.ndarr
     ids = [str(item) for item in items]
     units = vocabulary.places_of(ids)
     if (units < 0).any():
-        rule = f"items must be ids of the {len(vocabulary):,} that the run knows"
         raise DataError(
-            f"{rule}; got {ids[int(np.argmin(units))]!r}. Write ids, not titles, or check the id."
+            f"items must be ids of the {len(vocabulary):,} that the run knows; got"
+            f" {ids[int(np.argmin(units))]!r}. Write ids, not titles, or check the id."
         )
     return units
 
