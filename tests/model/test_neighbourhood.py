@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError, FitError
-from widenet.frameworks.onnx_export import export_onnx
+from widenet.errors import DocumentError
 from widenet.model import neighbourhood as module
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
@@ -180,14 +179,30 @@ def test_a_model_recommends_without_its_data(model, data, tmp_path):
         away.rename(data.path)
 
 
-def test_what_cannot_hold_it_refuses_in_a_sentence(model, data, tmp_path):
-    with pytest.raises(FitError, match=r'"neighbourhood" of output "out" cannot be written to ONNX'):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not [*tmp_path.iterdir()]
-    linear = network(**TERM)
-    linear["layers"][1]["activation"] = "linear"
-    with pytest.raises(FitError, match=r'"out" has "neighbourhood", which is no sum over features'):
-        train(linear, TRAINING, data, tmp_path / "run").explain("1", ["2"])
+@pytest.mark.parametrize("kind", ["more places than units", "few places"])
+def test_a_table_of_all_units_says_what_the_shards_hold(kind, model, data, tmp_path):
+    if kind == "few places":
+        model = train(network(**TERM | {"neighbours": 3}), TRAINING, data, tmp_path / "few")
+    term = model.network.outputs["out"].neighbourhood
+    neighbours, similarities = (each.numpy() for each in term.table())
+    for unit in range(WIDTH):
+        shard, row = unit % SHARDS, unit // SHARDS
+        part, size = term.parts[shard], term.shards.size(shard)
+        held = {
+            key // size: similarity
+            for key, similarity in zip(part.key_Z.tolist(), part.similarity_Z.tolist(), strict=True)
+            if key < WIDTH * size and key % size == row
+        }
+        count = len(held)
+        assert dict(zip(neighbours[unit, :count].tolist(), similarities[unit].tolist(), strict=False)) == held
+        assert (neighbours[unit, count:] == WIDTH).all()
+        assert (similarities[unit, count:] == 0).all()
+    before = {shard: part.tensors() for shard, part in term.parts.items()}
+    for shard in term.parts:
+        term.parts[shard] = term._blank(shard, torch.device("cpu"))
+    term.fill(torch.from_numpy(neighbours), torch.from_numpy(similarities))
+    for shard, part in term.parts.items():
+        assert all(torch.equal(part.tensors()[name], tensor) for name, tensor in before[shard].items())
 
 
 def test_a_plan_counts_its_places(data):

@@ -29,6 +29,11 @@ NETWORKS = {
         {**OUTPUT, "cosine": {"temperature": 0.2, "prediction_temperature": 0.3}},
     ],
     "straight from the items": [{**HISTORY, "scale": "rsqrt"}, OUTPUT],
+    "with a neighbourhood": [
+        {**HISTORY, "scale": "mean"},
+        {"name": "taste", "units": 4, **LINEAR},
+        {**OUTPUT, "cosine": {"temperature": 0.2}, "neighbourhood": {"neighbours": 4}},
+    ],
     "values ignored": [{**HISTORY, "values": "ignore"}, {"name": "taste", "units": 4, **LINEAR}, OUTPUT],
 }
 
@@ -92,6 +97,30 @@ def test_the_default_network_is_explained_as_numpy_does(data, tmp_path):
     assert dict(zip(table["because"], table["score"], strict=True)) == shown
 
 
+def test_a_term_is_divided_by_the_similarities(data, tmp_path):
+    term = {"weight": 0.7, "floor": 0.02, "popularity": 0.5}
+    layers = NETWORKS["linear, mean"]
+    plain = train({"layers": layers}, TRAINING, data, tmp_path / "plain", device="cpu")
+    with_term = [*layers[:-1], {**OUTPUT, "neighbourhood": term}]
+    model = train({"layers": with_term}, TRAINING, data, tmp_path / "run", device="cpu")
+    has = np.zeros((len(ROWS), WIDTH))
+    for row, items in enumerate(ROWS):
+        has[row, items] = 1
+    count_W = has.sum(axis=0)
+    for item in (3, 10):
+        similar = (
+            (has.T @ has)[item] / np.sqrt(count_W * count_W[item]) * (count_W[item] / count_W.max()) ** 0.5
+        )
+        similar[item] = 0
+        own = similar[[1, 4, 9]]
+        expected = own / own.sum() * 0.7 * np.log1p(own.mean() / 0.02)
+        before = {row.item: row.score for row in plain.explain(item, [1, 4, 9])}
+        after = {row.item: row.score for row in model.explain(item, [1, 4, 9])}
+        added = [after[name] - before[name] for name in ("1", "4", "9")]
+        assert added == pytest.approx(list(expected), abs=1e-6)
+        assert own.any()
+
+
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
@@ -108,10 +137,6 @@ def test_the_default_network_is_explained_as_numpy_does(data, tmp_path):
                 OUTPUT,
             ],
             "it has 2 inputs",
-        ),
-        (
-            [HISTORY, {"name": "taste", "units": 3, **LINEAR}, {**OUTPUT, "neighbourhood": {}}],
-            '"next" has "neighbourhood", which is no sum over features',
         ),
     ],
 )

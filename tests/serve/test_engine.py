@@ -338,9 +338,6 @@ def test_explanations_are_those_of_the_library_in_the_same_bits(engine, world, t
         Model.load(tmp_path / "run", "cpu"),
     )
     assert (linear.about.can_explain, engine.about.can_explain) == (True, False)
-    near = [NETWORK["layers"][0], middle, {**NETWORK["layers"][2], "neighbourhood": {}}]
-    train({"layers": near}, {"epochs": 1, "shards": 3}, world.data, tmp_path / "near")
-    assert not Engine.load(tmp_path / "near", world.data, "cpu", None).about.can_explain
     basket, user = answered(linear, Explain(item="i7", items=["i3", "i200"]), Explain(item="i7", user="u4"))
     assert pairs(basket) == [(one.item, one.score) for one in model.explain("i7", ["i3", "i200"])]
     assert pairs(user) == [(one.item, one.score) for one in model.explain("i7", user="u4", data=world.data)]

@@ -19,6 +19,7 @@ from widenet.durable import appearing_together
 from widenet.errors import FitError, OptionError
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
+from widenet.frameworks.onnx_neighbourhood import neighbours_name, similarities_name, with_term
 from widenet.frameworks.onnx_pruned import add_widened, columns_name, numbers_name
 from widenet.kernels.pruned import pruned
 from widenet.kernels.quantized import regained
@@ -67,12 +68,12 @@ def export_onnx(
 
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
-        FitError: An output has a neighbourhood, or repeats.
+        FitError: An output has repeats.
     """
     for output in model.network.spec.outputs:
-        if (term := output.term) is not None:
+        if output.repeats is not None:
             raise FitError(
-                f'{model.run.path}: "{term}" of output "{output.name}" cannot be written to ONNX.'
+                f'{model.run.path}: "repeats" of output "{output.name}" cannot be written to ONNX.'
                 " Train without it, or recommend with widenet."
             )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
@@ -183,6 +184,11 @@ def _weights(network: Network) -> Iterator[_Weight]:
                 continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
             yield _whole(f"{name} lengths", torch.where(length_L <= SHORTEST, 0.0, 1 / length_L))
+    for name, output in network.outputs.items():
+        if output.neighbourhood is not None:
+            neighbour_LK, similarity_LK = output.neighbourhood.table()
+            yield _whole(neighbours_name(name), neighbour_LK, "<i4")
+            yield _whole(similarities_name(name), similarity_LK)
 
 
 def _stored(network: Network, name: str) -> Iterator[_Weight]:
@@ -219,8 +225,8 @@ def _whole_numbers(network: Network, name: str, rows: torch.Tensor) -> tuple[tor
     return regained(rows, part.bits)
 
 
-def _whole(name: str, tensor: torch.Tensor) -> _Weight:
-    return _Weight(name, tuple(tensor.shape), lambda: iter([tensor]))
+def _whole(name: str, tensor: torch.Tensor, kind: str = "<f4") -> _Weight:
+    return _Weight(name, tuple(tensor.shape), lambda: iter([tensor]), kind)
 
 
 def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool, large: bool) -> None:
@@ -291,6 +297,11 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width
+        if output.neighbourhood is not None:
+            history = fields[output.field]
+            assert isinstance(history, SparseField)
+            entries = history.offsets, history.indices
+            logits = with_term(graph, logits, output.name, output.neighbourhood, *entries, width)
         if top_k is None:
             graph.output(output.name, graph.activate(output.activation, logits), [EXAMPLES, width])
             continue

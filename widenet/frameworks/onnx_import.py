@@ -13,6 +13,7 @@ from widenet.errors import DataError
 from widenet.frameworks.folding import folded
 from widenet.frameworks.onnx_graph import names_path, weight_name
 from widenet.frameworks.onnx_layers import ZERO, scale_name
+from widenet.frameworks.onnx_neighbourhood import table_of
 from widenet.frameworks.onnx_pruned import widened_of
 from widenet.frameworks.onnx_reader import GraphReader
 from widenet.frameworks.onnx_values import dimensions
@@ -71,10 +72,20 @@ def _own(path: Path, documents: dict[str, str], constants: dict[str, np.ndarray]
             weights[name] = numbers.T if weight.rows_are_features else numbers
     damping = {layer.name: constants.get(weight_name(f"{layer.name} damping")) for layer in spec.inputs}
     factors = {name: numbers for name, numbers in damping.items() if numbers is not None}
+    tables = {layer.name: table_of(str(path), layer.name, constants) for layer in spec.outputs}
+    neighbours = {name: table for name, table in tables.items() if table is not None}
     document = spec.model_dump(mode="json")
     settings = {key: value for key, value in document.items() if key != "layers"}
     return Imported(
-        str(path), document["layers"], fields, weights, factors, training, settings, _names(path, fields)
+        str(path),
+        document["layers"],
+        fields,
+        weights,
+        factors,
+        training,
+        settings,
+        _names(path, fields),
+        neighbours,
     )
 
 

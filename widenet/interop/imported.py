@@ -50,6 +50,7 @@ class Imported:
     factors: of an input's features.
     settings: what the network document says beside its layers. names: of the fields of which a file says
     them.
+    neighbours: of outputs with a neighbourhood term; see `Neighbourhood.table`.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Imported:
     training: TrainingSpec = field(default_factory=TrainingSpec)
     settings: dict[str, Any] = field(default_factory=dict)
     names: dict[str, Names] = field(default_factory=dict)
+    neighbours: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def with_fields(self, names: Mapping[str, str]) -> "Imported":
         """Return the network with renamed fields; raises OptionError for an unknown field."""
@@ -170,6 +172,12 @@ def fill(network: Network, imported: Imported) -> None:
             part.weight.copy_(rows[as_slice(wide.shards.units(shard))])
     for name, factors in network.damping.items():
         factors.copy_(_checked(imported, imported.factors.get(name), f"{name} damping", tuple(factors.shape)))
+    for name, output in network.outputs.items():
+        if (term := output.neighbourhood) is not None:
+            neighbours, similarities = imported.neighbours.get(name, (None, None))
+            shape = output.width, term.spec.neighbours
+            similarity_LK = _checked(imported, similarities, f"{name} similarities", shape)
+            term.fill(torch.from_numpy(neighbours), similarity_LK)
 
 
 def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tuple[int, ...]) -> Tensor:

@@ -83,6 +83,32 @@ class Neighbourhood:
         factors_Z = power(torch.from_numpy(own_Z / counts.max()), self.spec.popularity).float()
         part.similarity_Z[: len(keys)] = (torch.from_numpy(found.similarities) * factors_Z)[order_Z]
 
+    def table(self) -> tuple[Tensor, Tensor]:
+        """Return the neighbours of all L units, int64 [L, K], and their similarities, float32, on the host.
+
+        All shards must be at hand. Empty places, the last of each unit, have neighbour L and similarity 0.
+        """
+        width, places = self.shards.width, self.spec.neighbours
+        neighbour_LK, similarity_LK = torch.full((width, places), width), torch.zeros(width, places)
+        for shard, part in self.parts.items():
+            size, own = self.shards.size(shard), as_slice(self.shards.units(shard))
+            key_Z = part.key_Z[part.key_Z != _EMPTY].cpu()
+            row_Z, order_Z = torch.sort(key_Z % size, stable=True)
+            place_Z = torch.arange(len(row_Z)) - torch.searchsorted(row_Z, row_Z)
+            neighbour_LK[own][row_Z, place_Z] = (key_Z // size)[order_Z]
+            similarity_LK[own][row_Z, place_Z] = part.similarity_Z[: len(key_Z)].cpu()[order_Z]
+        return neighbour_LK, similarity_LK
+
+    def fill(self, neighbour_LK: Tensor, similarity_LK: Tensor) -> None:
+        """Take the neighbours of a table, as `table` returns it, in place of counting them."""
+        for shard, part in self.parts.items():
+            own = as_slice(self.shards.units(shard))
+            row_Z, place_Z = torch.nonzero(neighbour_LK[own] < self.shards.width, as_tuple=True)
+            keys = neighbour_LK[own][row_Z, place_Z] * self.shards.size(shard) + row_Z
+            key_Z, order_Z = torch.sort(keys)
+            part.key_Z[: len(keys)] = key_Z
+            part.similarity_Z[: len(keys)] = similarity_LK[own][row_Z, place_Z][order_Z]
+
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.
 
@@ -96,9 +122,29 @@ class Neighbourhood:
         """
         units = logits_ET.shape[1]
         sums_EC = self._sums(history, shard, start, units)
-        mean_EC = sums_EC.double().mul_(2.0**-_FRACTION_BITS).div_(history.counts().clamp_min(1)[:, None])
-        term_EC = mean_EC.div_(self.spec.floor).float().log1p_().mul_(self.spec.weight)
-        logits_ET += term_EC[:, :units]
+        logits_ET += self._terms(sums_EC, history.counts()[:, None])[:, :units]
+
+    def shares(self, history: SparseBatch, shard: int, row: int) -> Tensor:
+        """Return what each feature of an example has of the term of a unit, float32 [Z].
+
+        The term is no sum over features. Each has the part that its similarity has in the sum of all.
+
+        Args:
+            history: One example of the field; on the network's device.
+            shard: A shard of this process.
+            row: The unit, as row of the shard.
+        """
+        feature_D, place_Z, count_D = torch.unique(history.indices, return_inverse=True, return_counts=True)
+        each = SparseBatch(torch.arange(len(feature_D) + 1, device=feature_D.device), feature_D)
+        sums_D = self._sums(each, shard, row, 1)[:, 0]
+        term = self._terms(sums_D.sum(dim=0, keepdim=True), torch.full_like(sums_D[:1], len(sums_D)))
+        share_D: Tensor = sums_D.double() / sums_D.sum().clamp_min(1) / count_D * term
+        return share_D[place_Z].float()
+
+    def _terms(self, sums: Tensor, num_features: Tensor) -> Tensor:
+        """Return terms, float32, of sums of similarities over an example's features."""
+        means = sums.double().mul_(2.0**-_FRACTION_BITS).div_(num_features.clamp_min(1))
+        return means.div_(self.spec.floor).float().log1p_().mul_(self.spec.weight)
 
     def _sums(self, history: SparseBatch, shard: int, start: int, units: int) -> Tensor:
         """Return the sums of similarities, int64 [E, C], for `units` units and more columns of zeros."""

@@ -1,10 +1,11 @@
-"""What each feature of an example adds to a logit: exact, for networks that are linear up to a length."""
+"""What each feature of an example adds to a logit, for networks that are linear up to a length."""
 
 import torch
 from torch import Tensor
 
 from widenet.errors import FitError
 from widenet.model.layers.input import scaled
+from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
 from widenet.sparse import SparseBatch
@@ -16,7 +17,7 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     """Return what each feature of an example adds to the logit of a unit, float64 [Z].
 
     Their sum is the logit without the biases of all layers. Under "cosine" the length of the example's vector
-    divides all of them.
+    divides all of them. A neighbourhood term, which is no sum, is divided in proportion to the similarities.
 
     Args:
         network: The network; all its processes must call this.
@@ -27,7 +28,7 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     Raises:
         FitError: The network is not linear.
     """
-    if reason := why_no_shares(network.spec, output_name):
+    if reason := why_no_shares(network.spec):
         rule = "A network can be explained if it reads one field and is linear up to its logits"
         raise FitError(f"{rule}; {reason}. `similar` shows what is near an item in any network.")
     layer = network.spec.inputs[0]
@@ -53,18 +54,25 @@ def shares(network: Network, example: SparseBatch, output_name: str, unit: int) 
     shard, row = unit % output.weight.shards.count, unit // output.weight.shards.count
     own = None
     if shard in output.weight.parts:
-        own = output.tile(shard, row, row + 1).products(inputs_EH)
-    shape = (batch.num_examples, 1)
-    logits_E1 = output.exchange.fetch(shard, own, shape, network.device, output.where).double()
-    return ((logits_E1[1:-1] - logits_E1[-1:]) * ratio_Z1)[:, 0].cpu()
+        logits_E1 = output.tile(shard, row, row + 1).products(inputs_EH)
+        own = torch.cat([logits_E1[:, 0], _of_term(output, example.to(network.device), shard, row)])
+    shape = (batch.num_examples + example.num_entries,)
+    found = output.exchange.fetch(shard, own, shape, network.device, output.where).double()
+    logit_E, term_Z = found[: batch.num_examples], found[batch.num_examples :]
+    share_Z: Tensor = (logit_E[1:-1] - logit_E[-1]) * ratio_Z1[:, 0] + term_Z
+    return share_Z.cpu()
 
 
-def why_no_shares(spec: NetworkSpec, output_name: str) -> str | None:
-    """Return what keeps the logits of an output from being explained; None if they can be."""
+def _of_term(output: WideOutput, example: SparseBatch, shard: int, row: int) -> Tensor:
+    """Return what each feature has of a unit's neighbourhood term, float32 [Z]."""
+    if output.neighbourhood is None:
+        return torch.zeros(example.num_entries, device=example.indices.device)
+    return output.neighbourhood.shares(example, shard, row)
+
+
+def why_no_shares(spec: NetworkSpec) -> str | None:
+    """Return what keeps the logits of a network from being explained; None if they can be."""
     if len(spec.inputs) > 1:
         return f"it has {len(spec.inputs)} inputs"
-    term = next(layer.term for layer in spec.outputs if layer.name == output_name)
-    if term is not None:
-        return f'"{output_name}" has "{term}", which is no sum over features'
     reasons = ((layer.name, layer.why_not_linear()) for layer in spec.hidden)
     return next((f'"{name}" {reason}' for name, reason in reasons if reason), None)

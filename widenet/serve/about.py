@@ -27,7 +27,7 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         in_8_bits=bits_of(model.facts) is not None,
         has_users=people.users is not None,
         parts=[*people.parts()],
-        can_explain=is_sparse and why_no_shares(spec, people.output) is None,
+        can_explain=is_sparse and why_no_shares(spec) is None,
         attributes=_categories(model, people.output),
         reads_items=items is not None,
         reads_values=items is not None and reads_values(run, items),
