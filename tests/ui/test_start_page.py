@@ -93,21 +93,27 @@ def press(page, name):
     page.keyboard.press("Enter")
 
 
-def wait_for_epoch_after(page, before):
-    """Wait until a training goes on, and read the last epoch from the curve of its loss."""
+def wait_for_state_after(page, before):
+    """Wait until the page says that a training is in a later epoch."""
     page.wait_for_function(
         "before => Number(document.querySelector('[data-live=state]').innerText"
         ".match(/^training: epoch ([\\d,]+) of/)?.[1].replaceAll(',', '')) > before",
         arg=before,
         timeout=60_000,
     )
+
+
+def wait_for_epoch_after(page, before):
+    """Wait until a training goes on, and read the last epoch from the curve of its loss."""
+    wait_for_state_after(page, before)
     figure = page.locator("figure.plot").first
     figure.scroll_into_view_if_needed()
     figure.get_by_role("img", name="loss").focus()
     page.keyboard.press("End")
     said = re.match(r"epoch ([\d,]+), loss \d", figure.locator("output").inner_text())
-    assert int(said[1].replace(",", "")) > before
-    return int(said[1].replace(",", ""))
+    last = int(said[1].replace(",", ""))
+    assert last > before
+    return last
 
 
 def test_a_training_is_written_measured_started_watched_stopped_and_resumed(chromium, starting):
@@ -139,6 +145,11 @@ def test_a_training_is_written_measured_started_watched_stopped_and_resumed(chro
         expect(page.get_by_role("status").first).to_have_text("The training begins.")
         page.get_by_role("button", name="Stop with a checkpoint").wait_for(timeout=60_000)
         last = wait_for_epoch_after(page, wait_for_epoch_after(page, 0))
+        wait_for_state_after(page, last + 1)
+        read = page.locator("figure.plot").first.locator("output")
+        assert read.inner_text().startswith(f"epoch {last:,}, loss ")
+        page.keyboard.press("Tab")
+        expect(read).to_be_empty()
         press(page, "Stop with a checkpoint")
         page.get_by_role("button", name="Resume").wait_for(timeout=60_000)
         expect(page.get_by_role("status").first).to_contain_text("interrupted: epoch")

@@ -54,10 +54,16 @@ function draw(figure) {
   Object.assign(plot.over, { tabIndex: 0, role: "img" });
   name(plot, figure);
   plot.over.addEventListener("keydown", event => key(event, plot, figure, said));
-  plot.over.addEventListener("blur", () => { said.textContent = ""; plot.setCursor({ left: -10, top: -10 }); });
+  plot.over.addEventListener("blur", () => setTimeout(() => leave(plot, said))); // a live page gives the focus back at once
   back.addEventListener("click", () => { whole(plot); plot.over.focus(); });
   list.addEventListener("toggle", () => fill(list, numbersOf(figure)));
   if (numbers.names.length > 1) for (const [at, label] of [...place.querySelectorAll(".u-label")].entries()) if (at) press(label, plot, at);
+}
+
+function leave(plot, said) {
+  if (document.activeElement === plot.over) return;
+  said.textContent = "";
+  plot.setCursor({ left: -10, top: -10 });
 }
 
 /** Names a plot for who cannot see it. */
