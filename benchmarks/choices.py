@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import changes
 from benchmarks.changes import Change, Documents
-from benchmarks.neighbourhoods import SETS, difference, drawn_users, metric_cells, metrics_of, prepared
+from benchmarks.neighbourhoods import PRESETS, difference, drawn_users, metric_cells, metrics_of, prepared
 from benchmarks.places import presets, workplace
 from benchmarks.results import processor
 from widenet import train
@@ -31,7 +31,7 @@ _PLACES: changes.Places = {
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
-    parser.add_argument("preset", choices=sorted(SETS), help="a folder of examples")
+    parser.add_argument("preset", choices=PRESETS, help="a folder of examples")
     parser.add_argument(
         "--ordered",
         type=Path,

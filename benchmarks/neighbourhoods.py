@@ -9,21 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import goodbooks, gowalla
 from benchmarks.latest import cut_latest, print_resemblance
 from benchmarks.places import presets, workplace
+from benchmarks.usual import SETS, set_units
 from widenet import Dataset, split, train
 from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics, RankingMetrics
 from widenet.metrics.resampling import intervals
-from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Histories
 from widenet.predict.top_k import Filter
+from widenet.runs.arguments import documents
+from widenet.runs.neighbourhood import set_term as give_term
 from widenet.spec.layers import Neighbourhood as Term
 
-SETS = {"gowalla": gowalla, "goodbooks": goodbooks}
+PRESETS = "gowalla", "goodbooks"
 _BLOCK = 512
 _K = 20
 _COLUMNS = (
@@ -45,7 +46,12 @@ Setting = tuple[int, float, float, float]
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
-    parser.add_argument("preset", choices=sorted(SETS), help="a folder of examples")
+    parser.add_argument("preset", choices=sorted(SETS), help="a data set")
+    parser.add_argument(
+        "--default",
+        action="store_true",
+        help=f"train the default documents; only {' and '.join(PRESETS)} have a preset",
+    )
     parser.add_argument(
         "--ordered",
         type=Path,
@@ -80,6 +86,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> None:
     """Print Recall@20 and NDCG@20 of each setting, without the term and with it."""
+    if not asked.default and asked.preset not in PRESETS:
+        raise SystemExit(f"{asked.preset} has no preset; add --default")
     with workplace() as folder:
         dataset, part = prepared(asked, folder)
         rows = drawn_users(dataset, part, asked.users)
@@ -87,18 +95,27 @@ def run(asked: argparse.Namespace) -> None:
         print(f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|")
         first = None
         for other in asked.others:
-            model = train(*_documents(asked, other), dataset, folder / f"{other:g}")
+            model = train(*_documents(asked, other, dataset), dataset, folder / f"{other:g}")
             for cells, metrics in _measured(model.network, asked, dataset, part, rows):
                 compared = "- | -" if first is None else difference(first, metrics)
                 first = first or metrics
                 print(f"| {other:g} | {cells} | {metric_cells(metrics)} | {compared} |", flush=True)
 
 
-def _documents(asked: argparse.Namespace, other: float) -> tuple[dict[str, Any], dict[str, Any]]:
+def _documents(
+    asked: argparse.Namespace, other: float, dataset: Dataset
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the documents of a training."""
-    network, training = (json.loads(path.read_text("utf-8")) for path in presets(asked.preset)["best"])
-    taste, output = network["layers"][1:]
-    taste["units"] = asked.units or taste["units"]
+    if asked.default:
+        specs = documents(None, None, dataset)
+        network, training = (spec.model_dump(mode="json", exclude_unset=True) for spec in specs)
+    else:
+        network, training = (json.loads(path.read_text("utf-8")) for path in presets(asked.preset)["best"])
+    output = network["layers"][-1]
+    if asked.default and asked.units:
+        set_units(network, asked.units)
+    elif asked.units:
+        network["layers"][1]["units"] = asked.units
     if other != 1:
         output["delta_boost"] = {"other": other}
     return network, {**training, "epochs": asked.epochs or training["epochs"]}
@@ -123,7 +140,7 @@ def _measured(
 
 def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
     """Make the dataset, and name its validation part."""
-    SETS[asked.preset].prepare(folder)
+    SETS[asked.preset][0](folder)
     random = split(folder / "data", folder / "tuning", validation=asked.share)
     if asked.ordered is None:
         return random, "validation"
@@ -140,14 +157,13 @@ def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
 
 def set_term(network: Network, dataset: Dataset, setting: Setting | None) -> None:
     """Give the output of a trained network another neighbourhood term, or none; the weights stay."""
-    [output] = network.outputs.values()
-    output.neighbourhood = None
+    [(name, output)] = network.outputs.items()
     if setting is None:
+        give_term(network, name, None)
         return
     neighbours, floor, weight, popularity = setting
-    term = Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity)
-    spec = output.spec.model_copy(update={"neighbourhood": term})
-    output.neighbourhood = Neighbourhood(spec, output.weight.shards, network.exchange, network.device)
+    give_term(network, name, Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity))
+    assert output.neighbourhood is not None
     output.neighbourhood.count(dataset)
 
 

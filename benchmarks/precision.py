@@ -80,7 +80,7 @@ def _found(folder: Path, form: str, units: int, epochs: int) -> Found:
     from widenet import train
     from widenet.plan.job import Job
     from widenet.plan.memory import memory
-    from widenet.runs.smaller import num_bytes
+    from widenet.runs.made_of import num_bytes
 
     network, training = _documents(form, units)
     out = folder / form.replace(", ", "-").replace(" ", "-")

@@ -57,7 +57,7 @@ def _print_losses(widths: list[int], smaller: list[float]) -> None:
 def _runs(folder: Path, units: int, smaller: list[float]) -> Iterator[tuple[str, int, float]]:
     """Yield name, bytes and NDCG@20 of a dense run, and of pruned ones."""
     from widenet import prune, train
-    from widenet.runs.smaller import num_bytes
+    from widenet.runs.made_of import num_bytes
 
     network, training = (json.loads(path.read_text("utf-8")) for path in presets("gowalla")["best"])
     network["layers"][1]["units"] = units

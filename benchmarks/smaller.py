@@ -34,7 +34,7 @@ def run(asked: argparse.Namespace) -> None:
 
 def _print_losses(widths: list[int], bits: list[int]) -> None:
     from widenet import ingest, quantize, train
-    from widenet.runs.smaller import num_bytes
+    from widenet.runs.made_of import num_bytes
 
     network, training = presets("gowalla")["best"]
     print("| units | run | bytes of weights | of float32 | NDCG@20 | of float32 |\n|---|---|---|---|---|---|")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from widenet.report.write import write_report
     from widenet.runs import Model, train
     from widenet.runs.comparing import compare
+    from widenet.runs.neighbourhood import fit_neighbourhood
     from widenet.runs.pruning import prune
     from widenet.runs.quantizing import quantize
     from widenet.sparse import SparseBatch
@@ -40,6 +41,7 @@ _HOME = {
     "dataset_from_lists": "widenet.data.lists:dataset_from_lists",
     "describe": "widenet.data.description:describe",
     "fit": "widenet.fitting:fit",
+    "fit_neighbourhood": "widenet.runs.neighbourhood:fit_neighbourhood",
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
@@ -65,6 +67,7 @@ __all__ = [
     "dataset_from_lists",
     "describe",
     "fit",
+    "fit_neighbourhood",
     "ingest",
     "ingest_extreme",
     "list_runs",

@@ -2,11 +2,14 @@
 
 import json
 
-from benchmarks import latest, neighbourhoods
+import pytest
+
+from benchmarks import latest, neighbourhoods, usual
 from benchmarks.__main__ import parser
 from benchmarks.places import presets
 from tests.benchmarks.toys import cells_of
-from widenet import train
+from widenet import split, train
+from widenet.runs.arguments import documents
 
 
 def test_a_row_of_settings_is_the_training_of_these_settings(ordered, tmp_path, capsys):
@@ -33,3 +36,24 @@ def test_a_row_of_settings_is_the_training_of_these_settings(ordered, tmp_path, 
         f"{metrics['recall@20']:.4f}",
         f"{metrics['ndcg@20']:.4f}",
     ]
+
+
+def test_default_documents_are_measured_on_any_set(monkeypatch, tmp_path, capsys):
+    rows = [(f"u{user}", f"i{(user * 3 + step * step) % 17}") for user in range(40) for step in range(12)]
+    monkeypatch.setitem(
+        neighbourhoods.SETS, "topics", (lambda folder: usual.hold_out(sorted(set(rows)), folder), None)
+    )
+    words = "neighbourhoods topics --default --share 0.1 --units 3 --neighbours 4 --floors 0.02 --weights 0.5"
+    neighbourhoods.run(parser().parse_args(words.split()))
+    without, with_term = cells_of(capsys.readouterr().out.partition("for validation")[2])
+    assert (without[1], with_term[1:5]) == ("no term", ["4", "0.02", "0.5", "0"])
+    usual.SETS["topics"][0](tmp_path)
+    data = split(tmp_path / "data", tmp_path / "parted", validation=0.1)
+    network, training = documents(None, None, data)
+    model = train(usual._narrowed(network, 3), training, data, tmp_path / "run")
+    for term, printed in ((None, without), ((4, 0.02, 0.5, 0), with_term)):
+        neighbourhoods.set_term(model.network, data, term)
+        metrics = model.evaluate(data, "validation", ks=(20,))
+        assert printed[6:8] == [f"{metrics['recall@20']:.4f}", f"{metrics['ndcg@20']:.4f}"]
+    with pytest.raises(SystemExit, match="topics has no preset; add --default"):
+        neighbourhoods.run(parser().parse_args(words.replace("--default", "").split()))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from widenet.runs.smaller import num_bytes
+from widenet.runs.made_of import num_bytes
 
 
 @pytest.mark.usefixtures("inside")

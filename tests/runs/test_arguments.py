@@ -4,8 +4,8 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError
-from widenet.runs import train
-from widenet.runs.arguments import documents
+from widenet.runs import arguments, train
+from widenet.runs.arguments import documents, network_of
 
 
 @pytest.mark.parametrize("given", ["network", "training"])
@@ -29,3 +29,15 @@ def test_a_dataset_without_items_has_no_default_network(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], width=3, sparse={"next": [[1]]}, field="books")
     with pytest.raises(FitError, match=r'has no field "items" for the usual network\. Write a network\.json'):
         documents(None, None, data)
+
+
+def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, monkeypatch):
+    rows = [[0, 1, 3], [1, 2], [4], []]
+    data = dataset_from_lists(tmp_path / "data", rows, heldout=[[4], [3], [2], [1]], width=5)
+    along = dataset_from_lists(tmp_path / "along", rows, width=5, sequence=True)
+    for most, is_within in ((8, True), (7, False)):
+        monkeypatch.setattr(arguments, "MOST_PAIRS", most)
+        [output] = network_of(None, data).outputs
+        assert (output.neighbourhood is not None) == is_within
+        assert network_of(None, data, is_fresh=False).outputs[0].neighbourhood is None
+        assert network_of(None, along).outputs[0].neighbourhood is None

@@ -15,7 +15,7 @@ from widenet.model.part import Part
 from widenet.model.pruned_part import PrunedPart
 from widenet.plan.pruning import pruned_bytes
 from widenet.report.listing import list_runs
-from widenet.runs.smaller import num_bytes
+from widenet.runs.made_of import num_bytes
 from widenet.training.run_directory import RunDirectory
 
 KEPT = 6

@@ -15,7 +15,7 @@ from widenet.kernels.quantized import dequantized, quantized_to
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.report.listing import list_runs
-from widenet.runs.smaller import num_bytes
+from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend
 
@@ -259,7 +259,7 @@ def test_a_run_that_has_not_ended_is_refused(place, tmp_path):
             tmp_path / "run",
             after_epoch=lambda *_: True,
         )
-    with pytest.raises(CheckpointError, match="has not ended, and only final weights are made smaller"):
+    with pytest.raises(CheckpointError, match="has not ended, and other runs are made of final weights"):
         widenet.quantize(tmp_path / "run", tmp_path / "small")
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     with pytest.raises(CheckpointError, match="holds no weights yet"):

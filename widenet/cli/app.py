@@ -36,6 +36,9 @@ _COMMANDS = {
     "report": Command("Write an HTML page about a run, or compare several", "widenet.cli.report:report"),
     "runs": Command("List runs: state, metric, and how their documents differ", "widenet.cli.runs:runs"),
     "knn": Command("Find nearest neighbours among items or vectors", "widenet.cli.knn:app"),
+    "neighbourhood": Command(
+        "Give a trained run the best neighbourhood term", "widenet.cli.neighbourhood:neighbourhood"
+    ),
     "prune": Command(
         "Make a smaller run of a trained one, with some numbers of each vector", "widenet.cli.prune:prune"
     ),

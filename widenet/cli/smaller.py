@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def say_smaller(run: Path, made: "Model", out: Path, as_json: bool) -> None:
     """Print the bytes of weights of a run and of the one that was made of it, and its fingerprint."""
-    from widenet.runs.smaller import num_bytes
+    from widenet.runs.made_of import num_bytes
 
     after, before = num_bytes(out), num_bytes(run)
     if as_json:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
-from widenet.data.together import neighbours
+from widenet.data.together import Neighbours, neighbours
 from widenet.kernels.powers import power
 from widenet.model.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
@@ -70,10 +70,14 @@ class Neighbourhood:
 
     def count(self, dataset: Dataset) -> None:
         """Find the neighbours in the training part of a dataset."""
-        self.exchange.each(lambda shard: self._count(dataset, shard))
+        self.exchange.each(lambda shard: self.take(shard, self.found(dataset, shard)))
 
-    def _count(self, dataset: Dataset, shard: int) -> None:
-        found = neighbours(dataset, self.field, self.shards.units(shard), self.spec.neighbours)
+    def found(self, dataset: Dataset, shard: int) -> Neighbours:
+        """Return the neighbours of a shard's units; only `neighbours` of the specification matters."""
+        return neighbours(dataset, self.field, self.shards.units(shard), self.spec.neighbours)
+
+    def take(self, shard: int, found: Neighbours) -> None:
+        """Take the neighbours of a shard's units, with similarities by the specification."""
         keys = torch.from_numpy(found.features * self.shards.size(shard) + found.positions)
         key_Z, order_Z = torch.sort(keys)
         part = self.parts[shard]

@@ -7,12 +7,13 @@ from typing import TypeGuard, TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
+from widenet.data.together import num_pairs
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.spec.usual import usual_network, usual_training
+from widenet.spec.usual import MOST_PAIRS, usual_network, usual_training
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 
@@ -100,7 +101,11 @@ def _holds_documents(run: Path | None) -> TypeGuard[Path]:
 
 
 def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
-    """Return the default network; only a fresh training can describe items, see `start_from`."""
+    """Return the default network.
+
+    Only a fresh training describes items, see `start_from`, and counts pairs of them: those of a later day
+    alone are few.
+    """
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
@@ -109,7 +114,8 @@ def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
         )
     known = dataset.field(field)
     described = sorted(known.described) if is_fresh else []
-    return usual_network(field, known.kind == "sequence", known.width, described)
+    has_term = is_fresh and known.kind == "sparse" and num_pairs(dataset, field) <= MOST_PAIRS
+    return usual_network(field, known.kind == "sequence", known.width, described, has_term)
 
 
 def kept_of(arguments: TrainArguments) -> Path | None:

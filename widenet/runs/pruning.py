@@ -11,8 +11,8 @@ from widenet.model.part import Part
 from widenet.model.pruned_part import PrunedPart
 from widenet.plan.pruning import is_prunable
 from widenet.runs.arguments import path_of
+from widenet.runs.made_of import saved_made_of
 from widenet.runs.model import Model
-from widenet.runs.smaller import saved_smaller
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import bits_of, nonzeros_of
 
@@ -49,7 +49,7 @@ def prune(run: str | Path, out: str | Path, nonzeros: int | None = None, overwri
     if kept < 1:
         raise OptionError(f"`nonzeros` must be at least 1; got {kept:,}.")
     check, shrink = partial(_check_weights, nonzeros=kept), partial(keep_largest, nonzeros=kept)
-    return saved_smaller(run, out, overwrite, check, shrink, {"nonzeros": kept})
+    return saved_made_of(run, out, overwrite, check, shrink, {"nonzeros": kept})
 
 
 def keep_largest(network: Network, nonzeros: int) -> None:

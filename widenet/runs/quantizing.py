@@ -10,8 +10,8 @@ from widenet.kernels.quantized import BITS
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import PackedPart, QuantizedPart, fits_in_8_bits
+from widenet.runs.made_of import saved_made_of
 from widenet.runs.model import Model
-from widenet.runs.smaller import saved_smaller
 from widenet.training.saved_facts import bits_of, nonzeros_of
 
 
@@ -41,7 +41,7 @@ def quantize(run: str | Path, out: str | Path, overwrite: bool = False, bits: in
         raise OptionError(f"`bits` must be 2, 3, 4 or 8; got {bits}.")
     facts = {"in_8_bits": True, "bits": bits}
     check = partial(_check_weights, bits_wanted=bits)
-    return saved_smaller(run, out, overwrite, check, partial(in_few_bits, bits=bits), facts)
+    return saved_made_of(run, out, overwrite, check, partial(in_few_bits, bits=bits), facts)
 
 
 def in_few_bits(network: Network, bits: int = 8) -> None:

@@ -13,6 +13,10 @@ _MOST_WEIGHTS = 1 << 28
 """Weights of a vector for each feature, which take 1 GiB, and 3 GiB with the state of Adam."""
 _SPREAD = 0.9
 """Length of these vectors in the mean, before the first step."""
+TERM = {"weight": 0.8, "popularity": 0.4}
+"""The neighbourhood term, with the floor and the number of neighbours of the specification."""
+MOST_PAIRS = 1 << 30
+"""Pairs of features of an example, over all examples, up to which the default network has the term."""
 _FEWEST_BATCHES, _FEWEST_EXAMPLES = 16, 8
 _STEPS, _FEWEST_EPOCHS, _EPOCHS, _MOST_EPOCHS = 450, 4, 10, 20
 _RATE, _RARE = 0.01, 40
@@ -21,7 +25,7 @@ _EVALUATIONS, _PATIENCE = 10, 3
 
 
 def usual_network(
-    field: str, is_sequence: bool, num_features: int, described: Sequence[str] = ()
+    field: str, is_sequence: bool, num_features: int, described: Sequence[str] = (), has_term: bool = False
 ) -> NetworkSpec:
     """Return the default network: it predicts a field's hidden features, or the next ones of a sequence.
 
@@ -34,6 +38,7 @@ def usual_network(
         is_sequence: Whether the field is a sequence.
         num_features: Width of the field.
         described: The descriptions of its features, all of which are part of the vectors.
+        has_term: Whether the output of a network that is not along a sequence has a neighbourhood term.
     """
     known = {"name": "history", "kind": "input", "field": field}
     target = {
@@ -55,10 +60,11 @@ def usual_network(
         return NetworkSpec.of({"name": "usual, along a sequence", "layers": layers}, "network.json")
     units = min(_MOST_UNITS, max(_FEWEST_UNITS, _power_of_two(_MOST_WEIGHTS // num_features)))
     deviation = round(_SPREAD / units**0.5, 3)
+    scored = {"loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}}
     layers = [
         {**known, "denoise": 0.4, "popularity_damping": 0.375},
         {**taste, "units": units, "initializer": {"kind": "gaussian", "deviation": deviation}},
-        {**target, "loss": {"kind": "cross_entropy", "targets": "sum"}, "cosine": {"temperature": 0.1}},
+        {**target, **scored, **({"neighbourhood": TERM} if has_term else {})},
     ]
     return NetworkSpec.of({"name": "usual", "layers": layers}, "network.json")
 

@@ -1,4 +1,4 @@
-"""Saves runs that are made smaller of trained ones."""
+"""Saves runs that are made of trained ones: smaller ones, or with another term."""
 
 import secrets
 import shutil
@@ -21,6 +21,7 @@ from widenet.training import replacing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA, WHOLE
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_files import write_whole
 from widenet.training.run_path import START, VECTORS, locked, put, without_weights
 
 _COPIED = (
@@ -37,22 +38,22 @@ _PARTIAL = ".partial"
 """End of the name of a run that is being made."""
 
 
-def saved_smaller(
+def saved_made_of(
     run: str | Path,
     out: str | Path,
     overwrite: bool,
     check: Callable[[Model], None],
-    shrink: Callable[[Network], None],
+    change: Callable[[Network], None],
     facts: Mapping[str, Any],
 ) -> Model:
-    """Make a run of a trained one whose weights are smaller.
+    """Make a run of a trained one.
 
     Args:
         run: The trained run.
         out: The run directory to make.
         overwrite: Replace an earlier run at `out`.
-        check: Raises OptionError if a model cannot be made smaller.
-        shrink: Makes the weights of a network smaller.
+        check: Raises OptionError or FitError if it cannot be made of a model.
+        change: Changes the network, perhaps its document too.
         facts: What to add to the facts beside the weights.
 
     Returns:
@@ -60,7 +61,7 @@ def saved_smaller(
 
     Raises:
         CheckpointError: The run has not ended, or `out` is taken or cannot be written.
-        OptionError: `check` raises it, or `out` lies in the run.
+        OptionError, FitError: `check` raises it, or `out` lies in the run.
     """
     check_local("`out`", out)
     path = path_of("out", out)
@@ -82,7 +83,14 @@ def saved_smaller(
     facts = {**own, "made_of": made_of, **facts}
     with ExitStack() as stack:
         by_leader(exchange, lambda: _begin(source, beside, path, stack), "run directory")
-        shrink(model.network)
+        before = model.network.spec
+        change(model.network)
+        if (spec := model.network.spec) is not before:
+            by_leader(
+                exchange,
+                lambda: write_whole(beside / "network.json", spec.to_json().encode()),
+                "run directory",
+            )
         saved = RunDirectory.open(beside).save_model("model", model.network, facts)
         by_leader(exchange, lambda: _put(beside, path, needed, overwrite), "run directory")
     return Model(RunDirectory.open(path), model.network, saved.facts)
@@ -100,7 +108,7 @@ def _check_finished(run: RunDirectory) -> None:
     if run.latest() is None:
         raise without_weights(run.path)
     raise CheckpointError(
-        f"{run.path} has not ended, and only final weights are made smaller. Finish it with"
+        f"{run.path} has not ended, and other runs are made of final weights alone. Finish it with"
         ' "widenet.train(..., resume=True)".'
     )
 

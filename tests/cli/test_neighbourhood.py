@@ -1,0 +1,52 @@
+"""`widenet neighbourhood` makes a run that every other command reads."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.usefixtures("inside")
+def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
+    out = tmp_path / "near"
+    ended = widenet("neighbourhood", "run", "--out", out, "--metric", "ndcg@2")
+    assert ended.status == 0
+    first, *tried, kept, gain, fingerprint = ended.out.splitlines()
+    assert first.endswith("  no term")
+    assert first.startswith("ndcg@2 0.")
+    assert "weight 0.8, floor 0.01, 25 neighbours, popularity 0.4" in tried[0]
+    assert kept.startswith(f"{out}: ")
+    assert gain.startswith("ndcg@2 of 12 users of the validation part: ")
+    best = max(line.split()[1] for line in [first, *tried])
+    assert f": {best}, " in gain
+    assert widenet("fingerprint", out).out.strip() == fingerprint.split()[1]
+    assert widenet("recommend", out, "The Hobbit").status == 0
+    assert widenet("evaluate", out, "--data", "data").status == 0
+    assert widenet("compare", "run", out, "--data", "data").status == 0
+    assert widenet("report", "run", out, "--out", tmp_path / "both.html").status == 0
+    assert json.loads(widenet("runs", tmp_path, "--json").out)["runs"][0]["made_of"].endswith("run")
+
+
+@pytest.mark.usefixtures("inside")
+def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
+    ended = widenet("neighbourhood", "run", "--out", tmp_path / "near", "--metric", "ndcg@2", "--json")
+    found = json.loads(ended.out)
+    network = json.loads((tmp_path / "near" / "network.json").read_text())
+    assert found["neighbourhood"] == network["layers"][-1].get("neighbourhood")
+    assert ended.err.startswith("ndcg@2 0.")
+    assert found["num_users"] == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing"], "nothing"),
+        (["run", "--metric", "coverage@2"], "metric"),
+        (["run", "--output", "nothing"], 'no output called "nothing"'),
+    ],
+)
+@pytest.mark.usefixtures("inside")
+def test_a_mistake_is_one_sentence(words, message, widenet, tmp_path):
+    ended = widenet("neighbourhood", *words, "--out", tmp_path / "near")
+    assert (ended.status, len(ended.err.splitlines())) == (2, 1)
+    assert message in ended.err
+    assert not (tmp_path / "near").exists()
