@@ -194,7 +194,7 @@ class Neighbourhood(Spec):
     """
 
     weight: Annotated[float, Field(gt=0)] = 0.6
-    """Factor on the term. Choose it on a validation part."""
+    """Factor on the term. `widenet neighbourhood` chooses the whole term on a validation part."""
     floor: Annotated[float, Field(gt=0)] = 0.01
     """Similarity below which the term is in proportion to it; above, it grows with its logarithm."""
     neighbours: Count = 25
