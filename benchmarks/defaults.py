@@ -70,10 +70,11 @@ def _change(text: str) -> Change:
 
 
 def _documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the default documents."""
+    """Return the default documents, without the term, which `neighbourhoods --default` chooses."""
     network, training = (
         spec.model_dump(mode="json", exclude_unset=True) for spec in documents(None, None, dataset)
     )
+    network["layers"][-1].pop("neighbourhood", None)
     return network, training
 
 

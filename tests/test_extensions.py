@@ -172,9 +172,9 @@ def test_the_program_that_users_start_calls_its_commands(stranger):
 
 
 def test_its_commands_are_listed_explained_and_called(run):
-    listed = run("--help").stdout
-    assert "greet        Greet somebody" in listed
-    assert "many         Several commands" in listed
+    listed = " ".join(run("--help").stdout.split())
+    assert "greet Greet somebody" in listed
+    assert "many Several commands" in listed
     assert "Greet somebody by name." in run("greet", "--help").stdout
     assert run("greet", "ann", "--loud").stdout == "ANN\n"
     failed = run("many", "fail")
@@ -183,7 +183,8 @@ def test_its_commands_are_listed_explained_and_called(run):
 
 
 def test_a_damaged_command_stops_no_other(run):
-    assert "damaged      (its distribution is damaged: call it to see the error)" in run("--help").stdout
+    listed = " ".join(run("--help").stdout.split())
+    assert "damaged (its distribution is damaged: call it to see the error)" in listed
     called = run("damaged")
     expected = 'widenet: stranger: the extension "damaged" of widenet.commands cannot be loaded: '
     assert called.returncode == 2

@@ -23,6 +23,7 @@ def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):
     usual.hold_out(rows, tmp_path)
     dataset = split(tmp_path / "data", tmp_path / "parted", validation=0.1)
     network, training = (spec.model_dump(mode="json") for spec in documents(None, None, dataset))
+    assert network["layers"][2].pop("neighbourhood")
     network["layers"][1] |= {"units": 6, "initializer": {"kind": "gaussian", "deviation": 0.367}}
     model = train(network, {**training, "epochs": 2}, dataset, tmp_path / "run")
     assert printed[1][5] == f"{model.evaluate(dataset, 'validation', ks=(20,))['ndcg@20']:.4f}"

@@ -72,9 +72,3 @@ def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
     pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40)]
     assert max(map(len, pieces)) <= 40
     assert sum(map(len, pieces)) == 6 * 19 + 5 * 29
-
-
-@pytest.mark.parametrize("examples", [7, 2**20])
-def test_pairs_are_those_of_the_training_part(examples, dataset, monkeypatch):
-    monkeypatch.setattr(together, "_EXAMPLES", examples)
-    assert together.num_pairs(dataset, "items") == sum(len(row) * (len(row) - 1) for row in ROWS) > 100

@@ -35,8 +35,9 @@ def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, 
     rows = [[0, 1, 3], [1, 2], [4], []]
     data = dataset_from_lists(tmp_path / "data", rows, heldout=[[4], [3], [2], [1]], width=5)
     along = dataset_from_lists(tmp_path / "along", rows, width=5, sequence=True)
-    for most, is_within in ((8, True), (7, False)):
+    for most, examples, is_within in ((8, 1, True), (8, 9, True), (7, 3, False)):
         monkeypatch.setattr(arguments, "MOST_PAIRS", most)
+        monkeypatch.setattr(arguments, "_EXAMPLES", examples)
         [output] = network_of(None, data).outputs
         assert (output.neighbourhood is not None) == is_within
         assert network_of(None, data, is_fresh=False).outputs[0].neighbourhood is None

@@ -109,6 +109,7 @@ def test_a_curve_is_zoomed_by_mouse_and_by_keyboard_and_stays_so_when_an_epoch_e
         page.keyboard.press("End")
         page.keyboard.press("+")
         run.log({"epoch": 6, "loss": 0.125, "ndcg@5": 0.4321, "ndcg@9": 0.5, "ndcg@20": 0.75})
+        expect(figure.locator("details tbody tr")).to_have_count(6)
         expect(figure.locator("details th")).to_have_text(["epoch", "ndcg@5", "ndcg@20", "ndcg@9"])
         expect(figure.get_by_role("button", name="Whole range")).to_be_visible()
         assert page.evaluate("document.activeElement.ariaLabel").startswith("ndcg. ")

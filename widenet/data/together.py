@@ -11,8 +11,6 @@ from widenet.plan.tiles import COUNTED_PAIRS
 
 _ROWS = 4096
 """Examples that are read together."""
-_EXAMPLES = 2**20
-"""Examples whose features are counted together."""
 _PIECES = 8
 """Pairs are made in pieces of `COUNTED_PAIRS` / 8, or all those of one feature of an example."""
 
@@ -59,13 +57,6 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
         return Neighbours(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), counts)
     positions, features, similarities = (np.concatenate(column) for column in zip(*columns, strict=True))
     return Neighbours(positions, features, similarities, counts)
-
-
-def num_pairs(dataset: Dataset, field: str) -> int:
-    """Return h (h - 1), summed over the training examples, for h features of a sparse field; reads none."""
-    starts = range(0, dataset.num_examples, _EXAMPLES)
-    lengths = (dataset.entry_counts(field, slice(start, start + _EXAMPLES)) for start in starts)
-    return sum(int((each * (each - 1)).sum()) for each in lengths)
 
 
 def _rows(

@@ -7,7 +7,6 @@ from typing import TypeGuard, TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
-from widenet.data.together import num_pairs
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
@@ -18,6 +17,8 @@ from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
 
 _Document = TypeVar("_Document", bound=Document)
+_EXAMPLES = 2**20
+"""Examples whose features are counted together."""
 
 
 def document(kind: type[_Document], value: object) -> _Document:
@@ -114,8 +115,15 @@ def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
         )
     known = dataset.field(field)
     described = sorted(known.described) if is_fresh else []
-    has_term = is_fresh and known.kind == "sparse" and num_pairs(dataset, field) <= MOST_PAIRS
+    has_term = is_fresh and known.kind == "sparse" and _num_pairs(dataset, field) <= MOST_PAIRS
     return usual_network(field, known.kind == "sequence", known.width, described, has_term)
+
+
+def _num_pairs(dataset: Dataset, field: str) -> int:
+    """Return h (h - 1), summed over the training examples, for h features of a sparse field."""
+    starts = range(0, dataset.num_examples, _EXAMPLES)
+    lengths = (dataset.entry_counts(field, slice(start, start + _EXAMPLES)) for start in starts)
+    return sum(int((each * (each - 1)).sum()) for each in lengths)
 
 
 def kept_of(arguments: TrainArguments) -> Path | None:
