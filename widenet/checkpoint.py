@@ -290,6 +290,9 @@ def fingerprint(network: Network) -> str:
     own = {file: [*map(digest_of, tensors.values())] for file, tensors in neighbourhood_files(network)}
     if any(output.neighbourhood is not None for output in network.outputs.values()):
         everyone = network.exchange.collect(own, "neighbourhoods")
+        for name, output in network.outputs.items():
+            if (term := output.spec.neighbourhood) is not None:
+                digest.update(f"{name}\n{term.weight!r} {term.floor!r}\n".encode())
         for file, digests in sorted({file: files[file] for files in everyone for file in files}.items()):
             digest.update(f"{file}\n{digests}\n".encode())
     for name in sorted(network.damping):
@@ -347,10 +350,12 @@ def neighbourhood_files(network: Network) -> Iterator[tuple[str, dict[str, Tenso
         if output.neighbourhood is not None:
             count = output.neighbourhood.shards.count
             for shard, part in output.neighbourhood.parts.items():
-                yield (
-                    f"neighbourhood-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors",
-                    part.tensors(),
-                )
+                yield neighbourhood_file(number, shard, count), part.tensors()
+
+
+def neighbourhood_file(number: int, shard: int, count: int) -> str:
+    """Return the name of the file for a shard of the neighbourhood of an output, by its number."""
+    return f"neighbourhood-{number:02d}.shard-{shard:04d}-of-{count:04d}.safetensors"
 
 
 def replicas_of(network: Network) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from widenet.training.reports import Report
 
 SET_ASIDE = ("validation", "heldout")
+CHOOSING_METRIC, CHOOSING_USERS = "ndcg@20", 4096
 """The parts that can be compared with recommendations."""
 
 Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]

@@ -10,15 +10,19 @@ def test_it_prints_what_it_tries_and_what_it_keeps(widenet, tmp_path):
     out = tmp_path / "near"
     ended = widenet("neighbourhood", "run", "--out", out, "--metric", "ndcg@2")
     assert ended.status == 0
-    first, *tried, kept, gain, fingerprint = ended.out.splitlines()
+    first, *tried, best, kept, fingerprint = ended.out.splitlines()
     assert first.endswith("  no term")
     assert first.startswith("ndcg@2 0.")
     assert "weight 0.8, floor 0.01, 25 neighbours, popularity 0.4" in tried[0]
+    assert best.startswith("Best: ")
+    assert ". For 6 other users ndcg@2 0." in best
     assert kept.startswith(f"{out}: ")
-    assert gain.startswith("ndcg@2 of 12 users of the validation part: ")
-    best = max(line.split()[1] for line in [first, *tried])
-    assert f": {best}, " in gain
-    assert widenet("fingerprint", out).out.strip() == fingerprint.split()[1]
+    assert ended.err == ""
+    lines = [line.split("  ")[1] for line in [first, *tried]]
+    assert len(set(lines)) == len(lines)
+    again = widenet("fingerprint", out)
+    assert again.out.strip() == fingerprint.split()[1]
+    assert "widenet neighbourhood, with the same options, gives this fingerprint of " in again.err
     assert widenet("recommend", out, "The Hobbit").status == 0
     assert widenet("evaluate", out, "--data", "data").status == 0
     assert widenet("compare", "run", out, "--data", "data").status == 0
@@ -33,7 +37,7 @@ def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
     network = json.loads((tmp_path / "near" / "network.json").read_text())
     assert found["neighbourhood"] == network["layers"][-1].get("neighbourhood")
     assert ended.err.startswith("ndcg@2 0.")
-    assert found["num_users"] == 12
+    assert found["num_users"] == 6
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,18 @@ from tests.trainings import TIED
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, FitError, OptionError
 from widenet.model.neighbourhood import Neighbourhood
+from widenet.report.listing import list_runs
+from widenet.report.write import write_report
 from widenet.runs import Model, train
-from widenet.runs.neighbourhood import fit_neighbourhood
+from widenet.runs.neighbourhood import fit_neighbourhood, fitted_neighbourhood
 
 WIDTH = 40
 """Items 2 n and 2 n + 1 go together; a network of few units that has hardly learned does not know it."""
 PAIRS = [[(user * 7 + step * step * 3) % 20 for step in range(1 + user % 4)] for user in range(90)]
 ROWS = [sorted({2 * pair + side for pair in pairs for side in (0, 1)}) for pairs in PAIRS]
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3, "optimizer": {"kind": "adam", "learning_rate": 0.001}}
-ASKED = {"metric": "ndcg@5"}
+ASKED = {"metric": "ndcg@5", "users": 30}
+"""Of 60 users with something to find, 30 choose, and 30 judge."""
 
 
 def world(path, rows=ROWS, **more):
@@ -45,26 +48,35 @@ def plain(data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def fitted(plain, tmp_path_factory):
+def result(plain, tmp_path_factory):
+    """What a search finds, and the choices of which it told."""
     tried = []
     out = tmp_path_factory.mktemp("fitted") / "run"
-    return fit_neighbourhood(plain.run.path, out, **ASKED, report=tried.append), tried
+    return fitted_neighbourhood(
+        plain.run.path, out, None, ASKED["users"], ASKED["metric"], None, False, tried.append
+    ), tried
 
 
-def test_the_best_of_what_was_tried_is_kept(fitted, plain, data):
-    model, tried = fitted
+@pytest.fixture(scope="module")
+def fitted(result):
+    return result[0].model, result[1]
+
+
+def test_the_best_of_what_was_tried_is_kept(result, plain, data):
+    found, tried = result
     best = max(tried, key=lambda choice: choice.mean)
-    [output] = model.run.network.outputs
-    assert output.neighbourhood == best.term is not None
-    assert tried[0].term is None
+    assert found.model.run.network.outputs[0].neighbourhood == found.term == found.best.term == best.term
+    assert tried[0].term is found.before.term is None
     assert {choice.term.neighbours for choice in tried[1:]} == {25, 10, 3}
     assert {choice.term.popularity for choice in tried[1:]} == {0.4, 0.2, 0}
     assert {choice.term.floor for choice in tried[1:]} == {0.01, 0.002}
-    assert best.mean == model.evaluate(data, "validation", ks=[5])["ndcg@5"]
-    assert tried[0].mean == plain.evaluate(data, "validation", ks=[5])["ndcg@5"] < 0.7 * best.mean
-    gain, lower, upper = best.gain_over(tried[0])
-    assert gain == best.mean - tried[0].mean
+    gain, lower, upper = found.best.gain_over(found.before)
+    assert gain == found.best.mean - found.before.mean
     assert 0 < lower < gain < upper
+    for model, own in ((found.model, (best, found.best)), (plain, (tried[0], found.before))):
+        whole = model.evaluate(data, "validation", ks=[5])["ndcg@5"]
+        assert sum(choice.mean for choice in own) / 2 == pytest.approx(whole, abs=1e-7)
+        assert own[0].mean != own[1].mean
 
 
 def test_weights_grow_or_shrink_as_long_as_it_helps(fitted):
@@ -77,8 +89,9 @@ def test_weights_grow_or_shrink_as_long_as_it_helps(fitted):
             for choice in own
             if (choice.term.floor, choice.term.popularity) == (best.term.floor, best.term.popularity)
         }
-        assert rivals[2 * best.term.weight] <= best.mean
-        assert max(rivals) > 0.8 or min(rivals) < 0.8
+        assert best.term.weight == 6.4 or rivals[2 * best.term.weight] <= best.mean
+        assert max(rivals) <= 6.4
+        assert best.term.weight > 0.8 or rivals[best.term.weight / 2] <= best.mean
 
 
 def test_the_run_is_that_of_a_training_with_the_term(fitted, data, tmp_path):
@@ -102,20 +115,43 @@ def test_the_term_of_the_run_is_tried_too_and_its_neighbours_are_replaced(fitted
     assert made.fingerprint() == model.fingerprint()
 
 
-def test_fewer_users_are_drawn(plain, tmp_path):
+@pytest.mark.parametrize(("users", "number"), [(7, 7), (1000, 30)])
+def test_as_many_users_judge_as_choose(users, number, plain, tmp_path):
     tried = []
-    fit_neighbourhood(plain.run.path, tmp_path / "run", users=7, **ASKED, report=tried.append)
-    assert {len(choice.values_E) for choice in tried} == {7}
+    found = fitted_neighbourhood(
+        plain.run.path, tmp_path / "run", None, users, "ndcg@5", None, False, tried.append
+    )
+    assert {len(choice.values_E) for choice in [*tried, found.before, found.best]} == {number}
 
 
-def test_no_term_is_the_best_where_nothing_occurs_together(tmp_path):
-    alone = [[user % WIDTH, (user + 1) % WIDTH] for user in range(60)]
+@pytest.mark.parametrize("term", [{}, {"neighbours": 4}])
+def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp_path):
+    alone = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
     data = world(tmp_path / "data", alone)
-    train(document(neighbours=4), TRAINING, data, tmp_path / "run", device="cpu")
-    made = fit_neighbourhood(tmp_path / "run", tmp_path / "made", **ASKED)
-    assert made.run.network.outputs[0].neighbourhood is None
-    plain = train(document(), TRAINING, data, tmp_path / "plain", device="cpu")
-    assert Model.load(made.run.path).fingerprint() == plain.fingerprint()
+    before = train(document(**term), TRAINING, data, tmp_path / "run", device="cpu")
+    found = fitted_neighbourhood(before.run.path, tmp_path / "made", None, 99, "ndcg@5", None, False, None)
+    assert found.term == before.run.network.outputs[0].neighbourhood == found.before.term
+    assert found.best.gain_over(found.before)[1] <= 0
+    assert Model.load(tmp_path / "made").fingerprint() == before.fingerprint()
+
+
+def test_users_who_may_find_again_what_they_have_choose_by_that(tmp_path):
+    rows = [[user % 9] * 3 + [(user + 1) % 9] for user in range(40)]
+    data = dataset_from_lists(
+        tmp_path / "data", rows, validation=[[user % 9] for user in range(40)], width=9, sequence=True
+    )
+    layers = [
+        {"name": "in", "kind": "input", "field": "items"},
+        {"name": "mid", "units": 3, "activation": "linear", "bias": False},
+        {"name": "state", "kind": "recurrent", "cell": "gru", "units": 3},
+        {"name": "out", "kind": "output", "field": "items", "predict": "next"},
+    ]
+    for seen in ("include", "exclude"):
+        training = {**TRAINING, "evaluation": {"metric": "ndcg@5", "seen": seen}}
+        train({"layers": layers}, training, data, tmp_path / seen, device="cpu")
+        tried = []
+        fit_neighbourhood(tmp_path / seen, tmp_path / f"{seen} made", **ASKED, report=tried.append)
+        assert (max(choice.mean for choice in tried) > 0) == (seen == "include")
 
 
 def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
@@ -131,8 +167,16 @@ def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
     tried = []
     made = fit_neighbourhood(tmp_path / "run", tmp_path / "made", **ASKED, report=tried.append)
     assert made.run.network.outputs[0].neighbourhood is not None
-    best = max(choice.mean for choice in tried)
-    assert best == Model.load(made.run.path).evaluate(data, "validation", ks=[5])["ndcg@5"]
+    assert max(choice.mean for choice in tried) > tried[0].mean
+
+
+def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):
+    terms = [{"weight": 1}, {"weight": 2}, {"weight": 1, "floor": 0.5}, {"weight": 1, "neighbours": 24}]
+    found = {
+        train(document(**term), TRAINING, data, tmp_path / str(number), device="cpu").fingerprint()
+        for number, term in enumerate(terms)
+    }
+    assert len(found) == len(terms)
 
 
 def made_by_a_group(run, out):
@@ -147,13 +191,18 @@ def test_any_number_of_processes_makes_the_same_run(size, fitted, plain, groups,
     assert Model.load(tmp_path / "run").run.network == model.run.network
 
 
-def test_it_goes_on_with_what_a_run_is_made_of(fitted, tmp_path):
+def test_lists_and_reports_do_not_take_the_numbers_of_the_training_for_its_own(fitted, plain, tmp_path):
     model, _ = fitted
     small = widenet.quantize(model.run.path, tmp_path / "small")
     assert small.run.network == model.run.network
-    assert json.loads((model.run.path / "machine.json").read_text())["data"]
-    again = fit_neighbourhood(small.run.path, tmp_path / "again", **ASKED)
-    assert again.facts["bits"] == 8
+    for path, form in ((model.run.path, "with another neighbourhood term"), (small.run.path, "in 8 bits")):
+        [listed] = list_runs(path).runs
+        assert (listed.form, listed.value, listed.seconds) == (form, None, None)
+        assert listed.made_of == str((plain if path == model.run.path else model).run.path.resolve())
+        page = write_report(path, tmp_path / f"{path.name}.html").read_text()
+        assert f"{form[0].upper()}{form[1:]}, made of " in page
+    with pytest.raises(OptionError, match=r"small is in 8 bits\. Choose the term for .*run, then make"):
+        fit_neighbourhood(small.run.path, tmp_path / "again", **ASKED)
 
 
 @pytest.mark.parametrize(
@@ -173,13 +222,16 @@ def test_a_mistake_is_told_before_weights_are_read(settings, message, plain, tmp
 def test_what_cannot_have_or_choose_a_term_says_why(plain, tmp_path):
     without = dataset_from_lists(tmp_path / "without", ROWS, width=WIDTH)
     train(document(), TRAINING, without, tmp_path / "blind", device="cpu")
-    rule = r'has no validation part of "items"\. Set one aside with `validation=0.1`, and train again'
+    rule = r'no validation part of "items" with two users\. Set one aside with `widenet data split`'
     with pytest.raises(FitError, match=rule):
         fit_neighbourhood(tmp_path / "blind", tmp_path / "out")
     without.path.rename(tmp_path / "away")
-    with pytest.raises(FitError, match=r"blind: the dataset of its training is gone\. Put it back"):
+    with pytest.raises(FitError, match=r"blind: the dataset of its training is gone, or has other features"):
         fit_neighbourhood(tmp_path / "blind", tmp_path / "out")
-    with pytest.raises(CheckpointError, match=r"holds a run already|not empty|exists"):
+    other = world(tmp_path / "changed", ROWS[::-1])
+    with pytest.raises(FitError, match=r"changed has other examples than those of .*run\. Name the dataset"):
+        fit_neighbourhood(plain.run.path, tmp_path / "out", other)
+    with pytest.raises(CheckpointError, match=r"plain0 "):
         fit_neighbourhood(plain.run.path, plain.run.path.parent)
     side = world(tmp_path / "side", sparse={"tags": [[user % 5] for user in range(len(ROWS))]})
     layers = [{**TIED["layers"][0], "field": "tags"}, {"name": "mid", "units": 3}]

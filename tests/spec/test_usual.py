@@ -67,6 +67,8 @@ def test_a_network_is_as_wide_as_its_features_allow(features, units, deviation):
     taste = usual_network("songs", False, features).layer("taste")
     assert (taste.units, taste.initializer.deviation) == (units, deviation)
     assert usual_network("songs", True, features).layer("taste").units == 64
+    [output] = usual_network("songs", False, features, has_term=True).outputs
+    assert (output.neighbourhood is not None) == (units == 512)
 
 
 @pytest.mark.parametrize(

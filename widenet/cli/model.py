@@ -245,7 +245,11 @@ def _again(model: "Model", run: str) -> str:
     if (kept := nonzeros_of(model.facts)) is not None:
         command = f"widenet prune --nonzeros {kept}"
         return f"{run} is pruned: {command} gives this fingerprint of {made_of(model.facts)} again."
-    if "state" not in model.facts and WeightsFacts.of(model.facts).epochs is None:
+    facts = WeightsFacts.of(model.facts)
+    if "state" not in model.facts and facts.other_term:
+        command = "widenet neighbourhood, with the same options,"
+        return f"{run} has another term: {command} gives this fingerprint of {facts.origin} again."
+    if "state" not in model.facts and facts.epochs is None:
         return f"{run} was imported: the same file gives this fingerprint again."
     shards = f'"shards": {model.run.training.shards} as in training.json of {run}'
     return f"The same data and documents give this fingerprint again, with {shards}."

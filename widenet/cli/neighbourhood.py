@@ -7,16 +7,26 @@ import typer
 
 from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.options import Run
+from widenet.cli.processes import speaks
+from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 
 if TYPE_CHECKING:
-    from widenet.runs.neighbourhood import Choice
+    from widenet.runs.neighbourhood import Choice, Fitted
 
 
 def neighbourhood(
     run: Run,
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
-    users: Annotated[int, typer.Option(min=1, help="Number of users to choose by, drawn at random.")] = 4096,
-    metric: Annotated[str, typer.Option(help="The metric to choose by, a mean over users.")] = "ndcg@20",
+    data: Annotated[
+        Path | None,
+        typer.Option(help="The dataset that the run was trained on. Default: where it was then."),
+    ] = None,
+    users: Annotated[
+        int, typer.Option(min=1, help="Number of users to choose by, drawn at random; as many others judge.")
+    ] = CHOOSING_USERS,
+    metric: Annotated[
+        str, typer.Option(help="The metric to choose by, a mean over users.")
+    ] = CHOOSING_METRIC,
     output: Annotated[str | None, typer.Option(help="Name of the output, if there are several.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     as_json: AsJson = False,
@@ -25,46 +35,43 @@ def neighbourhood(
 
     The weights stay. Every other command reads the new run as any other.
     """
-    from widenet.runs.neighbourhood import fit_neighbourhood
+    from widenet.runs.neighbourhood import fitted_neighbourhood
     from widenet.training.existing_run import check_run
 
-    check_run(run)
-    tried: list[Choice] = []
-
     def report(choice: "Choice") -> None:
-        tried.append(choice)
-        typer.echo(f"{metric} {choice.mean:.4f}  {_words(choice)}", err=as_json)
+        if speaks():
+            typer.echo(f"{metric} {choice}", err=as_json)
 
-    model = fit_neighbourhood(run, out, users, metric, output, overwrite, report)
-    without, best = tried[0], max(tried, key=lambda choice: choice.mean)
-    gain, lower, upper = best.gain_over(without)
+    check_run(run)
+    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
+    if speaks():
+        _print(fitted, run, out, metric, as_json)
+
+
+def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -> None:
+    """Print what was found, and what users say of it who did not choose it."""
+    from widenet.runs.neighbourhood import words_of
+
+    before, best = fitted.before, fitted.best
+    gain, lower, upper = best.gain_over(before)
     if as_json:
         print_json(
             {
                 "run": out,
-                "neighbourhood": None if best.term is None else best.term.model_dump(mode="json"),
+                "neighbourhood": None if fitted.term is None else fitted.term.model_dump(mode="json"),
                 "metric": metric,
-                "value": best.mean,
-                "without": without.mean,
+                "before": before.mean,
+                "best": best.mean,
                 "interval": [lower, upper],
                 "num_users": len(best.values_E),
-                "fingerprint": model.fingerprint(),
+                "fingerprint": fitted.model.fingerprint(),
             }
         )
         return
-    typer.echo(f"{out}: {_words(best)}.")
     typer.echo(
-        f"{metric} of {len(best.values_E):,} users of the validation part: {best.mean:.4f},"
-        f" {gain:+.4f} from no term (95 %: {lower:+.4f} to {upper:+.4f})."
+        f"Best: {words_of(best.term)}. For {len(best.values_E):,} other users {metric} {best.mean:.4f},"
+        f" {gain:+.4f} from {run} (95 %: {lower:+.4f} to {upper:+.4f})."
     )
-    typer.echo(f"fingerprint {model.fingerprint()}")
-
-
-def _words(choice: "Choice") -> str:
-    term = choice.term
-    if term is None:
-        return "no term"
-    return (
-        f"weight {term.weight:g}, floor {term.floor:g}, {term.neighbours} neighbours,"
-        f" popularity {term.popularity:g}"
-    )
+    kept = "" if fitted.term == best.term else f", as {run}, because the difference may be chance"
+    typer.echo(f"{out}: {words_of(fitted.term)}{kept}.")
+    typer.echo(f"fingerprint {fitted.model.fingerprint()}")

@@ -10,6 +10,9 @@ from widenet.errors import DataError
 from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.spec.layers import Neighbourhood
 
+_LARGEST = 1 + 2**-20
+"""A similarity of 1 with the rounding of float32."""
+
 
 def neighbours_name(output: str) -> str:
     """Return the name of the neighbours of an output's L units, int32 [L, K]; empty places have L."""
@@ -67,7 +70,7 @@ def table_of(
         constants: Constants of the model by name.
 
     Raises:
-        DataError: The neighbours of a unit are no different units, or a similarity is not finite.
+        DataError: The neighbours of a unit are no different units, or a similarity is not from 0 to 1.
     """
     neighbours = constants.get(weight_name(neighbours_name(output)))
     if neighbours is None:
@@ -80,8 +83,8 @@ def table_of(
         or (rising[:, :1] < 0).any()
         or (rising[:, -1:] > len(rising)).any()
         or ((rising[:, 1:] == rising[:, :-1]) & (rising[:, 1:] < len(rising))).any()
-        or not np.isfinite(similarities).all()
+        or not ((similarities >= 0) & (similarities <= _LARGEST)).all()
     ):
-        rule = f"must be up to {len(rising):,} different units, each with a finite similarity"
+        rule = f"must be up to {len(rising):,} different units, each with a similarity from 0 to 1"
         raise DataError(f'{place}: neighbours of output "{output}" {rule}. Export the network again.')
     return neighbours.astype(np.int64), similarities.astype(np.float32)

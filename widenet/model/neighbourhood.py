@@ -20,7 +20,7 @@ _FRACTION_BITS = 40
 Without `popularity`, the float32 similarity of features that occur up to 65,536 times is such a multiple;
 others are truncated.
 """
-_EMPTY = 2**63 - 1
+EMPTY = 2**63 - 1
 """The key of an empty place."""
 _TERMS = 2**22
 """Similarities that are added together, unless one feature alone has more."""
@@ -65,7 +65,7 @@ class Neighbourhood:
 
     def _blank(self, shard: int, device: torch.device) -> Part:
         places = self.shards.size(shard) * self.spec.neighbours
-        keys = torch.full((places,), _EMPTY, dtype=torch.int64, device=device)
+        keys = torch.full((places,), EMPTY, dtype=torch.int64, device=device)
         return Part(keys, torch.zeros(places, device=device))
 
     def count(self, dataset: Dataset) -> None:
@@ -96,7 +96,7 @@ class Neighbourhood:
         neighbour_LK, similarity_LK = torch.full((width, places), width), torch.zeros(width, places)
         for shard, part in self.parts.items():
             size, own = self.shards.size(shard), as_slice(self.shards.units(shard))
-            key_Z = part.key_Z[part.key_Z != _EMPTY].cpu()
+            key_Z = part.key_Z[part.key_Z != EMPTY].cpu()
             row_Z, order_Z = torch.sort(key_Z % size, stable=True)
             place_Z = torch.arange(len(row_Z)) - torch.searchsorted(row_Z, row_Z)
             neighbour_LK[own][row_Z, place_Z] = (key_Z // size)[order_Z]
@@ -112,6 +112,26 @@ class Neighbourhood:
             key_Z, order_Z = torch.sort(keys)
             part.key_Z[: len(keys)] = key_Z
             part.similarity_Z[: len(keys)] = similarity_LK[own][row_Z, place_Z][order_Z]
+
+    def replace(self, known_L: Tensor, unit_Z: Tensor, neighbour_Z: Tensor, similarity_Z: Tensor) -> None:
+        """Give known units these neighbours in place of those that were counted.
+
+        Args:
+            known_L: Which units are known, bool.
+            unit_Z: Known units of the shards of this process, int64; others are left out.
+            neighbour_Z: A neighbour of each, int64.
+            similarity_Z: Its similarity, float32.
+        """
+        for shard, part in self.parts.items():
+            size, count = self.shards.size(shard), self.shards.count
+            counted_Z = part.key_Z[part.key_Z != EMPTY].cpu()
+            is_new_Z = ~known_L[shard + counted_Z % size * count]
+            own_Z = unit_Z % count == shard
+            keys = torch.cat([counted_Z[is_new_Z], neighbour_Z[own_Z] * size + unit_Z[own_Z] // count])
+            similarities = part.similarity_Z[: len(counted_Z)].cpu()[is_new_Z]
+            key_Z, order_Z = torch.sort(keys)
+            part.key_Z.fill_(EMPTY)[: len(keys)] = key_Z
+            part.similarity_Z.zero_()[: len(keys)] = torch.cat([similarities, similarity_Z[own_Z]])[order_Z]
 
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.
@@ -134,16 +154,16 @@ class Neighbourhood:
         The term is no sum over features. Each has the part that its similarity has in the sum of all.
 
         Args:
-            history: One example of the field; on the network's device.
+            history: One example of the field, each feature once; on the network's device.
             shard: A shard of this process.
             row: The unit, as row of the shard.
         """
-        feature_D, place_Z, count_D = torch.unique(history.indices, return_inverse=True, return_counts=True)
-        each = SparseBatch(torch.arange(len(feature_D) + 1, device=feature_D.device), feature_D)
-        sums_D = self._sums(each, shard, row, 1)[:, 0]
-        term = self._terms(sums_D.sum(dim=0, keepdim=True), torch.full_like(sums_D[:1], len(sums_D)))
-        share_D: Tensor = sums_D.double() / sums_D.sum().clamp_min(1) / count_D * term
-        return share_D[place_Z].float()
+        starts = torch.arange(history.num_entries + 1, device=history.indices.device)
+        sums_Z = self._sums(SparseBatch(starts, history.indices), shard, row, 1)[:, 0]
+        total = sums_Z.sum(dim=0, keepdim=True)
+        term = self._terms(total, torch.full_like(total, len(sums_Z)))
+        share_Z: Tensor = sums_Z.double() / total.clamp_min(1) * term
+        return share_Z.float()
 
     def _terms(self, sums: Tensor, num_features: Tensor) -> Tensor:
         """Return terms, float32, of sums of similarities over an example's features."""
@@ -168,7 +188,7 @@ class Neighbourhood:
             cells = part.key_Z[places] + torch.repeat_interleave(row_Z[span] - first_Z[span], num_N)
             terms = part.similarity_Z[places].double().mul_(2.0**_FRACTION_BITS).long()
             sums.index_add_(0, cells, terms)
-        return sums.view(-1, columns)
+        return sums.view(history.num_examples, columns)
 
 
 def _spans(counts_Z: Tensor) -> Iterator[slice]:

@@ -56,12 +56,12 @@ def final_numbers(subjects: Sequence[Subject]) -> Html:
         " Losses compare only where both documents ask for the same one."
     )
     listed = table(["", *(subject.name for subject in subjects)], rows, numbers=True)
-    smaller = [note(_origin(subject)) for subject in subjects if subject.made_smaller]
-    return section("Final metrics", listed, remark, *smaller)
+    changed = [note(_origin(subject)) for subject in subjects if subject.is_changed]
+    return section("Final metrics", listed, remark, *changed)
 
 
 def _origin(subject: Subject) -> str:
-    """A sentence about the training of weights that were made smaller."""
+    """A sentence about the training of a model that was changed since."""
     of_training = f"its epoch, time and curves are those of {subject.final.origin}"
     return f"{subject.name} is {subject.final.form}: {of_training}. No loss or metric of it is in the log."
 

@@ -38,12 +38,12 @@ class ListedRun:
         metric: The metric that decides which epoch is best; None without an evaluation.
         part: The part of the dataset that it was measured on; None without an evaluation.
         value: The metric in the epoch whose weights the run keeps; None if it was not measured, or the
-            weights were made smaller since.
+            model was changed since.
         kept_epoch: The epoch whose weights the run keeps; None before the first epoch has ended.
         fingerprint: SHA-256 of the final weights; None if the run has none, or an early version saved them.
-        form: How its weights were made smaller, in words; None if they were not.
+        form: What was changed after its training, in words; None if nothing was.
         made_of: The run that it was made of then; None in runs of early versions.
-        seconds: Seconds of all steps; None if its weights were made smaller of another run's.
+        seconds: Seconds of all steps; None if it was made of another run.
         changed: When the run was last written to, in UTC.
         differences: Values at the places where the documents of the listed runs differ, such as
             `training.optimizer.learning_rate`.

@@ -69,11 +69,11 @@ class Subject:
         return WeightsFacts.of(Checkpoint.open(model).facts if model.is_dir() else {})
 
     @property
-    def made_smaller(self) -> bool:
-        """Whether the weights were made smaller after the training, whose numbers are not theirs."""
-        trained = self.run.training.pruning
-        nonzeros = self.final.nonzeros
-        return self.final.in_8_bits or nonzeros not in (None, None if trained is None else trained.nonzeros)
+    def is_changed(self) -> bool:
+        """Whether the model was changed after the training, whose numbers are not its own."""
+        final, trained = self.final, self.run.training.pruning
+        is_pruned = final.nonzeros not in (None, None if trained is None else trained.nonzeros)
+        return final.in_8_bits or final.other_term or is_pruned
 
     @property
     def words(self) -> Words:
@@ -112,8 +112,8 @@ class Subject:
 
     @property
     def measured(self) -> Mapping[str, Any]:
-        """The line of the log that tells of the weights that the run has; empty if they were made smaller."""
-        return {} if self.made_smaller else self.kept
+        """The line of the log that tells of the run's weights; empty if they were changed since."""
+        return {} if self.is_changed else self.kept
 
     @property
     def warnings(self) -> list[str]:

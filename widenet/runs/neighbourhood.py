@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.randomness import stream
-from widenet.runs.arguments import path_of
+from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
+from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.made_of import saved_made_of
 from widenet.runs.model import Model
 from widenet.spec.layers import Neighbourhood as Term
@@ -29,10 +30,21 @@ from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS, check_metric
 from widenet.spec.usual import TERM
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import WeightsFacts
 
-_PART: Part = "validation"
+PART: Part = "validation"
 _NEIGHBOURS, _POPULARITIES, _FLOORS = (25, 10, 3), (0.4, 0.2, 0.0), (0.01, 0.002)
+_MOST_WEIGHT = 6.4
+"""Above, softmax leaves the other units probabilities that are too small to tell apart."""
 _LEVEL = 0.95
+
+
+def words_of(term: Term | None) -> str:
+    """Return the settings of a term in a line."""
+    if term is None:
+        return "no term"
+    exponent = f"popularity {term.popularity:g}"
+    return f"weight {term.weight:g}, floor {term.floor:g}, {term.neighbours} neighbours, {exponent}"
 
 
 @dataclass(frozen=True)
@@ -49,18 +61,38 @@ class Choice:
     mean: float
     values_E: np.ndarray = field(repr=False, compare=False)
 
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}  {words_of(self.term)}"
+
     def gain_over(self, other: "Choice") -> tuple[float, float, float]:
         """Return by how much the mean is larger than another's, and the bounds of the 95 % interval."""
         [lower], [upper] = intervals((self.values_E - other.values_E)[:, None], _LEVEL)
         return self.mean - other.mean, float(lower), float(upper)
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """The result of a search.
+
+    Attributes:
+        model: The model of the new run.
+        term: Its term; None for none.
+        before, best: The term of the run, and the best that was tried, for users who did not choose it.
+    """
+
+    model: Model
+    term: Term | None
+    before: Choice
+    best: Choice
+
+
 @typed
 def fit_neighbourhood(
     run: str | Path,
     out: str | Path,
-    users: int = 4096,
-    metric: str = "ndcg@20",
+    data: Dataset | str | Path | None = None,
+    users: int = CHOOSING_USERS,
+    metric: str = CHOOSING_METRIC,
     output: str | None = None,
     overwrite: bool = False,
     report: Callable[[Choice], None] | None = None,
@@ -69,78 +101,122 @@ def fit_neighbourhood(
 
     The weights stay. Tried are no term, that of the run, and terms of 25, 10 and 3 neighbours: for each
     number three exponents of popularity, and for the best of them two floors, and ever larger or smaller
-    weights as long as they are better.
+    weights, up to 6.4, as long as they are better. Other users then judge the best term: if the 95 %
+    interval of its gain over the run as it is reaches below zero, the new run has the term of the run, or
+    none.
 
     Args:
-        run: The trained run. The dataset of its training must be at its place, and have a validation part.
+        run: The trained run.
         out: The run directory to make.
-        users: Number of users to choose by, drawn at random.
+        data: The dataset that the run was trained on. Default: where it was then.
+        users: Number of users to choose by, drawn at random; as many others judge.
         metric: The metric to choose by, a mean over users.
         output: Name of the output; None if the network has only one.
         overwrite: Replace an earlier run at `out`.
-        report: Called with each choice that was tried, first that without a term.
+        report: Called with each choice that is tried, first that without a term.
 
     Returns:
         The model of the new run, on the CPU.
 
     Raises:
         CheckpointError: The run has not ended, or `out` is taken or cannot be written.
-        FitError: The network can have no term, or there is no validation part.
+        FitError: The network can have no term, or the dataset is another or has no validation part.
         OptionError: `metric` or `users` is wrong, or `out` lies in the run.
     """
+    return fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report).model
+
+
+def fitted_neighbourhood(
+    run: str | Path,
+    out: str | Path,
+    data: Dataset | str | Path | None,
+    users: int,
+    metric: str,
+    output: str | None,
+    overwrite: bool,
+    report: Callable[[Choice], None] | None,
+) -> Fitted:
+    """As `fit_neighbourhood`, with what the users say."""
     k = check_metric(metric)
     if metric.partition("@")[0] not in MEANS:
         raise OptionError(f'`metric` must be a mean over users; got "{metric}". Take "ndcg@{k}".')
     if users < 1:
         raise OptionError(f"`users` must be at least 1; got {users:,}.")
-    dataset = _dataset(RunDirectory.open(path_of("run", run)))
-
-    def check(model: Model) -> None:
-        _check(model, output_name(model.network, output), dataset)
+    source = RunDirectory.open(path_of("run", run))
+    dataset = source.dataset() if data is None else dataset_of(data)
+    if dataset is None:
+        raise FitError(
+            f"{source.path}: the dataset of its training is gone, or has other features now. Name it with"
+            " `data`."
+        )
+    judged: list[Choice] = []
 
     def change(network: Network) -> None:
         name = output_name(network, output)
-        own = network.outputs[name].spec
-        trial = _Trial(network, name, dataset, _drawn(dataset, own.field, users), metric)
+        own = network.outputs[name].spec.neighbourhood
+        choosing, judging = _halves(dataset, network.outputs[name].spec.field, users)
+        evaluation = source.training.evaluation
+        excludes = evaluation is None or evaluation.seen == "exclude"
+        trial = _Trial(network, name, dataset, metric, excludes)
         choices = []
-        for choice in _choices(trial, own.neighbourhood):
+        for choice in _choices(partial(trial.of, choosing), own):
+            if choice in choices:
+                continue
             choices.append(choice)
             if report is not None:
                 report(choice)
         best = max(choices, key=_mean)
-        trial.set(best.term)
+        judged.extend(trial.of(judging, term) for term in (own, best.term))
+        trial.set(_kept(*judged))
 
-    return saved_made_of(run, out, overwrite, check, change, {})
-
-
-def _dataset(run: RunDirectory) -> Dataset:
-    """Return the dataset of a run's training; raises FitError."""
-    dataset = run.dataset()
-    if dataset is None:
-        raise FitError(f"{run.path}: the dataset of its training is gone. Put it back to its place.")
-    return dataset
+    check = partial(_check, output=output, dataset=dataset)
+    model = saved_made_of(run, out, overwrite, check, change, {"other_term": True})
+    return Fitted(model, _kept(*judged), *judged)
 
 
-def _check(model: Model, name: str, dataset: Dataset) -> None:
-    """Raise FitError if there can be no term, or no choice of one."""
+def _kept(before: Choice, best: Choice) -> Term | None:
+    """Return the best term if it gains by more than chance, else the one before."""
+    return best.term if best.gain_over(before)[1] > 0 else before.term
+
+
+def _check(model: Model, output: str | None, dataset: Dataset) -> None:
+    """Raise FitError or OptionError if there can be no term, or no choice of one."""
+    facts, path = WeightsFacts.of(model.facts), model.run.path
+    if facts.in_8_bits or facts.nonzeros is not None:
+        raise OptionError(
+            f"{path} is {facts.form}. Choose the term for {facts.origin}, then make the result smaller."
+        )
+    name = output_name(model.network, output)
     wanted = model.network.outputs[name].spec.field
+    model.run.check_dataset(dataset)
+    if facts.examples not in (None, dataset.digest):
+        raise FitError(
+            f"{dataset.path} has other examples than those of {path}. Name the dataset of its training."
+        )
     known = dataset.field(wanted)
     if known.kind == "dense" or wanted not in {layer.field for layer in model.network.spec.inputs}:
         raise FitError(
-            f'{model.run.path}: output "{name}" can have no neighbourhood term, which needs an input of the'
-            f' field that the output predicts, "{wanted}", sparse or a sequence. Use the run as it is.'
+            f'{path}: output "{name}" can have no neighbourhood term, which needs an input of the field that'
+            f' the output predicts, "{wanted}", sparse or a sequence. Use the run as it is.'
         )
-    if not known.num_entries.get(_PART):
+    if known.num_entries.get(PART, 0) == 0 or len(_able(dataset, wanted)) < 2:
         raise FitError(
-            f'{model.run.path}: its dataset, {dataset.path}, has no validation part of "{wanted}".'
-            " Set one aside with `validation=0.1`, and train again."
+            f'{path}: its dataset, {dataset.path}, has no validation part of "{wanted}" with two users. Set'
+            " one aside with `widenet data split`, and train again."
         )
 
 
-def _drawn(dataset: Dataset, wanted: str, users: int) -> np.ndarray:
-    """Return rows of users with something to find, drawn at random, ascending."""
-    able = np.flatnonzero(dataset.entry_counts(wanted, slice(0, dataset.num_examples), _PART))
-    return np.sort(stream(0, "users to choose by").permutation(able)[:users])
+def _able(dataset: Dataset, wanted: str) -> np.ndarray:
+    """Return the rows of the users with something to find, int64, ascending."""
+    everyone = slice(0, dataset.num_examples)
+    return np.flatnonzero(dataset.entry_counts(wanted, everyone, PART))
+
+
+def _halves(dataset: Dataset, wanted: str, users: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of so many users to choose by, and of others to judge, drawn at random, ascending."""
+    drawn = stream(0, "users to choose by").permutation(_able(dataset, wanted))
+    number = min(users, len(drawn) // 2)
+    return np.sort(drawn[:number]), np.sort(drawn[number : 2 * number])
 
 
 def set_term(network: Network, name: str, term: Term | None) -> None:
@@ -156,84 +232,91 @@ def set_term(network: Network, name: str, term: Term | None) -> None:
 
 @dataclass
 class _Trial:
-    """Measures terms of an output for some users; counts once for terms of as many neighbours."""
+    """Measures terms of a network's output, and counts once for terms of as many neighbours."""
 
     network: Network
     name: str
     dataset: Dataset
-    rows: np.ndarray
     metric: str
-    counted: int = 0
-    found: dict[int, Neighbours] = field(default_factory=dict)
+    excludes_seen: bool
+    found: dict[int, dict[int, Neighbours]] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How often each feature occurs, int64."""
+        return self.dataset.counts(self.network.outputs[self.name].spec.field)
 
     def set(self, term: Term | None) -> None:
         """Give the output a term, or none."""
         set_term(self.network, self.name, term)
-        if (own := self.network.outputs[self.name].neighbourhood) is None:
+        own, exchange = self.network.outputs[self.name].neighbourhood, self.network.exchange
+        if own is None:
             return
-        if self.counted != own.spec.neighbours:
-            self.counted = own.spec.neighbours
-            self.found = dict(
-                self.network.exchange.each(lambda shard: (shard, own.found(self.dataset, shard)))
-            )
-        self.network.exchange.each(lambda shard: own.take(shard, self.found[shard]))
+        if own.spec.neighbours not in self.found:
+            each = exchange.each(lambda shard: (shard, own.found(self.dataset, shard)))
+            self.found[own.spec.neighbours] = dict(each)
+        found = self.found[own.spec.neighbours]
+        exchange.each(lambda shard: own.take(shard, found[shard]))
 
-    def of(self, term: Term | None) -> Choice:
-        """Measure the users with a term, or without one."""
+    def of(self, rows: np.ndarray, term: Term | None) -> Choice:
+        """Measure some users with a term, or without one."""
         self.set(term)
         k, output = check_metric(self.metric), self.network.outputs[self.name]
-        wanted = output.spec.field
-        metrics = RankingMetrics([k], self.dataset.counts(wanted))
-        histories = Histories(self.network, self.dataset, partial(known_parts, self.dataset, part=_PART))
-        allowed = Filter().within(self.dataset.field(wanted).width, output)
-        step = rows_a_block(k)
-        for start in range(0, len(self.rows), step):
-            rows = self.rows[start : start + step]
+        wanted = self.dataset.field(output.spec.field)
+        metrics = RankingMetrics([k], self.counts)
+        histories = Histories(self.network, self.dataset, partial(known_parts, self.dataset, part=PART))
+        allowed, step = Filter().within(wanted.width, output), rows_a_block(k)
+        for start in range(0, len(rows), step):
+            block = rows[start : start + step]
             with fixed_arithmetic():
-                _, units_EK = histories.best(self.name, rows, k, allowed=allowed, scores=False)
-            truth = self.dataset.sparse(wanted, rows, _PART)
-            truth = truth.distinct() if self.dataset.field(wanted).kind == "sequence" else truth
-            metrics.add(
-                units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64), rows
-            )
+                _, units_EK = histories.best(
+                    self.name, block, k, exclude_seen=self.excludes_seen, allowed=allowed, scores=False
+                )
+            truth = self.dataset.sparse(output.spec.field, block, PART)
+            truth = truth.distinct() if wanted.kind == "sequence" else truth
+            indices = truth.indices.numpy().astype(np.int64)
+            metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), indices, block)
         result = metrics.result()
         assert result.users is not None
-        values_E = result.users.values[:, result.users.names.index(self.metric)]
-        return Choice(term, result[self.metric], values_E)
+        column = result.users.names.index(self.metric)
+        return Choice(term, result[self.metric], result.users.values[:, column])
 
 
-def _choices(trial: _Trial, own: Term | None) -> Iterator[Choice]:
+_Measure = Callable[[Term | None], Choice]
+
+
+def _choices(measure: _Measure, own: Term | None) -> Iterator[Choice]:
     """Yield no term, that of the run, if any, and other terms."""
-    yield trial.of(None)
+    yield measure(None)
     if own is not None:
-        yield trial.of(own)
+        yield measure(own)
     for number in _NEIGHBOURS:
-        yield from _of_neighbours(trial, number)
+        yield from _of_neighbours(measure, number)
 
 
-def _of_neighbours(trial: _Trial, number: int) -> Iterator[Choice]:
+def _of_neighbours(measure: _Measure, number: int) -> Iterator[Choice]:
     """Yield terms of so many neighbours: all exponents, then the best one's with other floors and weights."""
     usual = Term(**TERM, neighbours=number)
     by_exponent = []
     for popularity in _POPULARITIES:
-        by_exponent.append(trial.of(usual.model_copy(update={"popularity": popularity})))
+        by_exponent.append(measure(usual.model_copy(update={"popularity": popularity})))
         yield by_exponent[-1]
     best = max(by_exponent, key=_mean)
     for floor in _FLOORS:
         if floor != usual.floor:
-            best = trial.of(_other(best, floor=floor))
+            best = measure(_other(best, floor=floor))
             yield best
-        for choice in _climbed(trial, best):
+        for choice in _climbed(measure, best):
             yield choice
             best = max(best, choice, key=_mean)
 
 
-def _climbed(trial: _Trial, start: Choice) -> Iterator[Choice]:
+def _climbed(measure: _Measure, start: Choice) -> Iterator[Choice]:
     """Yield the term with ever larger weights as long as they are better; else with ever smaller ones."""
     for factor in (2.0, 0.5):
         best = start
-        while best.term is not None:
-            choice = trial.of(_other(best, weight=factor * best.term.weight))
+        while best.term is not None and (weight := factor * best.term.weight) <= _MOST_WEIGHT:
+            choice = measure(_other(best, weight=weight))
             yield choice
             if choice.mean <= best.mean:
                 break

@@ -38,7 +38,8 @@ def usual_network(
         is_sequence: Whether the field is a sequence.
         num_features: Width of the field.
         described: The descriptions of its features, all of which are part of the vectors.
-        has_term: Whether the output of a network that is not along a sequence has a neighbourhood term.
+        has_term: Whether the output has a neighbourhood term; never along a sequence, nor with fewer units,
+            beside which the neighbours would take much memory.
     """
     known = {"name": "history", "kind": "input", "field": field}
     target = {
@@ -64,7 +65,7 @@ def usual_network(
     layers = [
         {**known, "denoise": 0.4, "popularity_damping": 0.375},
         {**taste, "units": units, "initializer": {"kind": "gaussian", "deviation": deviation}},
-        {**target, **scored, **({"neighbourhood": TERM} if has_term else {})},
+        {**target, **scored, **({"neighbourhood": TERM} if has_term and units == _MOST_UNITS else {})},
     ]
     return NetworkSpec.of({"name": "usual", "layers": layers}, "network.json")
 

@@ -16,7 +16,7 @@ CUT = "validation.json"
 """The file that says how the dataset in `DATA` was made, if a training has cut a validation part."""
 
 WHOLE = "whole"
-"""The key of machine.json with the digest of the dataset from which that of a run made smaller was cut."""
+"""The key of machine.json with the digest of the dataset from which that of a run made of another was cut."""
 
 
 def check_run(path: Path) -> None:

@@ -95,7 +95,8 @@ class WeightsFacts:
         in_8_bits: Whether wide matrices are whole numbers in 8 bits or fewer, with a scale for each row.
         bits: Bits of these numbers.
         nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
-        made_of: Path of the run whose weights were made smaller; None in models of early versions.
+        other_term: Whether an output got another neighbourhood term after the training.
+        made_of: Path of the run that it was made of; None in models of early versions.
     """
 
     epochs: int | None = None
@@ -111,6 +112,7 @@ class WeightsFacts:
     in_8_bits: bool = False
     bits: int = 8
     nonzeros: int | None = None
+    other_term: bool = False
     made_of: str | None = None
 
     @classmethod
@@ -120,15 +122,17 @@ class WeightsFacts:
 
     @property
     def origin(self) -> str:
-        """How a message names the run whose weights were made smaller."""
+        """How a message names the run that it was made of."""
         return self.made_of or "the run that it was made of"
 
     @property
     def form(self) -> str | None:
-        """How the weights were made smaller, in words; None if they were not."""
+        """What was changed after the training, in words; None if nothing was."""
         if self.in_8_bits:
             return f"in {self.bits} bits"
-        return None if self.nonzeros is None else f"pruned to {self.nonzeros:,} numbers a vector"
+        if self.nonzeros is not None:
+            return f"pruned to {self.nonzeros:,} numbers a vector"
+        return "with another neighbourhood term" if self.other_term else None
 
 
 def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
@@ -137,7 +141,7 @@ def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
 
 
 def made_of(facts: Mapping[str, Any]) -> str:
-    """Return how a message names the run whose weights were made smaller."""
+    """Return how a message names the run that another was made of."""
     return WeightsFacts.of(facts).origin
 
 

@@ -18,6 +18,7 @@ from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.field_records import record_of
+from widenet.training.kept_neighbours import keep_neighbours, outputs_near
 from widenet.training.row_copy import RowCopy
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
@@ -66,6 +67,15 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
             }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
             say(f'{start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
+    kept = [output.name for output in outputs_near(before.network, network.spec)]
+    for name in kept:
+        say(f'{start}: in output "{name}", known features keep its neighbours, and new ones count theirs.')
+    for output in before.network.outputs:
+        if output.neighbourhood is not None and output.name not in kept:
+            say(
+                f'{start}: the neighbours in its output "{output.name}" are not used: no such term is here.'
+                f" Train {start / 'network.json'} to keep them."
+            )
 
 
 def _matched(
@@ -93,11 +103,13 @@ def _matched(
 
 
 def _fields_of(taken: Taken, before: NetworkSpec, layout: Layout) -> list[str]:
-    """Return the fields whose features are rows or columns of weights that are taken, or are damped."""
+    """Return the fields whose features are rows or columns of weights that are taken, damped, or near."""
     weights = [layout.weights[name] for name in taken.names]
     of_rows = [layout.rows_field(weight) for weight in weights if weight.wide and not weight.split]
     of_columns = [layout.input_field(weight) for weight in weights if weight.by_columns]
-    return [*dict.fromkeys([*of_rows, *of_columns, *_damped(before, layout.network).values()])]
+    damped = _damped(before, layout.network).values()
+    near = [output.field for output in outputs_near(before, layout.network)]
+    return [*dict.fromkeys([*of_rows, *of_columns, *damped, *near])]
 
 
 def _damped(before: NetworkSpec, spec: NetworkSpec) -> dict[str, str]:
@@ -216,6 +228,7 @@ class _Start:
             rows, factors = old.units[name], self.network.damping[name]
             copies = {f"damping.{name}": [RowCopy(factors, self._origin(field, rows, len(factors)))]}
             _copy(model, TRUNK, copies, range(rows))
+        keep_neighbours(old, model, self.network, self._origin)
 
     def _copy_weight(self, name: str, checkpoint: Checkpoint, copies: Mapping[str, list[RowCopy]]) -> None:
         """Copy rows of a weight's tensors, from the files of its shards or from that of the trunk."""

@@ -42,7 +42,7 @@ class KnownRun:
 
     Attributes:
         listed: Its facts, without differences.
-        values: Loss and metrics of the epoch whose weights it keeps; none if they were made smaller since.
+        values: Loss and metrics of the epoch whose weights it keeps; none if they were changed since.
         curves: Of the loss and each metric, at most `MOST_POINTS` pairs: epoch, value, epoch, value.
         documents: What may differ between runs.
         differences: Its values at the telling places where the documents of the runs differ.

@@ -1,0 +1,101 @@
+"""Neighbours at a start from another run: known units keep theirs by the ids of features, new ones count."""
+
+import json
+
+import pytest
+
+from tests.starts import CATALOGUES, OLD, begun, grown
+from tests.trainings import TIED, books
+from widenet.runs import Model, train
+
+TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
+TERM = {"neighbours": 4, "popularity": 0.4}
+
+
+def document(**term):
+    layers = json.loads(json.dumps(TIED["layers"]))
+    layers[-1] |= {"neighbourhood": term} if term else {}
+    return {"layers": layers}
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("before")
+    return train(document(**TERM), TRAINING, books(folder / "data"), folder / "run", device="cpu")
+
+
+def nearest(model, ids):
+    """The neighbours of each unit with their similarities, by ids."""
+    [output] = model.network.outputs.values()
+    names = [*ids, *(f"nameless {unit}" for unit in range(len(ids), output.width + 1))]
+    return {
+        names[unit]: {names[one]: near for one, near in zip(*row, strict=True) if one < output.width}
+        for unit, row in enumerate(
+            zip(*(each.tolist() for each in output.neighbourhood.table()), strict=True)
+        )
+    }
+
+
+@pytest.mark.parametrize("catalogue", CATALOGUES)
+@pytest.mark.parametrize("shards", [3, 2])
+def test_known_units_keep_their_neighbours_and_new_ones_count_them(shards, catalogue, before, tmp_path):
+    ids, training = CATALOGUES[catalogue], {**TRAINING, "shards": shards}
+    data = grown(tmp_path / "data", ids)
+    fresh = train(document(**TERM), training, data, tmp_path / "fresh", device="cpu")
+    further = train(
+        document(**TERM), training, data, tmp_path / "run", device="cpu", start_from=before.run.path
+    )
+    was, counted, found = nearest(before, OLD), nearest(fresh, ids), nearest(further, ids)
+    for name in ids:
+        kept = {one: near for one, near in was.get(name, {}).items() if one in ids}
+        assert found[name] == (kept if name in OLD else counted[name]), name
+    assert any(found[name] for name in OLD if name in ids)
+    assert ("order" in catalogue) == any(found[name] for name in set(ids) - {*OLD})
+    assert nearest(Model.load(further.run.path), ids) == found
+
+
+@pytest.mark.parametrize(
+    ("term", "sentence"),
+    [
+        ({**TERM, "weight": 3}, "known features keep its neighbours, and new ones count theirs."),
+        ({**TERM, "neighbours": 5}, "network.json to keep them."),
+        ({}, "network.json to keep them."),
+    ],
+)
+def test_what_becomes_of_neighbours_is_said(term, sentence, before, tmp_path):
+    data = grown(tmp_path / "data", OLD)
+    _, said = begun(tmp_path, document(**term), TRAINING, data, before.run.path)
+    [told] = [each for each in said if "neighbours" in each]
+    assert told.startswith(f"{before.run.path}: ")
+    assert told.endswith(sentence)
+
+
+@pytest.mark.parametrize("term", [{**TERM, "neighbours": 5}, {**TERM, "popularity": 0.3}])
+def test_another_term_counts_all_neighbours(term, before, tmp_path):
+    data = grown(tmp_path / "data", OLD)
+    fresh = train(document(**term), TRAINING, data, tmp_path / "fresh", device="cpu")
+    further = train(
+        document(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
+    )
+    assert nearest(further, OLD) == nearest(fresh, OLD)
+
+
+def test_weight_and_floor_do_not_matter(before, tmp_path):
+    other = {**TERM, "weight": 3, "floor": 0.5}
+    data = grown(tmp_path / "data", OLD)
+    further = train(
+        document(**other), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
+    )
+    assert nearest(further, OLD) == nearest(before, OLD)
+
+
+def begun_by_a_group(data, out, start):
+    return train(document(**TERM), TRAINING, data, out, device="cpu", start_from=start).fingerprint()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_any_number_of_processes_keeps_the_same(size, before, groups, tmp_path):
+    data = grown(tmp_path / "data", CATALOGUES["grown, smaller and in another order"])
+    alone = begun_by_a_group(data.path, tmp_path / "one", before.run.path)
+    arguments = str(data.path), str(tmp_path / "run"), str(before.run.path)
+    assert groups(size)(begun_by_a_group, *arguments) == [alone] * size
