@@ -6,7 +6,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz labs
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz labs
 
 setup: .venv/.stamp
 
@@ -27,12 +27,16 @@ test: .venv/.stamp
 test-avx2: .venv/.stamp
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 NUMBA_CPU_NAME=haswell \
 	  NUMBA_CPU_FEATURES=+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal tests/kernels tests/model/test_operands.py tests/model/test_product.py \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels tests/model/test_operands.py tests/model/test_product.py \
 	  tests/training/test_arithmetic.py tests/test_simulated_gpu.py
 
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp
 	$(BIN)/python -m pytest tests/test_gpu.py tests/kernels
+
+# The tests that take longest: so `make test` takes less than ten minutes on 2 cores.
+test-slow: .venv/.stamp
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 # More cases, sizes and numbers of processes of what `make test` checks with a few. Takes minutes; a person runs it before a release.
 test-long: .venv/.stamp

@@ -185,6 +185,7 @@ def test_something_can_be_added_as_shown(pages, tmp_path):
         assert len(re.findall(rf"^tests/.*{what}.* PASSED", ended.stdout, re.MULTILINE)) >= 2, ended.stdout
 
 
+@pytest.mark.slow
 def test_the_example_of_scale_has_one_fingerprint_on_one_process_several_a_disk_and_torchrun(
     tmp_path, monkeypatch, capsys
 ):

@@ -23,8 +23,8 @@ def undisturbed(tmp_path_factory):
             pytest.param("widenet train --processes 2", kills, seed, marks=pytest.mark.long)
             for kills, seed in ((1, 12), (2, 25))
         ),
-        ("torchrun --max-restarts 3", 1, 3),
-        ("widenet train --processes 2 --weights-in disk", 1, 1),
+        pytest.param("torchrun --max-restarts 3", 1, 3, marks=pytest.mark.slow),
+        pytest.param("widenet train --processes 2 --weights-in disk", 1, 1, marks=pytest.mark.slow),
     ],
 )
 def test_a_training_of_which_processes_are_killed_ends_with_the_bits_of_an_undisturbed_one(

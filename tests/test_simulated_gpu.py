@@ -223,6 +223,7 @@ def interpreted(program, *arguments):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
 def test_trainings_through_the_kernels_are_near_those_of_a_cpu(data, tmp_path):
     """The bits do not depend on room for logits or weights, and a step waits for the device once."""

@@ -66,6 +66,7 @@ def usual(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_helpers_compile_what_a_training_needs_and_is_missing_once(usual, tmp_path):
     """Two kernels that a training needs at once, and one for its evaluation."""
     cache = tmp_path / "cache"
@@ -180,6 +181,7 @@ def test_a_program_that_is_no_python_is_not_started_again(executable, frozen, mo
     assert ahead._helper([(compiled.made_once, ())]) is None
 
 
+@pytest.mark.slow
 def test_who_makes_the_first_dataset_has_the_usual_kernels_compiled(usual, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(usual))
     assert compile_usual() is None

@@ -337,7 +337,9 @@ print(train(*sys.argv[1:5], weights_in=sys.argv[5], device="cpu").fingerprint())
 """
 
 
-@pytest.mark.parametrize("times", [1.25, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "times", [pytest.param(1.25, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)]
+)
 def test_weights_larger_than_memory_train_to_the_bits_of_a_training_without_a_cap(times, tmp_path):
     """Weights and state in a file; resident, the plan refuses them and names the option."""
     width = int(times * CAP) // (2 * 3 * 4 * COLUMNS_OF_LARGE) + 1
