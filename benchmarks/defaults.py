@@ -10,7 +10,6 @@ from benchmarks.places import workplace
 from benchmarks.results import processor
 from widenet import Dataset, split, train
 from widenet.data.catalogue import write_catalogue_csv
-from widenet.runs.arguments import documents
 
 Change = dict[str, float]
 """Values of settings, by their names."""
@@ -71,9 +70,7 @@ def _change(text: str) -> Change:
 
 def _documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the default documents, without the term, which `neighbourhoods --default` chooses."""
-    network, training = (
-        spec.model_dump(mode="json", exclude_unset=True) for spec in documents(None, None, dataset)
-    )
+    network, training = usual.default_documents(dataset)
     network["layers"][-1].pop("neighbourhood", None)
     return network, training
 

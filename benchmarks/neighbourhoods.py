@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.latest import cut_latest, print_resemblance
 from benchmarks.places import presets, workplace
-from benchmarks.usual import SETS, set_units
+from benchmarks.usual import SETS, default_documents, set_units
 from widenet import Dataset, split, train
 from widenet.data.manifest import Part
 from widenet.metrics.ranking import Metrics, RankingMetrics
@@ -20,7 +20,6 @@ from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Histories
 from widenet.predict.top_k import Filter
-from widenet.runs.arguments import documents
 from widenet.runs.neighbourhood import set_term as give_term
 from widenet.spec.layers import Neighbourhood as Term
 
@@ -107,8 +106,7 @@ def _documents(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the documents of a training."""
     if asked.default:
-        specs = documents(None, None, dataset)
-        network, training = (spec.model_dump(mode="json", exclude_unset=True) for spec in specs)
+        network, training = default_documents(dataset)
     else:
         network, training = (json.loads(path.read_text("utf-8")) for path in presets(asked.preset)["best"])
     output = network["layers"][-1]

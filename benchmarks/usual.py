@@ -82,6 +82,13 @@ def set_units(network: dict[str, Any], units: int) -> None:
     taste["initializer"]["deviation"] = round(_LENGTH / units**0.5, 3)
 
 
+def default_documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the default documents for a dataset, as plain values."""
+    specs = documents(None, None, dataset)
+    network, training = (spec.model_dump(mode="json", exclude_unset=True) for spec in specs)
+    return network, training
+
+
 def _preset(name: str) -> Documents:
     """Return a preset of the examples."""
     return presets(name)["best"]

@@ -33,6 +33,14 @@ TIED = {
         },
     ]
 }
+
+
+def tied_near(**term):
+    """TIED, with a neighbourhood term if its settings are given."""
+    *layers, output = TIED["layers"]
+    return {"layers": [*layers, {**output, **({"neighbourhood": term} if term else {})}]}
+
+
 DEEP = {
     "layers": [
         {"name": "history", "kind": "input", "field": "items", "scale": "rsqrt"},

@@ -1,27 +1,19 @@
 """Neighbours at a start from another run: known units keep theirs by the ids of features, new ones count."""
 
-import json
-
 import pytest
 
 from tests.starts import CATALOGUES, OLD, begun, grown
-from tests.trainings import TIED, books
+from tests.trainings import books, tied_near
 from widenet.runs import Model, train
 
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
 TERM = {"neighbours": 4, "popularity": 0.4}
 
 
-def document(**term):
-    layers = json.loads(json.dumps(TIED["layers"]))
-    layers[-1] |= {"neighbourhood": term} if term else {}
-    return {"layers": layers}
-
-
 @pytest.fixture(scope="module")
 def before(tmp_path_factory):
     folder = tmp_path_factory.mktemp("before")
-    return train(document(**TERM), TRAINING, books(folder / "data"), folder / "run", device="cpu")
+    return train(tied_near(**TERM), TRAINING, books(folder / "data"), folder / "run", device="cpu")
 
 
 def nearest(model, ids):
@@ -41,9 +33,9 @@ def nearest(model, ids):
 def test_known_units_keep_their_neighbours_and_new_ones_count_them(shards, catalogue, before, tmp_path):
     ids, training = CATALOGUES[catalogue], {**TRAINING, "shards": shards}
     data = grown(tmp_path / "data", ids)
-    fresh = train(document(**TERM), training, data, tmp_path / "fresh", device="cpu")
+    fresh = train(tied_near(**TERM), training, data, tmp_path / "fresh", device="cpu")
     further = train(
-        document(**TERM), training, data, tmp_path / "run", device="cpu", start_from=before.run.path
+        tied_near(**TERM), training, data, tmp_path / "run", device="cpu", start_from=before.run.path
     )
     was, counted, found = nearest(before, OLD), nearest(fresh, ids), nearest(further, ids)
     for name in ids:
@@ -64,7 +56,7 @@ def test_known_units_keep_their_neighbours_and_new_ones_count_them(shards, catal
 )
 def test_what_becomes_of_neighbours_is_said(term, sentence, before, tmp_path):
     data = grown(tmp_path / "data", OLD)
-    _, said = begun(tmp_path, document(**term), TRAINING, data, before.run.path)
+    _, said = begun(tmp_path, tied_near(**term), TRAINING, data, before.run.path)
     [told] = [each for each in said if "neighbours" in each]
     assert told.startswith(f"{before.run.path}: ")
     assert told.endswith(sentence)
@@ -73,9 +65,9 @@ def test_what_becomes_of_neighbours_is_said(term, sentence, before, tmp_path):
 @pytest.mark.parametrize("term", [{**TERM, "neighbours": 5}, {**TERM, "popularity": 0.3}])
 def test_another_term_counts_all_neighbours(term, before, tmp_path):
     data = grown(tmp_path / "data", OLD)
-    fresh = train(document(**term), TRAINING, data, tmp_path / "fresh", device="cpu")
+    fresh = train(tied_near(**term), TRAINING, data, tmp_path / "fresh", device="cpu")
     further = train(
-        document(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
+        tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
     )
     assert nearest(further, OLD) == nearest(fresh, OLD)
 
@@ -84,13 +76,13 @@ def test_weight_and_floor_do_not_matter(before, tmp_path):
     other = {**TERM, "weight": 3, "floor": 0.5}
     data = grown(tmp_path / "data", OLD)
     further = train(
-        document(**other), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
+        tied_near(**other), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
     )
     assert nearest(further, OLD) == nearest(before, OLD)
 
 
 def begun_by_a_group(data, out, start):
-    return train(document(**TERM), TRAINING, data, out, device="cpu", start_from=start).fingerprint()
+    return train(tied_near(**TERM), TRAINING, data, out, device="cpu", start_from=start).fingerprint()
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -79,13 +79,16 @@ class Neighbourhood:
     def take(self, shard: int, found: Neighbours) -> None:
         """Take the neighbours of a shard's units, with similarities by the specification."""
         keys = torch.from_numpy(found.features * self.shards.size(shard) + found.positions)
-        key_Z, order_Z = torch.sort(keys)
-        part = self.parts[shard]
-        part.key_Z[: len(keys)] = key_Z
         counts = found.counts
         own_Z = counts[as_slice(self.shards.units(shard))][found.positions]
         factors_Z = power(torch.from_numpy(own_Z / counts.max()), self.spec.popularity).float()
-        part.similarity_Z[: len(keys)] = (torch.from_numpy(found.similarities) * factors_Z)[order_Z]
+        self._put(shard, keys, torch.from_numpy(found.similarities) * factors_Z)
+
+    def _put(self, shard: int, keys: Tensor, similarities: Tensor) -> None:
+        """Let a shard have these neighbours alone, in any order."""
+        part, (key_Z, order_Z) = self.parts[shard], torch.sort(keys)
+        part.key_Z.fill_(EMPTY)[: len(keys)] = key_Z
+        part.similarity_Z.zero_()[: len(keys)] = similarities[order_Z]
 
     def table(self) -> tuple[Tensor, Tensor]:
         """Return the neighbours of all L units, int64 [L, K], and their similarities, float32, on the host.
@@ -105,13 +108,11 @@ class Neighbourhood:
 
     def fill(self, neighbour_LK: Tensor, similarity_LK: Tensor) -> None:
         """Take the neighbours of a table, as `table` returns it, in place of counting them."""
-        for shard, part in self.parts.items():
+        for shard in self.parts:
             own = as_slice(self.shards.units(shard))
             row_Z, place_Z = torch.nonzero(neighbour_LK[own] < self.shards.width, as_tuple=True)
             keys = neighbour_LK[own][row_Z, place_Z] * self.shards.size(shard) + row_Z
-            key_Z, order_Z = torch.sort(keys)
-            part.key_Z[: len(keys)] = key_Z
-            part.similarity_Z[: len(keys)] = similarity_LK[own][row_Z, place_Z][order_Z]
+            self._put(shard, keys, similarity_LK[own][row_Z, place_Z])
 
     def replace(self, known_L: Tensor, unit_Z: Tensor, neighbour_Z: Tensor, similarity_Z: Tensor) -> None:
         """Give known units these neighbours in place of those that were counted.
@@ -129,9 +130,7 @@ class Neighbourhood:
             own_Z = unit_Z % count == shard
             keys = torch.cat([counted_Z[is_new_Z], neighbour_Z[own_Z] * size + unit_Z[own_Z] // count])
             similarities = part.similarity_Z[: len(counted_Z)].cpu()[is_new_Z]
-            key_Z, order_Z = torch.sort(keys)
-            part.key_Z.fill_(EMPTY)[: len(keys)] = key_Z
-            part.similarity_Z.zero_()[: len(keys)] = torch.cat([similarities, similarity_Z[own_Z]])[order_Z]
+            self._put(shard, keys, torch.cat([similarities, similarity_Z[own_Z]]))
 
     def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.

@@ -32,7 +32,7 @@ from widenet.spec.usual import TERM
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts
 
-PART: Part = "validation"
+_PART: Part = "validation"
 _NEIGHBOURS, _POPULARITIES, _FLOORS = (25, 10, 3), (0.4, 0.2, 0.0), (0.01, 0.002)
 _MOST_WEIGHT = 6.4
 """Above, softmax leaves the other units probabilities that are too small to tell apart."""
@@ -76,14 +76,17 @@ class Fitted:
 
     Attributes:
         model: The model of the new run.
-        term: Its term; None for none.
         before, best: The term of the run, and the best that was tried, for users who did not choose it.
     """
 
     model: Model
-    term: Term | None
     before: Choice
     best: Choice
+
+    @property
+    def term(self) -> Term | None:
+        """The term of the new run; None for none."""
+        return _kept(self.before, self.best)
 
 
 @typed
@@ -171,7 +174,7 @@ def fitted_neighbourhood(
 
     check = partial(_check, output=output, dataset=dataset)
     model = saved_made_of(run, out, overwrite, check, change, {"other_term": True})
-    return Fitted(model, _kept(*judged), *judged)
+    return Fitted(model, *judged)
 
 
 def _kept(before: Choice, best: Choice) -> Term | None:
@@ -199,7 +202,7 @@ def _check(model: Model, output: str | None, dataset: Dataset) -> None:
             f'{path}: output "{name}" can have no neighbourhood term, which needs an input of the field that'
             f' the output predicts, "{wanted}", sparse or a sequence. Use the run as it is.'
         )
-    if known.num_entries.get(PART, 0) == 0 or len(_able(dataset, wanted)) < 2:
+    if known.num_entries.get(_PART, 0) == 0 or len(_able(dataset, wanted)) < 2:
         raise FitError(
             f'{path}: its dataset, {dataset.path}, has no validation part of "{wanted}" with two users. Set'
             " one aside with `widenet data split`, and train again."
@@ -209,7 +212,7 @@ def _check(model: Model, output: str | None, dataset: Dataset) -> None:
 def _able(dataset: Dataset, wanted: str) -> np.ndarray:
     """Return the rows of the users with something to find, int64, ascending."""
     everyone = slice(0, dataset.num_examples)
-    return np.flatnonzero(dataset.entry_counts(wanted, everyone, PART))
+    return np.flatnonzero(dataset.entry_counts(wanted, everyone, _PART))
 
 
 def _halves(dataset: Dataset, wanted: str, users: int) -> tuple[np.ndarray, np.ndarray]:
@@ -264,7 +267,7 @@ class _Trial:
         k, output = check_metric(self.metric), self.network.outputs[self.name]
         wanted = self.dataset.field(output.spec.field)
         metrics = RankingMetrics([k], self.counts)
-        histories = Histories(self.network, self.dataset, partial(known_parts, self.dataset, part=PART))
+        histories = Histories(self.network, self.dataset, partial(known_parts, self.dataset, part=_PART))
         allowed, step = Filter().within(wanted.width, output), rows_a_block(k)
         for start in range(0, len(rows), step):
             block = rows[start : start + step]
@@ -272,7 +275,7 @@ class _Trial:
                 _, units_EK = histories.best(
                     self.name, block, k, exclude_seen=self.excludes_seen, allowed=allowed, scores=False
                 )
-            truth = self.dataset.sparse(output.spec.field, block, PART)
+            truth = self.dataset.sparse(output.spec.field, block, _PART)
             truth = truth.distinct() if wanted.kind == "sequence" else truth
             indices = truth.indices.numpy().astype(np.int64)
             metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), indices, block)
