@@ -124,6 +124,7 @@ def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp
     assert found.term == before.run.network.outputs[0].neighbourhood == found.before.term
     assert found.best.gain_over(found.before)[1] <= 0
     assert Model.load(tmp_path / "made").fingerprint() == before.fingerprint()
+    assert list_runs(tmp_path / "made").runs[0].form is None
 
 
 def test_users_who_may_find_again_what_they_have_choose_by_that(tmp_path):

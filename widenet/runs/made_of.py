@@ -54,7 +54,7 @@ def saved_made_of(
         overwrite: Replace an earlier run at `out`.
         check: Raises OptionError or FitError if it cannot be made of a model.
         change: Changes the network, perhaps its document too.
-        facts: What to add to the facts beside the weights.
+        facts: What to add to the facts beside the weights, read after `change`.
 
     Returns:
         The model of the new run, on the CPU.
@@ -80,7 +80,6 @@ def saved_made_of(
     beside = path.with_name(f".{path.name}.{token}{_PARTIAL}")
     own = {name: fact for name, fact in model.facts.items() if name not in ("documents", "fingerprint")}
     made_of = str(run) if is_uri(run) else str(source.path.resolve())
-    facts = {**own, "made_of": made_of, **facts}
     with ExitStack() as stack:
         by_leader(exchange, lambda: _begin(source, beside, path, stack), "run directory")
         before = model.network.spec
@@ -91,7 +90,9 @@ def saved_made_of(
                 lambda: write_whole(beside / "network.json", spec.to_json().encode()),
                 "run directory",
             )
-        saved = RunDirectory.open(beside).save_model("model", model.network, facts)
+        saved = RunDirectory.open(beside).save_model(
+            "model", model.network, {**own, "made_of": made_of, **facts}
+        )
         by_leader(exchange, lambda: _put(beside, path, needed, overwrite), "run directory")
     return Model(RunDirectory.open(path), model.network, saved.facts)
 

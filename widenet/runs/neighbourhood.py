@@ -153,6 +153,7 @@ def fitted_neighbourhood(
             " `data`."
         )
     judged: list[Choice] = []
+    facts: dict[str, bool] = {}
 
     def change(network: Network) -> None:
         name = output_name(network, output)
@@ -170,10 +171,12 @@ def fitted_neighbourhood(
                 report(choice)
         best = max(choices, key=_mean)
         judged.extend(trial.of(judging, term) for term in (own, best.term))
-        trial.set(_kept(*judged))
+        trial.set(kept := _kept(*judged))
+        if kept != own:
+            facts["other_term"] = True
 
     check = partial(_check, output=output, dataset=dataset)
-    model = saved_made_of(run, out, overwrite, check, change, {"other_term": True})
+    model = saved_made_of(run, out, overwrite, check, change, facts)
     return Fitted(model, *judged)
 
 
