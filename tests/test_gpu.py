@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from widenet import Model, Network, Training, dataset_from_lists, train
+from tests import sequences
+from tests.simulated import cases
+from tests.trainings import SETTINGS, books, document, tied_near
+from widenet import Model, Network, Training, dataset_from_lists, fit_neighbourhood, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 
@@ -59,3 +62,58 @@ def test_the_best_units_are_those_that_a_cpu_finds(tmp_path):
         Model.load(tmp_path / "run", device=device).recommend(["3", "5"], k=50) for device in ("cuda", "cpu")
     ]
     assert [one.item for one in found[0]] == [one.item for one in found[1]]
+
+
+NEAR = {"with neighbours": (tied_near(neighbours=3, weight=0.5), document("adam", evaluation=None))}
+MANY = {
+    name: documents
+    for name, documents in (cases.CASES | SETTINGS | NEAR).items()
+    if "weight_precision" not in documents[1]  # which a CPU alone has
+}
+ALONG = [name for name in sequences.SETTINGS if "bfloat16" not in name]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return books(tmp_path_factory.mktemp("books") / "data", num_examples=12)
+
+
+@pytest.fixture(scope="module")
+def histories(tmp_path_factory):
+    return sequences.write(tmp_path_factory.mktemp("sequences") / "data", examples=9)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_training_with_any_feature_gives_the_same_bits_twice(name, data, tmp_path):
+    once, again = (cases.trained(MANY[name], data, tmp_path / run, "cuda") for run in ("one", "two"))
+    assert once.fingerprint() == again.fingerprint()
+
+
+@pytest.mark.parametrize("name", sequences.SETTINGS)
+def test_so_does_one_along_a_sequence(name, histories, tmp_path):
+    documents = sequences.documents(name)
+    once, again = (cases.trained(documents, histories, tmp_path / run, "cuda") for run in ("one", "two"))
+    assert once.fingerprint() == again.fingerprint()
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_one_along_a_sequence_is_near_that_of_a_cpu(name, histories, tmp_path):
+    ours, cpus = (
+        cases.trained(sequences.documents(name), histories, tmp_path / device, device, epochs=1)
+        for device in ("cuda", "cpu")
+    )
+    assert cases.weights_of(ours) == pytest.approx(cases.weights_of(cpus), rel=1e-3, abs=1e-4)
+
+
+def test_a_neighbourhood_is_trained_chosen_and_asked_as_on_a_cpu(data, tmp_path):
+    ours, cpus = (
+        cases.trained(MANY["with neighbours"], data, tmp_path / device, device) for device in ("cuda", "cpu")
+    )
+    assert cases.weights_of(ours) == pytest.approx(cases.weights_of(cpus), rel=1e-3, abs=1e-4)
+    fit_neighbourhood(tmp_path / "cuda", tmp_path / "fitted")
+    for folder in ("cuda", "fitted"):
+        found = [Model.load(tmp_path / folder, device=device) for device in ("cuda", "cpu")]
+        best, expected = ([one.item for one in model.recommend(["3", "5"], k=9)] for model in found)
+        assert best == expected
+        told, asked = (model.evaluate(data, part="validation", ks=[3]) for model in found)
+        assert told == asked
