@@ -40,6 +40,18 @@ def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
     assert found["num_users"] == 6
 
 
+@pytest.mark.usefixtures("inside")
+def test_a_training_with_a_term_and_a_validation_part_ends_with_the_command(widenet, tmp_path):
+    def last_line(data, *words):
+        return widenet("train", "--data", data, "--out", tmp_path / data, *words).err.splitlines()[-1]
+
+    words, _, command = last_line("data").partition(": widenet ")
+    assert words == "Perhaps better lists, without a new training"
+    assert command == f"neighbourhood {tmp_path / 'data'} --out {tmp_path / 'data'}-near"
+    assert widenet(*command.split()).status == 0
+    assert last_line("whole", "--no-validation").startswith("Next: ")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

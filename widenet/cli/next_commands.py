@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from widenet.stores.uri import is_uri
+
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
     from widenet.spec.network import NetworkSpec
@@ -30,3 +32,18 @@ def after_training(
     has_part = {"heldout", "validation"} & {*parts}
     evaluate = f"widenet evaluate {run} --data {evaluated}{seen}{part}, or " if has_part else ""
     return f"Next: {evaluate}widenet predict {words} --out recommendations.parquet"
+
+
+def other_term(run: str, dataset: "Dataset", network: "NetworkSpec") -> str | None:
+    """Return the line with the command that looks for a better neighbourhood term; None if it would not help.
+
+    Args:
+        run: The run, as commands name it.
+        dataset: The dataset that the training has read.
+        network: The network of the run.
+    """
+    *others, output = network.outputs
+    has_part = bool(dataset.fields[output.field].num_entries.get("validation"))
+    if others or output.neighbourhood is None or not has_part or is_uri(run):
+        return None
+    return f"Perhaps better lists, without a new training: widenet neighbourhood {run} --out {run}-near"

@@ -12,7 +12,7 @@ import typer
 
 from widenet.cli.declared import with_flags_of
 from widenet.cli.json_output import AsJson, print_json
-from widenet.cli.next_commands import after_training
+from widenet.cli.next_commands import after_training, other_term
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.cli.wording import say
@@ -90,6 +90,7 @@ def train(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
             after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
+            other_term(shown(out), dataset, layout.network),
         )
 
 
