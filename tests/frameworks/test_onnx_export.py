@@ -102,15 +102,7 @@ def test_onnxruntime_gives_the_scores_of_convolutions_and_pooling(tmp_path):
     )
 
 
-def test_attention_is_refused(tmp_path):
-    layers = sequences.documents("tied attention, adam")[0]["layers"]
-    model = model_of(layers, sequences.write(tmp_path / "data"), tmp_path / "run")
-    with pytest.raises(OptionError, match='Layer "state" is an attention layer, which the ONNX export does'):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
-
-
-@pytest.mark.parametrize("name", [name for name in sequences.SETTINGS if "attention" not in name])
+@pytest.mark.parametrize("name", sequences.SETTINGS)
 def test_onnxruntime_goes_along_sequences(name, tmp_path):
     data = sequences.write(tmp_path / "data")
     model = model_of(sequences.documents(name)[0]["layers"], data, tmp_path / "run")

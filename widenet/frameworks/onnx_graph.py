@@ -12,10 +12,11 @@ from widenet.spec.activations import Activation, Elu, LeakyRelu
 
 OPSET, IR_VERSION = 18, 9
 """Versions that a model needs, supported since ONNX 1.14 and onnxruntime 1.14 (2023)."""
+END = 2**62
+"""An end of slices beyond all entries; its negative is one before the first, for slices backwards."""
 
 _FLOAT, _INT = TensorProto.FLOAT, TensorProto.INT64
 _TINY = np.finfo(np.float32).tiny
-_END = 2**62
 
 
 def weight_name(name: str) -> str:
@@ -81,7 +82,7 @@ class Graph:
 
     def ends(self, offsets: str) -> str:
         """Return the end of each example's entries, int64 [E], from offsets [E + 1]."""
-        return self.slice(offsets, self.whole(1), self.whole(_END))
+        return self.slice(offsets, self.whole(1), self.whole(END))
 
     def starts(self, offsets: str) -> str:
         """Return the start of each example's entries, int64 [E], from offsets [E + 1]."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from widenet.errors import OptionError
+from widenet.frameworks.onnx_attention import block
 from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.frameworks.onnx_sequences import Padded, at_positions, newest, padded, states
 from widenet.frameworks.onnx_spatial import convolution, per_channel, pooling
@@ -14,6 +14,7 @@ from widenet.model.activations import definition
 from widenet.model.operands import SHORTEST
 from widenet.plan.layers.hidden import FOLLOWING, TRAINED
 from widenet.plan.layout import Layout
+from widenet.spec.attention import AttentionLayer
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
@@ -119,13 +120,10 @@ class Layers:
                 self.values[hidden.name] = self._pooled(hidden)
             elif isinstance(hidden, RecurrentLayer):
                 self.values[hidden.name] = self._recurrent(hidden)
-            elif isinstance(hidden, HiddenLayer | ConvolutionLayer):
-                self.values[hidden.name] = self._hidden(hidden)
+            elif isinstance(hidden, AttentionLayer):
+                self.values[hidden.name] = self._attention(hidden)
             else:
-                raise OptionError(
-                    f'Layer "{hidden.name}" is {hidden.words}, which the ONNX export does not support. Serve'
-                    " it with `widenet serve`, or write recommendations with `widenet predict`."
-                )
+                self.values[hidden.name] = self._hidden(hidden)
 
     def _sparse(self, layer: InputLayer, source: SparseField) -> SparseValue:
         graph, values = self.graph, None if layer.values == "ignore" else source.values
@@ -171,6 +169,12 @@ class Layers:
             bias,
             self.positions[self.layout.along[layer.name]],
         )
+        return self._added(outputs, [str(self.values[name]) for name in layer.skip or ()])
+
+    def _attention(self, layer: AttentionLayer) -> str:
+        (source,) = self.layout.network.sources(layer)
+        units, positions = self.layout.units[layer.name], self.positions[self.layout.along[layer.name]]
+        outputs = block(self.graph, layer, units, str(self.values[source]), positions)
         return self._added(outputs, [str(self.values[name]) for name in layer.skip or ()])
 
     def _dense(self, layer: InputLayer, source: str) -> str:

@@ -22,11 +22,13 @@ class Padded:
         entries: Entry of the field at each row, int64 [T * E]; the number of entries for padding.
         ends: Row of each sequence's newest position, int64 [E]; T * E for an empty sequence.
         num_examples: Number of examples, int64 [1].
+        num_times: T, int64 [1]; at least 1.
     """
 
     entries: str
     ends: str
     num_examples: str
+    num_times: str
 
 
 def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
@@ -40,8 +42,10 @@ def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
     """
     stops = graph.ends(offsets)
     lengths = graph.op("Min", graph.op("Sub", stops, graph.starts(offsets)), graph.whole(newest))
-    num_times = graph.op("ReduceMax", graph.op("Concat", lengths, graph.whole(1), axis=0), keepdims=0)
-    times = graph.op("Range", graph.constant(0, np.int64), num_times, graph.constant(1, np.int64))
+    num_times = graph.op("ReduceMax", graph.op("Concat", lengths, graph.whole(1), axis=0))
+    times = graph.op(
+        "Range", graph.constant(0, np.int64), graph.op("Squeeze", num_times), graph.constant(1, np.int64)
+    )
     times = graph.op("Unsqueeze", times, graph.whole(1))
     entries = graph.op("Add", graph.op("Sub", stops, lengths), times)
     held = graph.op("Where", graph.op("Less", times, lengths), entries, graph.op("Shape", indices))
@@ -52,7 +56,7 @@ def padded(graph: Graph, offsets: str, indices: str, newest: int) -> Padded:
     last = graph.op("Add", graph.op("Mul", graph.op("Sub", lengths, graph.whole(1)), num_examples), examples)
     flat = graph.op("Reshape", held, graph.whole(-1))
     ends = graph.op("Where", graph.op("Greater", lengths, graph.whole(0)), last, graph.op("Shape", flat))
-    return Padded(flat, ends, num_examples)
+    return Padded(flat, ends, num_examples, num_times)
 
 
 def at_positions(graph: Graph, entries: str, numbers: str, padding: str) -> str:

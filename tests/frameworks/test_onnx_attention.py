@@ -1,0 +1,121 @@
+"""Attention layers in ONNX: onnxruntime scores and recommends what the network does, and what torch's own
+attention gives in float64.
+"""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import gelu, layer_norm, scaled_dot_product_attention
+
+from tests.frameworks.test_onnx_export import session
+from tests.interop.networks import feed, model_of, scores
+from tests.rows import all_rows
+from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, attention, gru
+from widenet.data.lists import dataset_from_lists
+from widenet.frameworks.onnx_export import export_onnx
+from widenet.interop.import_network import import_network
+from widenet.model.layers.attention import EPSILON
+from widenet.runs import train
+from widenet.runs.pruning import prune
+from widenet.runs.quantizing import quantize
+from widenet.sparse import SparseBatch
+
+ROWS = [[0, 3, 5, 3], [], [1], np.random.default_rng(0).integers(0, WIDTH, 60).tolist(), [4, 9], [7] * 5]
+"""None, one, several, and more items than the 50 that are read."""
+COSINE = {"cosine": {"temperature": 0.3}}
+NETWORKS = {
+    "relative": [*EMBEDDED, attention(heads=2, normalize_output=True), TIED],
+    "absolute": [
+        *EMBEDDED,
+        attention(positions="absolute", heads=3, feed_forward=9, activation="gelu", skip="item"),
+        {**TIED, **COSINE},
+    ],
+    "none": [{**HISTORY, "last": 3}, EMBEDDED[1], attention(positions="none", activation="softmax"), NEXT],
+    "several": [
+        *EMBEDDED,
+        attention(name="first", positions="absolute", dropout=0.5),
+        attention(name="second", positions="none", heads=6, activation="relu_max"),
+        attention(skip=["item", "first"], normalize_output=True),
+        {**NEXT, "source": ["state", "item"]},
+    ],
+    "between": [*EMBEDDED, gru(name="below"), attention(name="block", heads=2), gru(cell="lstm"), TIED],
+}
+
+
+def dataset(path):
+    return dataset_from_lists(path / "data", ROWS, width=WIDTH, sequence=True)
+
+
+def outputs(path, rows):
+    runtime = session(path)
+    values = runtime.run(None, feed(runtime, {"items": SparseBatch.from_lists(rows)}))
+    return dict(zip([each.name for each in runtime.get_outputs()], values, strict=True))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_onnxruntime_scores_and_recommends_as_the_network_does(name, tmp_path):
+    data = dataset(tmp_path)
+    model = model_of(NETWORKS[name], data, tmp_path / "run")
+    export_onnx(model, tmp_path / "all.onnx")
+    wanted = scores(model, {"items": SparseBatch.from_lists(ROWS)}, "out")
+    assert np.abs(outputs(tmp_path / "all.onnx", ROWS)["out"] - wanted).max() <= 1e-5
+    for row, alone in zip(ROWS, wanted, strict=True):
+        assert np.abs(outputs(tmp_path / "all.onnx", [row])["out"] - alone).max() <= 1e-5
+    for exclude_seen in (True, False):
+        path = tmp_path / f"best {exclude_seen}.onnx"
+        export_onnx(model, path, top_k=WIDTH, exclude_seen=exclude_seen)
+        found = outputs(path, ROWS)
+        users = [str(user) for user in range(len(ROWS))]
+        with pytest.warns(UserWarning, match="knows nothing of"):
+            best = model.recommend(users=users, data=data, k=WIDTH, exclude_seen=exclude_seen)
+        for units, values, items in zip(found["out.units"], found["out.scores"], best, strict=True):
+            own = dict(zip(units.tolist(), values.tolist(), strict=True))
+            assert own.pop(-1, -np.inf) == -np.inf
+            assert own == pytest.approx({int(item.item): item.score for item in items}, abs=1e-5)
+    again = import_network(tmp_path / "all.onnx", tmp_path / "again")
+    assert again.fingerprint() == model.fingerprint()
+
+
+@pytest.mark.parametrize("positions", ["relative", "absolute", "none"])
+def test_onnxruntime_gives_the_scores_of_torchs_attention(positions, tmp_path):
+    block = attention(positions=positions, heads=2, activation="gelu", normalize_output=True)
+    model = model_of([*EMBEDDED, block, TIED], dataset(tmp_path), tmp_path / "run")
+    export_onnx(model, tmp_path / "all.onnx")
+    held = {name: trunk.tensor.double() for name, trunk in model.network.trunk.items()}
+    table, bias = (all_rows(model.network.wide[name]).double() for name in ("item/history", "out bias"))
+    found = outputs(tmp_path / "all.onnx", ROWS)["out"]
+
+    def times(name, values):
+        return values @ held[f"state/{name}"].T + held[f"state/{name} bias"]
+
+    def normal(name, values):
+        scale, shift = held[f"state/{name} scale"], held[f"state/{name} shift"]
+        return layer_norm(values, (6,), scale, shift, EPSILON)
+
+    for row, given in zip(ROWS, found, strict=True):
+        read = row[-50:]
+        x, length = table[read], len(read)
+        if positions == "absolute":
+            x = x + held["state/positions"][:length]
+        q, k, v = times("projections", normal("attention", x)).view(length, 3, 2, 3).permute(1, 2, 0, 3)
+        mask = torch.full((length, length), -torch.inf, dtype=torch.float64).triu(1)
+        if positions == "relative":
+            vectors = held["state/positions"].view(-1, 2, 3)
+            back = torch.arange(length)[:, None] - torch.arange(length)
+            mask = mask + torch.einsum("htc,tshc->hts", q, vectors[back.clamp_min(0)]) * 3**-0.5
+        joined = scaled_dot_product_attention(q, k, v, mask).transpose(0, 1).flatten(1)
+        x = x + times("joined", joined)
+        x = normal("output", x + times("outer", gelu(times("inner", normal("feed forward", x)))))
+        newest = x[-1] if length else torch.zeros(6, dtype=torch.float64)
+        wanted = torch.softmax(table @ newest + bias, dim=0)
+        assert np.abs(given - wanted.numpy()).max() <= 1e-5
+
+
+@pytest.mark.parametrize("smaller", [quantize, prune])
+def test_onnxruntime_gives_the_scores_of_a_smaller_run(smaller, tmp_path):
+    layers = [*EMBEDDED, attention(heads=2), {**TIED, **COSINE}]
+    train({"layers": layers}, {"epochs": 2, "batch_size": 2}, dataset(tmp_path), tmp_path / "run")
+    model = smaller(tmp_path / "run", tmp_path / "small", **({"nonzeros": 3} if smaller is prune else {}))
+    export_onnx(model, tmp_path / "all.onnx")
+    wanted = scores(model, {"items": SparseBatch.from_lists(ROWS)}, "out")
+    assert np.abs(outputs(tmp_path / "all.onnx", ROWS)["out"] - wanted).max() <= 1e-6
