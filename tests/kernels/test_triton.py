@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent.parent
 LAUNCHERS = sorted(
@@ -88,6 +89,7 @@ def test_every_kernel_compiles_for_an_h200_to_wide_loads_and_spills_no_more_than
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="tests/test_gpu.py trains through them on the device")
 def test_a_training_through_the_kernels_is_that_of_torch(tmp_path, monkeypatch, capsys):
     environment = {"TRITON_INTERPRET": "1", "WIDENET_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     ours = program(["-c", TRAINING], tmp_path / "ours", **environment)
