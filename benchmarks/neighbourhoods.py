@@ -14,17 +14,15 @@ from benchmarks.places import presets, workplace
 from benchmarks.usual import SETS, default_documents, set_units
 from widenet import Dataset, split, train
 from widenet.data.manifest import Part
-from widenet.metrics.ranking import Metrics, RankingMetrics
+from widenet.evaluate import evaluate
+from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.rows import Histories
-from widenet.predict.top_k import Filter
 from widenet.runs.neighbourhood import set_term as give_term
 from widenet.spec.layers import Neighbourhood as Term
 
 PRESETS = "gowalla", "goodbooks"
-_BLOCK = 512
 _K = 20
 _COLUMNS = (
     "factor",
@@ -180,17 +178,8 @@ def drawn_users(dataset: Dataset, part: Part, number: int) -> np.ndarray:
 
 def metrics_of(network: Network, dataset: Dataset, part: Part, rows: np.ndarray) -> Metrics:
     """Return the metrics of some users, with those of each."""
-    [(name, output)] = network.outputs.items()
-    histories = Histories(network, dataset, lambda _: ["train"])
-    allowed = Filter().within(dataset.field("items").width, output)
-    metrics = RankingMetrics([_K], dataset.counts("items"))
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        with fixed_arithmetic():
-            _, units_EK = histories.best(name, block, _K, allowed=allowed, scores=False)
-        truth = dataset.sparse("items", block, part)
-        metrics.add(units_EK.numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64), block)
-    return metrics.result()
+    with fixed_arithmetic():
+        return evaluate(network, dataset, part, [_K], keep_users=True, rows=rows)
 
 
 def metric_cells(metrics: Metrics) -> str:

@@ -80,6 +80,20 @@ def test_metrics_are_those_worked_out_by_hand(data):
     )
 
 
+def test_some_examples_are_measured_alone(data):
+    # As above: user 1 is shown 0 1 (0 true, 3 missed), user 2 0 1 (4 missed).
+    found = evaluate(fixed(data, SCORES), data, ks=[2], rows=np.array([1, 2]), keep_users=True)
+    assert (found["recall@2"], found["coverage@2"], found["num_examples"]) == (1 / 4, 2 / 5, 2.0)
+    assert found.users is not None
+    assert found.users.rows.tolist() == [1, 2]
+
+
+def test_known_counts_are_taken_as_they_are(data):
+    # The items shown are 2 3, 0 1 and 0 1, of counts 7 1, 9 8 and 9 8; the largest is 9.
+    found = evaluate(fixed(data, SCORES), data, ks=[2], counts_L=np.array([9, 8, 7, 1, 0]))
+    assert found["popularity@2"] == pytest.approx((7 + 1 + 9 + 8 + 9 + 8) / (6 * 9))
+
+
 def test_seen_units_are_ranked_when_asked(data):
     # Everybody is shown 0 1: only user 1 has a true one among them.
     found = evaluate(fixed(data, SCORES), data, ks=[2], exclude_seen=False)

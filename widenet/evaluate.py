@@ -1,7 +1,7 @@
 """Evaluation: ranking metrics of a network on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -32,6 +32,8 @@ def evaluate(
     beyond: bool = False,
     groups: bool = False,
     inverse_propensities: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
+    counts_L: np.ndarray | None = None,
 ) -> Metrics:
     """Compute the metrics of `widenet.metrics.ranking` over the examples that have entries in `part`.
 
@@ -53,6 +55,8 @@ def evaluate(
         groups: Whether to compute the means of groups, in `Metrics.groups`; see `widenet.metrics.groups`.
         inverse_propensities: Inverse propensity of each unit, float64 [L], to compute psp@k too; see
             `widenet.metrics.propensity`.
+        rows: Rows of the examples to evaluate, int64, ascending, which have entries in `part`; None: all.
+        counts_L: How often each unit occurs in training, int64, for who knows it; None: the dataset counts.
 
     Raises:
         FitError: The dataset lacks the part, or the output's field is dense.
@@ -66,10 +70,11 @@ def evaluate(
         raise FitError(
             f'Ranking metrics need a sparse field; output "{name}" predicts the dense field "{field}".'
         )
-    metrics = RankingMetrics(ks, dataset.counts(field))
+    counts_L = dataset.counts(field) if counts_L is None else counts_L
+    metrics = RankingMetrics(ks, counts_L)
     further: list[BeyondAccuracy | PropensityScored] = []
     if beyond:
-        further.append(BeyondAccuracy(ks, dataset.counts(field)))
+        further.append(BeyondAccuracy(ks, counts_L))
     if inverse_propensities is not None:
         further.append(PropensityScored(ks, inverse_propensities))
     grouped = _grouped(dataset, field, part, ks) if groups else None
@@ -77,18 +82,18 @@ def evaluate(
     histories = Histories(network, dataset, lambda known: known_parts(dataset, known, part))
     allowed = Filter().within(dataset.field(field).width, network.outputs[name])
     network.exchange.at("evaluation")
-    for rows, truth in truths(dataset, field, part, longest):
+    for block, truth in truths(dataset, field, part, longest, rows):
         _, units_EK = histories.best(
-            name, rows, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
+            name, block, longest, exclude_seen=exclude_seen, allowed=allowed, scores=False
         )
-        block = units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64)
-        metrics.add(*block, rows if keep_users else None)
+        found = units_EK.cpu().numpy(), truth.indptr.numpy(), truth.indices.numpy().astype(np.int64)
+        metrics.add(*found, block if keep_users else None)
         for more in further:
-            more.add(*block)
+            more.add(*found)
         if grouped is not None:
-            grouped.add(*block, rows)
+            grouped.add(*found, block)
         if advance is not None:
-            advance(len(rows))
+            advance(len(block))
     result = metrics.result()
     for more in further:
         result.update(more.result())
@@ -107,12 +112,22 @@ def _grouped(dataset: Dataset, field: str, part: Part, ks: Sequence[int]) -> Gro
     return GroupedMetrics(ks, dataset.counts(field), rows, lengths)
 
 
-def truths(dataset: Dataset, field: str, part: Part, k: int) -> Iterator[tuple[np.ndarray, SparseBatch]]:
-    """Yield the rows of the examples that have entries in a part, in blocks, with these entries as a batch.
+def truths(
+    dataset: Dataset, field: str, part: Part, k: int, rows: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, SparseBatch]]:
+    """Yield rows of examples in blocks, with their entries in a part as a batch.
 
     No entry occurs twice in a row. The size of a block depends on k, the number of units for each example.
+
+    Args:
+        dataset: The examples.
+        field: The field of the entries.
+        part: The part.
+        k: Number of units for each example.
+        rows: The rows; None: those of all examples that have entries in the part.
     """
-    stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, skip_empty=field)
+    chosen: dict[str, Any] = {"skip_empty": field} if rows is None else {"only": rows}
+    stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, **chosen)
     for batch in stream.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)

@@ -59,6 +59,7 @@ class Stream:
         part: The part of the sparse fields to read.
         skip_empty: Leave out examples without entries of this field in `part`; if there are any, this takes 4
             bytes for each of the others.
+        only: Rows of the only examples to read, int64; None: all. Not with `skip_empty`.
         own: By dense field, the examples of a batch of so many that are read; the others are zeros. A field
             that is not named is read whole.
         replicas: Number of replicas of a network; each has batches of its own in every step.
@@ -78,6 +79,7 @@ class Stream:
         shuffle: bool = True,
         part: Part = "train",
         skip_empty: str | None = None,
+        only: np.ndarray | None = None,
         own: Mapping[str, Callable[[int], slice]] | None = None,
         replicas: int = 1,
     ) -> None:
@@ -91,7 +93,7 @@ class Stream:
         self.replicas = replicas
         self.part: Part = part
         self._own = own or {}
-        self._eligible = None if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
+        self._eligible = only if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
         self.num_examples = dataset.num_examples if self._eligible is None else len(self._eligible)
         if not self.num_examples:
             raise DataError(

@@ -12,14 +12,11 @@ from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.together import Neighbours
 from widenet.errors import FitError, OptionError
-from widenet.evaluate import output_name
-from widenet.metrics.ranking import RankingMetrics
+from widenet.evaluate import evaluate, output_name
 from widenet.metrics.resampling import intervals
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.rows import Histories, known_parts, rows_a_block
-from widenet.predict.top_k import Filter
 from widenet.randomness import stream
 from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.runs.arguments import dataset_of, path_of
@@ -267,22 +264,18 @@ class _Trial:
     def of(self, rows: np.ndarray, term: Term | None) -> Choice:
         """Measure some users with a term, or without one."""
         self.set(term)
-        k, output = check_metric(self.metric), self.network.outputs[self.name]
-        wanted = self.dataset.field(output.spec.field)
-        metrics = RankingMetrics([k], self.counts)
-        histories = Histories(self.network, self.dataset, partial(known_parts, self.dataset, part=_PART))
-        allowed, step = Filter().within(wanted.width, output), rows_a_block(k)
-        for start in range(0, len(rows), step):
-            block = rows[start : start + step]
-            with fixed_arithmetic():
-                _, units_EK = histories.best(
-                    self.name, block, k, exclude_seen=self.excludes_seen, allowed=allowed, scores=False
-                )
-            truth = self.dataset.sparse(output.spec.field, block, _PART)
-            truth = truth.distinct() if wanted.kind == "sequence" else truth
-            indices = truth.indices.numpy().astype(np.int64)
-            metrics.add(units_EK.cpu().numpy(), truth.indptr.numpy(), indices, block)
-        result = metrics.result()
+        with fixed_arithmetic():
+            result = evaluate(
+                self.network,
+                self.dataset,
+                _PART,
+                [check_metric(self.metric)],
+                self.name,
+                self.excludes_seen,
+                keep_users=True,
+                rows=rows,
+                counts_L=self.counts,
+            )
         assert result.users is not None
         column = result.users.names.index(self.metric)
         return Choice(term, result[self.metric], result.users.values[:, column])
