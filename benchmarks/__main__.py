@@ -42,6 +42,7 @@ from benchmarks import (
     pruning,
     reading,
     sampled,
+    sequences,
     serve,
     smaller,
     spark,
@@ -90,6 +91,7 @@ _ALONE: dict[str, ModuleType] = {
     "ideas": ideas,
     "usual": usual,
     "defaults": defaults,
+    "sequences": sequences,
 }
 _OTHERS: dict[str, ModuleType] = {
     "cold": cold,

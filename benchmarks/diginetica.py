@@ -1,4 +1,4 @@
-"""Trains the presets of examples/diginetica, and plain PyTorch; prints P@20 and MRR@20 of the test cases."""
+"""Trains presets, the default documents and plain PyTorch; prints P@20 and MRR@20 of the test cases."""
 
 import argparse
 import json
@@ -14,22 +14,24 @@ from benchmarks import changes
 from benchmarks.commands import measured, widenet
 from benchmarks.neighbourhoods import set_term
 from benchmarks.places import DATA, ROOT, presets, workplace
+from benchmarks.usual import default_documents
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
 from widenet.plan.machine import available_threads
 
-_SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
+SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
 _CASES = DATA / "diginetica" / "test_prefix_target.plain.txt"
 _PUBLISHED = [
     ("SR-GNN (AAAI 2019)", 50.73, 17.59),
     ("DGTN (ICDMW 2020)", 53.05, 18.07),
     ("GCE-GNN (SIGIR 2020)", 54.22, 19.04),
 ]
-_PADDED = "PyTorch"
+_DEFAULT, _PADDED = "default", "PyTorch"
 _Numbers = tuple[float, ...]
-_PLACES: changes.Places = {
+PLACES: changes.Places = {
     "last": (0, "layers", 0, "last"),
     "units": (0, "layers", 1, "units"),
+    "state": (0, "layers", 2),
     "dropout": (0, "layers", 1, "dropout"),
     "deviation": (0, "layers", 1, "initializer", "deviation"),
     "state_dropout": (0, "layers", 2, "dropout"),
@@ -47,7 +49,7 @@ _VALIDATION = 10_000
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    names = [*presets("diginetica"), _PADDED]
+    names = [*presets("diginetica"), _DEFAULT, _PADDED]
     parser.add_argument("--models", nargs="+", choices=names, default=names, help="what to train")
     parser.add_argument("--epochs", type=int, help="epochs of each; default: as the documents say")
     parser.add_argument("--validation", action="store_true", help="rank for training sessions set aside")
@@ -71,7 +73,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--smoothing", type=float, nargs="+", default=[0.0], help="label smoothing of PyTorch"
     )
-    changes.add_option(parser, _PLACES)
+    changes.add_option(parser, PLACES)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -86,8 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
         print("| model | P@20 | MRR@20 | newest first | epochs | seconds an epoch | peak GB |")
         print("|---|---|---|---|---|---|---|")
         for name in arguments.models:
-            paths = presets("diginetica")["full" if name == _PADDED else name]
-            network, training = (json.loads(path.read_text("utf-8")) for path in paths)
+            network, training = _documents(name, folder)
             training["epochs"] = arguments.epochs or training["epochs"]
             if name == _PADDED:
                 _write(folder, network, training)
@@ -95,15 +96,24 @@ def run(arguments: argparse.Namespace) -> None:
                     print(_padded(name, folder, smoothing), flush=True)
                 continue
             for number, change in enumerate([{}, *arguments.changes]):
-                documents = deepcopy((network, training))
-                changes.apply(change, documents, _PLACES)
-                _write(folder, *documents)
+                changed = deepcopy((network, training))
+                changes.apply(change, changed, PLACES)
+                _write(folder, *changed)
                 shown = f"{name}, {changes.shown(change)}" if change else name
                 run = folder / f"{name}{number}"
                 print(_widenet(shown, run), flush=True)
                 _print_rankings(shown, Model.load(run), folder, arguments)
         for name, precision, reciprocal in () if arguments.validation else _PUBLISHED:
             print(f"| {name} | {precision:.2f} | {reciprocal:.2f} | - | - | - | - |")
+
+
+def _documents(name: str, folder: Path) -> changes.Documents:
+    """Return the documents of a model; PyTorch has those of the preset "full"."""
+    if name != _DEFAULT:
+        paths = presets("diginetica")["full" if name == _PADDED else name]
+        network, training = (json.loads(path.read_text("utf-8")) for path in paths)
+        return network, training
+    return default_documents(Dataset.open(folder / "train"))
 
 
 def _write(folder: Path, network: dict[str, Any], training: dict[str, Any]) -> None:
@@ -160,8 +170,8 @@ def prepare(folder: Path, num_sessions: int, is_validation: bool) -> list[tuple[
     Returns:
         The cases: the clicks so far, and the next.
     """
-    ingest([_SESSIONS], folder / "all", format="sessions", sequence=True)
-    sessions = _SESSIONS.read_text("utf-8").splitlines()
+    ingest([SESSIONS], folder / "all", format="sessions", sequence=True)
+    sessions = SESSIONS.read_text("utf-8").splitlines()
     lines = (line.split("\t") for line in _CASES.read_text("utf-8").splitlines())
     cases = [(before.split(), following) for before, following in lines]
     if is_validation:
