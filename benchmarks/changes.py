@@ -1,10 +1,12 @@
 """Changes of single settings in the documents of a preset, as command lines name them."""
 
 import json
+import operator
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, cast
 
 Documents = tuple[dict[str, Any], dict[str, Any]]
 """A network and its training document."""
@@ -21,13 +23,13 @@ TRAINING: Places = {
 }
 
 
-def add_option(parser: ArgumentParser, places: Places) -> None:
+def add_option(parser: ArgumentParser, places: Places, default: Sequence[Change] = ()) -> None:
     """Add the option `--changes`, whose values are changes."""
     parser.add_argument(
         "--changes",
         type=_parsed(places),
-        nargs="+",
-        default=[],
+        nargs="*",
+        default=default,
         metavar="SETTING=VALUE",
         help=f"one row each, several settings with commas; settings: {', '.join(places)}",
     )
@@ -43,6 +45,11 @@ def apply(change: Change, documents: Documents, places: Places) -> None:
                 place[key] = {"kind": place[key]}
             place = place.setdefault(key, {}) if isinstance(place, dict) else place[key]
         place[last] = value
+
+
+def value(place: tuple[int | str, ...], documents: Documents) -> Any:
+    """Return what documents have at a place."""
+    return reduce(operator.getitem, place, cast(Any, documents))
 
 
 def shown(change: Change) -> str:

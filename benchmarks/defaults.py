@@ -5,18 +5,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import usual
+from benchmarks import changes, usual
+from benchmarks.changes import Change, Documents
 from benchmarks.places import workplace
 from benchmarks.results import processor
 from widenet import Dataset, split, train
 from widenet.data.catalogue import write_catalogue_csv
 
-Change = dict[str, float]
-"""Values of settings, by their names."""
-
 _SHARE = 0.1
 """Share of each user's items for validation."""
-_SETTINGS = {"units": int, "epochs": int, "learning_rate": float, "popularity_damping": float}
+_PLACES: changes.Places = {
+    "units": (0, "layers", 1, "units"),
+    "epochs": changes.TRAINING["epochs"],
+    "learning_rate": changes.TRAINING["learning_rate"],
+    "popularity_damping": (0, "layers", 0, "popularity_damping"),
+}
 _CHANGES: dict[str, tuple[Any, ...]] = {
     "units": (64, 128, 256),
     "learning_rate": (0.005, 0.01, 0.02),
@@ -29,14 +32,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--sets", nargs="+", choices=[*_SETS], default=[*_SETS], help="data sets")
     parser.add_argument("--units", type=int, default=128, help="most units of the default documents")
-    parser.add_argument(
-        "--changes",
-        type=_change,
-        nargs="*",
-        default=[{name: value} for name, values in _CHANGES.items() for value in values],
-        metavar="SETTING=VALUE",
-        help=f"one row each, several settings with commas; settings: {', '.join(_SETTINGS)}",
-    )
+    usual_changes = [{name: value} for name, values in _CHANGES.items() for value in values]
+    changes.add_option(parser, _PLACES, usual_changes)
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -57,18 +54,7 @@ def run(asked: argparse.Namespace) -> None:
     print(f"\nProcessor: {processor()}.")
 
 
-def _change(text: str) -> Change:
-    """Return the values in a text such as "units=128,epochs=5"."""
-    change: Change = {}
-    for part in text.split(","):
-        name, _, value = part.partition("=")
-        if name not in _SETTINGS:
-            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(_SETTINGS)}")
-        change[name] = _SETTINGS[name](value)
-    return change
-
-
-def _documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
+def _documents(dataset: Dataset) -> Documents:
     """Return the default documents, without the term, which `neighbourhoods --default` chooses."""
     network, training = usual.default_documents(dataset)
     network["layers"][-1].pop("neighbourhood", None)
@@ -77,25 +63,16 @@ def _documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _settings(dataset: Dataset, change: Change) -> Change:
     """Return all settings: those of a change, and else the default ones."""
-    network, training = _documents(dataset)
-    history, taste = network["layers"][:2]
-    default = {
-        "units": taste["units"],
-        "epochs": training["epochs"],
-        "learning_rate": training["optimizer"]["learning_rate"],
-        "popularity_damping": history["popularity_damping"],
-    }
-    return default | change
+    documents = _documents(dataset)
+    return {name: changes.value(place, documents) for name, place in _PLACES.items()} | change
 
 
 def _measured(dataset: Dataset, settings: Change, out: Path) -> str:
     """Train, and return the cells of a row."""
-    network, training = _documents(dataset)
-    usual.set_units(network, int(settings["units"]))
-    network["layers"][0]["popularity_damping"] = settings["popularity_damping"]
-    training["optimizer"]["learning_rate"] = settings["learning_rate"]
-    model = train(network, {**training, "epochs": settings["epochs"]}, dataset, out)
-    found = model.evaluate(dataset, "validation", ks=(20,))["ndcg@20"]
+    documents = _documents(dataset)
+    changes.apply(settings, documents, _PLACES)
+    usual.set_units(documents[0], settings["units"])
+    found = train(*documents, dataset, out).evaluate(dataset, "validation", ks=(20,))["ndcg@20"]
     return " | ".join([*(f"{value:g}" for value in settings.values()), f"{found:.4f}"])
 
 
