@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from safetensors.torch import load_file
 
 
 @pytest.mark.usefixtures("inside")
@@ -50,6 +51,12 @@ def test_a_training_with_a_term_and_a_validation_part_ends_with_the_command(wide
     assert command == f"neighbourhood {tmp_path / 'data'} --out {tmp_path / 'data'}-near"
     assert widenet(*command.split()).status == 0
     assert last_line("whole", "--no-validation").startswith("Next: ")
+    saved = [load_file(file) for file in (tmp_path / "data" / "model").glob("neighbourhood-*.safetensors")]
+    held = sum(tensor.nbytes for tensors in saved for tensor in tensors.values())
+    planned = json.loads(widenet("plan", "--data", "data", "--json").out)["neighbours"]
+    assert planned == {"next": {"units": 9, "neighbours": 25, "bytes": held}}
+    table = widenet("plan", "--data", "data").out
+    assert f"neighbours of next     9       25  {held / 1000:.2f} kB  in shards of rows" in table
 
 
 @pytest.mark.parametrize(

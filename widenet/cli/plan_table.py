@@ -13,6 +13,8 @@ from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES
 from widenet.spec.training import Averaging
 
+_IN_SHARDS = "in shards of rows"
+
 
 def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     """Format a report of `widenet.plan.report.report`.
@@ -36,7 +38,10 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
     lines = [
         *_aligned(
             ("weight", "rows", "columns", "bytes", "held"),
-            [_weight(name, row) for name, row in report["weights"].items()],
+            [
+                *(_weight(name, row) for name, row in report["weights"].items()),
+                *(_neighbours(name, row) for name, row in report["neighbours"].items()),
+            ],
         ),
         "",
         *_aligned(
@@ -174,8 +179,13 @@ def _weight(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['rows']:,}",
         columns,
         amount(row["bytes"]),
-        "in shards of rows" if row["wide"] else "whole by every process",
+        _IN_SHARDS if row["wide"] else "whole by every process",
     )
+
+
+def _neighbours(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    numbers = f"{row['units']:,}", f"{row['neighbours']:,}", amount(row["bytes"])
+    return f"neighbours of {name}", *numbers, _IN_SHARDS
 
 
 def _wide(report: Mapping[str, Any]) -> list[str]:

@@ -17,6 +17,7 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
+from widenet.plan.neighbours import neighbours_bytes
 from widenet.plan.rounded import row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
@@ -91,7 +92,7 @@ def memory(job: Job, process: int | None = None) -> Memory:
     )
     if job.device == "cpu":  # a sample is drawn by the host
         counted += sum(_line(job, layer, process) for layer in job.network.outputs)
-    counted += sum(_neighbours(job, layer, process) for layer in job.network.outputs)
+    counted += sum(neighbours_bytes(job, layer, process) for layer in job.network.outputs)
     counted += sum(_attributes(job, weight, process) for weight in job.layout.weights.values())
     in_pieces = weights_by_examples(job.layout)
     moved = sum(
@@ -133,12 +134,6 @@ def _line(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of the line on which a sample by popularity is drawn; see `Sampler`."""
     weight = job.layout.of_output(layer.name)
     return 8 * job.rows(weight, process) if isinstance(layer.sample, PopularitySample) else 0
-
-
-def _neighbours(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes of an output's neighbourhood: a key and a similarity for each place."""
-    places = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
-    return 12 * places * job.rows(job.layout.of_output(layer.name), process)
 
 
 def _attributes(job: Job, weight: Weight, process: int) -> int:

@@ -7,6 +7,7 @@ from widenet.plan.binding import bind
 from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
+from widenet.plan.neighbours import neighbours
 from widenet.plan.pruning import pruned_bytes
 from widenet.plan.rounded import row_bytes
 from widenet.plan.shards import held
@@ -39,6 +40,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
             }
             for name, weight in job.layout.weights.items()
         },
+        "neighbours": neighbours(job),
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
