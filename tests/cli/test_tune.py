@@ -40,6 +40,14 @@ def test_a_search_prints_its_rungs_and_the_best(widenet, files, tmp_path):
     assert facts["rungs"] == [3, 9]
     assert f"Fingerprint {facts['best']['fingerprint']}" in ended.out
     assert [trial["state"] for trial in facts["trials"]].count("finished") == 1
+    study = tmp_path / "study"
+    remedy = f"Name the run of a trial in {study / 'trials'}; `widenet runs {study}` lists them.\n"
+    for path, is_what in ((study, "is a study"), (study / "best", "holds documents")):
+        refused = widenet("fingerprint", path)
+        assert (refused.status, refused.err) == (2, f"widenet: {path} {is_what}, not a run. {remedy}")
+    listed = json.loads(widenet("runs", study, "--json").out)
+    assert {run["name"] for run in listed["runs"]} == {"trials/00000", "trials/00001"}
+    assert listed["problems"] == []
 
 
 def test_mistakes_are_one_sentence(widenet, files, tmp_path):

@@ -13,7 +13,7 @@ from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
-from widenet.training.existing_run import is_locked
+from widenet.training.existing_run import TRIALS, is_locked, is_study
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import objects
@@ -139,7 +139,8 @@ def _runs_below(folder: Path, problems: dict[Path, str]) -> Iterator[Path]:
         yield folder
         return
     try:
-        inner = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        within = folder / TRIALS if is_study(folder) else folder
+        inner = sorted(path for path in within.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError as error:
         problems[folder] = f"{folder} cannot be read: {error.strerror or error}."
         return

@@ -18,6 +18,12 @@ CUT = "validation.json"
 WHOLE = "whole"
 """The key of machine.json with the digest of the dataset from which that of a run made of another was cut."""
 
+STUDY, TRIALS = "study.json", "trials"
+"""The file that describes a study, and the folder of its runs."""
+
+_OF_A_RUN = "fields.json", "vocabulary", "checkpoints", "model"
+"""Of what a run holds beside its documents, and no other folder with documents does."""
+
 
 def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""
@@ -29,11 +35,25 @@ def check_run(path: Path) -> None:
                 f" {waiting(path)}; rename it."
             )
         raise CheckpointError(f"{path} does not exist. Name the directory of a run.")
+    if is_study(path):
+        raise CheckpointError(f"{path} is a study, not a run. {_name_trial(path)}")
     if not (path / "network.json").is_file():
         raise CheckpointError(
             f"{path} is not a run: it has no network.json. Make one with"
             " `widenet.train(NETWORK, TRAINING, data=DATA, out=RUN)`."
         )
+    if not any((path / name).exists() for name in _OF_A_RUN):
+        remedy = _name_trial(path.parent) if is_study(path.parent) else "Train them, and name the run."
+        raise CheckpointError(f"{path} holds documents, not a run. {remedy}")
+
+
+def is_study(path: Path) -> bool:
+    """Return whether a path is the directory of a study."""
+    return (path / STUDY).is_file()
+
+
+def _name_trial(study: Path) -> str:
+    return f"Name the run of a trial in {study / TRIALS}; `widenet runs {study}` lists them."
 
 
 def check_no_weights(path: Path) -> None:

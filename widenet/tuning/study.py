@@ -16,13 +16,12 @@ from widenet.durable import force_all_to_disk, force_to_disk
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
+from widenet.training.existing_run import STUDY, TRIALS, is_study
 from widenet.training.hidden_folder import hidden
 from widenet.tuning import journal
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.space import layout_of
 from widenet.tuning.suggest import suggestions
-
-FILE_NAME = "study.json"
 
 _MOST_STARTS = 3
 """Number of workers that a trial may cost: one whose workers end before its rung has failed after that."""
@@ -63,7 +62,7 @@ class Study:
 
     def __init__(self, path: Path, facts: Facts) -> None:
         self.path, self.facts = path, facts
-        self.space = SpaceSpec.of(facts.space, str(path / FILE_NAME))
+        self.space = SpaceSpec.of(facts.space, str(path / STUDY))
         self.rungs = Rungs(tuple(facts.epochs), facts.reduction)
         evaluation = self.space.fixed_training.evaluation
         assert evaluation is not None, "a study begins with an evaluation"
@@ -85,12 +84,12 @@ class Study:
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise _taken(path)
         with hidden(path) as folder, writing(path):
-            for name in ("trials", "claims"):
+            for name in (TRIALS, "claims"):
                 (folder / name).mkdir()
             journal.create(folder)
             if make is not None:
                 make(folder)
-            (folder / FILE_NAME).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
+            (folder / STUDY).write_text(f"{json.dumps(asdict(facts), indent=2)}\n", encoding="utf-8")
             force_all_to_disk(folder)
             _put(folder, path)
         return cls(path, facts)
@@ -101,9 +100,9 @@ class Study:
         if not is_study(path):
             raise CheckpointError(f"{path} holds no study to resume. Leave `resume` out to begin one.")
         try:
-            facts = Facts(**json.loads((path / FILE_NAME).read_text(encoding="utf-8")))
+            facts = Facts(**json.loads((path / STUDY).read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
-            raise CheckpointError(f"{path / FILE_NAME} is damaged: {damage_of(error)}. Restore it.") from None
+            raise CheckpointError(f"{path / STUDY} is damaged: {damage_of(error)}. Restore it.") from None
         return cls(path, facts)
 
     def check_same(self, facts: Facts, data: Dataset) -> None:
@@ -121,7 +120,7 @@ class Study:
             )
         if mine.space != facts.space:
             raise DocumentError(
-                f"{self.path} was begun with another space or `metric`, as {self.path / FILE_NAME} has it."
+                f"{self.path} was begun with another space or `metric`, as {self.path / STUDY} has it."
                 " Resume with that one, or choose another `out`."
             )
         names = {"epochs": "rungs", "reduction": "reduction", "seed": "seed", "device": "device"}
@@ -135,7 +134,7 @@ class Study:
 
     def run(self, trial: Trial) -> Path:
         """Return the run directory of a trial."""
-        return self.path / "trials" / f"{trial.number:05d}"
+        return self.path / TRIALS / f"{trial.number:05d}"
 
     def layout(self, trial: Trial, dataset: Dataset) -> Layout:
         """Return the layout of a trial's documents."""
@@ -229,8 +228,3 @@ def _put(folder: Path, path: Path) -> None:
 def _taken(path: Path) -> CheckpointError:
     remedy = "Resume it with `resume=True`, or choose" if is_study(path) else "Choose"
     return CheckpointError(f"{path} exists already. {remedy} another `out`.")
-
-
-def is_study(path: Path) -> bool:
-    """Return whether a path is the directory of a study."""
-    return (path / FILE_NAME).is_file()
