@@ -72,8 +72,7 @@ def test_a_killed_training_on_two_machines_is_resumed_by_other_processes(
     running = []
 
     def kill(method, number):
-        if method == "PUT" and number > 20 and store.published("run") is not None:
-            store.at = None
+        if method == "PUT" and number > 20 and store.published("run") is not None and store.is_first():
             for each in running:
                 os.killpg(each.pid, signal.SIGKILL)
 
@@ -152,8 +151,8 @@ def test_torchrun_restarts_a_training_whose_first_machine_has_lost_its_folder(mo
     agents = {}
 
     def kill(method, number):
-        if method == "PUT" and number > puts and (store.published("run") is not None) == is_published:
-            store.at = None
+        is_due = method == "PUT" and number > puts
+        if is_due and (store.published("run") is not None) == is_published and store.is_first():
             workers = {rank_of(worker): (name, worker) for name, worker in map(worker_of, agents.items())}
             name, worker = workers[0]
             os.kill(worker, signal.SIGSTOP)

@@ -73,6 +73,17 @@ class Store:
     def count_from_here(self, at=None):
         self.requests, self.at = [], at
 
+    def is_first(self):
+        """Whether no request was the first before; `at` is called no more. Requests come at the same time."""
+        with self.lock:
+            first, self.at = self.at is not None, None
+        return first
+
+    def path_of(self, method, number):
+        """The path of a request, as `at` gets it."""
+        with self.lock:
+            return [path for each, path in self.requests if each == method][number - 1]
+
     def refuse_put(self, which):
         """Refuse one upload of an object, or of a part of one."""
         self.count_from_here(lambda *put: "403 Forbidden" if put == ("PUT", which) else None)
