@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ import widenet as library
 @pytest.mark.usefixtures("inside")
 def test_compare_prints_a_line_for_each_metric(widenet):
     ended = widenet("compare", "run", "run", "--data", "data", "-k", 5, "-k", 2)
-    assert (ended.status, ended.err) == (0, "")
+    same = "run and run are the same run, so that every difference is 0. Name two runs.\n"
+    assert (ended.status, ended.err) == (0, same)
     lines = ended.out.splitlines()
     assert lines[0].split() == ["run", "run", "difference", "95", "%", "interval", "p"]
     assert len(lines) == 14
@@ -24,7 +26,9 @@ def test_compare_prints_a_line_for_each_metric(widenet):
 @pytest.mark.usefixtures("inside")
 def test_compare_prints_json_with_all_digits(widenet):
     ended = widenet("compare", "run", "run", "--data", "data", "--part", "validation", "--json")
-    found = library.compare("run", "run", "data", "validation")
+    with pytest.warns(UserWarning, match="are the same run") as warned:
+        found = library.compare("run", Path("run"), "data", "validation")
+    assert warned[0].filename == __file__
     document = json.loads(ended.out)
     assert (document["level"], document["num_examples"]) == (0.95, found.num_examples)
     assert document["metrics"]["ndcg@20"]["first"] == found.metrics["ndcg@20"].first

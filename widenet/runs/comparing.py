@@ -1,17 +1,20 @@
 """Comparison of two trained models on the same users."""
 
 import warnings
+from pathlib import Path
 
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
 from widenet.evaluate import check_part, evaluate
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
+from widenet.parallel.group import is_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.run_arguments import CompareArguments
 from widenet.runs.arguments import dataset_of
 from widenet.runs.evaluating import check_has_part
 from widenet.runs.model import Model
+from widenet.stores.uri import shown
 from widenet.training.in_common import check_same_dataset
 
 
@@ -27,7 +30,8 @@ def compare(arguments: CompareArguments) -> Comparison:
         Both means, their difference, its interval and its p-value for each metric.
 
     Warns:
-        UserWarning: A run has not ended, or was trained on entries of the part; see `Model.caveats`.
+        UserWarning: Both are the same run. A run has not ended, or was trained on entries of the part; see
+            `Model.caveats`.
 
     Raises:
         CheckpointError: A run does not exist, has no model, or is damaged.
@@ -37,6 +41,10 @@ def compare(arguments: CompareArguments) -> Comparison:
     check_part(arguments.part)
     check_ks(arguments.ks)
     dataset = dataset_of(arguments.data)
+    if is_leader() and Path(arguments.first).resolve() == Path(arguments.second).resolve():
+        same = f"{shown(arguments.first)} and {shown(arguments.second)} are the same run"
+        # Frames: here, its two wrappers, the caller.
+        warnings.warn(f"{same}, so that every difference is 0. Name two runs.", stacklevel=4)
     first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
     return compared(first, second, arguments.level)
 
