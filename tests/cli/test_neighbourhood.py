@@ -42,6 +42,16 @@ def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("inside")
+def test_lists_end_with_the_items(widenet, tmp_path):
+    line = ["neighbourhood", "run", "--out", tmp_path / "near", "--overwrite", "--json", "--metric"]
+    whole, longer = widenet(*line, "ndcg@9"), widenet(*line, f"ndcg@{10**23}")
+    assert whole.err.count("\n") == longer.err.count("\n") - 1
+    asked = f"--metric asks for {10**23:,} items; there are 9."
+    assert longer.err.splitlines()[-1] == asked
+    assert json.loads(longer.out) == {**json.loads(whole.out), "metric": f"ndcg@{10**23}"}
+
+
+@pytest.mark.usefixtures("inside")
 def test_a_training_with_a_term_and_a_validation_part_ends_with_the_command(widenet, tmp_path):
     def last_line(data, *words):
         return widenet("train", "--data", data, "--out", tmp_path / data, *words).err.splitlines()[-1]

@@ -73,7 +73,7 @@ def evaluate(
 
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
-    _warn_of_length(model, max(ks) if k else 0, output)
+    warn_of_length(model, max(ks) if k else 0, output)
     with (
         Counter("evaluating", dataset.num_examples, quiet=as_json or not is_leader()) as counter,
         warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught,
@@ -148,7 +148,7 @@ def predict(
     run_in_processes(context, processes, words["device"])
     model = Model.load(**values_of(LoadArguments, words))
     if is_named(context, "k"):
-        _warn_of_length(model, words["k"], words["output"])
+        warn_of_length(model, words["k"], words["output"])
     with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
         blocks = model.predict(**options, say=say)
     part, output = words["part"], words["output"]
@@ -171,11 +171,11 @@ def predict(
         typer.echo(f"{shown(out)}: {total:,} recommendations for {dataset.num_examples:,} {examples}.")
 
 
-def _warn_of_length(model: "Model", k: int, output: str | None) -> None:
+def warn_of_length(model: "Model", k: int, output: str | None, option: str = "-k") -> None:
     """Say that lists are longer than the catalogue."""
     width = _width(model, output)
     if k > width:
-        warn([f"-k asks for {k:,} items; there are {width:,}."])
+        warn([f"{option} asks for {k:,} items; there are {width:,}."])
 
 
 def warn_of_short(context: typer.Context, k: int, number: int, what: str) -> None:

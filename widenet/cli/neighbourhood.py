@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.model import warn_of_length
 from widenet.cli.options import Run
 from widenet.cli.processes import speaks
 from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
+from widenet.spec.metric_names import check_metric
 
 if TYPE_CHECKING:
     from widenet.runs.neighbourhood import Choice, Fitted
@@ -45,6 +47,7 @@ def neighbourhood(
     check_run(run)
     fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
     if speaks():
+        warn_of_length(fitted.model, check_metric(metric), output, "--metric")
         _print(fitted, run, out, metric, as_json)
 
 
