@@ -38,8 +38,8 @@ def test_the_recall_is_that_of_the_index_that_was_written(kind, measure, tmp_pat
     assert found.recall > 0.3
     assert (tmp_path / "index.keys").read_text() == "".join(f"{position}\n" for position in range(900))
     first = (tmp_path / "index").read_bytes()
-    export_index(collection, tmp_path / "again", kind, 5)
-    assert (tmp_path / "again").read_bytes() == first
+    export_index(collection, tmp_path / "new" / "again", kind, 5)
+    assert (tmp_path / "new" / "again").read_bytes() == first
 
 
 def test_a_collection_of_one_has_nothing_to_miss(tmp_path):

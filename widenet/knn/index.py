@@ -181,6 +181,7 @@ def _write(faiss: Any, index: Any, out: Path, names: list[str]) -> None:
         _keys_path(out): "".join(f"{name}\n" for name in names).encode(),
         out: faiss.serialize_index(index).tobytes(),
     }
+    out.parent.mkdir(parents=True, exist_ok=True)
     with appearing_together(list(files)) as temporary:
         for path, data in zip(temporary, files.values(), strict=True):
             try:
