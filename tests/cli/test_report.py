@@ -1,5 +1,7 @@
 """`widenet report`: where it writes, and what it refuses."""
 
+import shutil
+
 from tests.pages import check_alone
 
 
@@ -11,6 +13,17 @@ def test_a_run_has_its_report_and_several_have_one_here(inside, widenet, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert widenet("report", inside / "run", inside / "run").out == "report.html\n"
     assert "2 runs" in check_alone((tmp_path / "report.html").read_text()).texts["h1"]
+
+
+def test_a_dataset_that_is_gone_is_said(inside, widenet, tmp_path):
+    run = shutil.copytree(inside / "run", tmp_path / "run")
+    (run / "machine.json").write_text('{"data": "/nowhere"}')
+    ended = widenet("report", run)
+    assert (ended.status, ended.out) == (0, f"{run / 'report.html'}\n")
+    assert ended.err == (
+        f"{run}: The dataset is not at hand: /nowhere is gone, or has other items now. The report has"
+        " neither its facts nor recommendations. Name it with --data.\n"
+    )
 
 
 def test_what_cannot_be_reported_is_one_sentence(inside, widenet, tmp_path):

@@ -64,9 +64,14 @@ def test_without_its_dataset_a_report_is_of_the_run_alone(run):
     machine = json.loads((run / "machine.json").read_text())
     for left in ({**machine, "data": "/nowhere"}, {}):
         (run / "machine.json").write_text(json.dumps(left))
-        page = check_alone(read(write_report(run)))
+        with pytest.warns(UserWarning, match="The dataset is not at hand") as warned:
+            page = check_alone(read(write_report(run)))
+        assert warned[0].filename == __file__
         assert "Recommendations" not in page.texts["h2"]
-        assert "The dataset is not at hand; name it when you write the report." in page.texts["p"]
+        where = f": {left['data']} is gone, or has other items now" if left else ""
+        lacks = "The report has neither its facts nor recommendations."
+        noted = f"The dataset is not at hand{where}. {lacks} Name it when you write the report."
+        assert noted in page.texts["p"]
 
 
 def test_a_run_without_epochs_and_weights_has_a_report(run, tmp_path):

@@ -1,11 +1,13 @@
 """`widenet report`, and the report at the end of a training."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.model import warn
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
@@ -37,7 +39,9 @@ def report(
         raise OptionError(
             "--data is for the report of one run; a comparison uses only logs and documents. Leave it out."
         )
-    written = write_report(runs, out, data, overwrite=overwrite)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        written = write_report(runs, out, data, overwrite=overwrite)
+    warn([str(each.message) for each in caught])
     if as_json:
         print_json({"report": written})
     else:

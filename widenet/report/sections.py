@@ -124,7 +124,7 @@ def data_section(subject: Subject) -> Html:
         return section(
             "Data",
             table(["field", "kind", "width", "values"], rows),
-            note("The dataset is not at hand; name it when you write the report."),
+            note(f"{subject.without_data} Name it when you write the report."),
         )
     facts = [[subject.words.examples, f"{subject.manifest.num_examples:,}"]]
     facts += [

@@ -76,6 +76,13 @@ class Subject:
         return final.in_8_bits or final.other_term or is_pruned
 
     @property
+    def without_data(self) -> str:
+        """Why the dataset is not available, and what a report lacks for that."""
+        recorded = self.run.machine.get("data")
+        gone = "" if recorded is None else f": {recorded} is gone, or has other items now"
+        return f"The dataset is not at hand{gone}. The report has neither its facts nor recommendations."
+
+    @property
     def words(self) -> Words:
         """What people call the rows and features of the dataset; without one, as its fields suggest."""
         return words_of(self.run.fields, {}) if self.manifest is None else self.manifest.words

@@ -2,6 +2,7 @@
 
 import os
 import re
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +47,9 @@ def write_report(
             if it is still there and unchanged.
         recommendations: Whether to compute recommendations of a single run; otherwise no weights are read.
         overwrite: Whether to replace an earlier report at `out`.
+
+    Warns:
+        UserWarning: The dataset of the training is gone, or has changed.
 
     Raises:
         CheckpointError: A run is missing or damaged.
@@ -97,7 +101,11 @@ def _alone(
     run = RunDirectory.open(path) if model is None else model.run
     dataset = _dataset(run, data)
     if dataset is None:
-        return Subject(name, run)
+        subject = Subject(name, run)
+        if model is None or model.network.exchange.leads:
+            # Frames: here, the function, its wrapper, the caller.
+            warnings.warn(f"{run.path}: {subject.without_data} Name it with `data`.", stacklevel=4)
+        return subject
     has_weights = recommendations and (
         model is not None or (path / "model").exists() or run.latest() is not None
     )
