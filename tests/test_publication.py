@@ -176,7 +176,7 @@ def test_a_failure_at_any_moment_leaves_one_whole_checkpoint_and_all_processes_s
     assert (
         str(first)
         == str(second)
-        == f"{path} cannot be written: No space left on device. Free some space, or check its permissions."
+        == f"{path} cannot be written: No space left on device. Free some space, or choose another place."
     )
     later, _ = pair(published, tmp_path / "later", 2)
     assert whole(path) == (later if point == "names on disk" else earlier)

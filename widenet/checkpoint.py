@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError, damage_of
+from widenet.errors import CheckpointError, damage_of, unwritten
 from widenet.kernels.quantized import BITS
 from widenet.model.network import Network
 from widenet.model.pieces import Part
@@ -272,9 +272,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(
-            f"{path} cannot be written: {error.strerror or error}. Free some space, or check its permissions."
-        ) from None
+        raise CheckpointError(unwritten(path, error)) from None
 
 
 def fingerprint(network: Network) -> str:

@@ -4,9 +4,13 @@ A message is a sentence that names the place, the rule, the value and the remedy
 """
 
 import difflib
+import errno
 import json
 import string
 from collections.abc import Iterable
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of the errors of a disk, a quota or a file that is full."""
 
 _LONGEST_NAME = 100
 _LETTERS = f"{string.ascii_lowercase}{string.digits}-_. "
@@ -73,6 +77,12 @@ def reason_of(error: BaseException) -> str:
     message = error.args[0] if isinstance(error, KeyError) and error.args else error
     first = str(message).strip().partition("\n")[0].rstrip(" .:")
     return first[:200] or type(error).__name__
+
+
+def unwritten(path: object, error: OSError) -> str:
+    """Return the sentence for a path that the operating system refuses to write, with the remedy."""
+    remedy = "Free some space" if error.errno in NO_ROOM else "Check the path and its permissions"
+    return f"{path} cannot be written: {error.strerror or error}. {remedy}, or choose another place."
 
 
 def damage_of(error: BaseException) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.errors import CapacityError, OptionError
+from widenet.errors import NO_ROOM, CapacityError, OptionError
 from widenet.kernel_queue import KernelQueue
 from widenet.rooms import Rooms, map_memory
 
@@ -105,7 +105,7 @@ class Scratch:
         try:
             os.posix_fallocate(self.descriptor, offset, size)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if error.errno not in NO_ROOM:
                 raise
             raise CapacityError(
                 f"{self.folder} has no room for {wanted:,} bytes of weights and optimizer state. Free"

@@ -130,7 +130,8 @@ def test_standard_output_that_is_full_is_one_sentence():
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "widenet: standard output: No space left on device. Check the path and the disk.\n",
+        "widenet: standard output cannot be written: No space left on device. Free some space, or choose"
+        " another place.\n",
     )
 
 

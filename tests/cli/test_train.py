@@ -266,7 +266,10 @@ def test_standard_output_that_is_full_costs_the_exit_status_and_not_the_training
     ]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    said = "widenet: standard output: No space left on device. Check the path and the disk."
+    said = (
+        "widenet: standard output cannot be written: No space left on device. Free some space, or choose"
+        " another place."
+    )
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, said)
     assert (run / "report.html").is_file()
     assert Model.load(run).fingerprint() == Model.load(inside / "run").fingerprint()

@@ -11,7 +11,8 @@ from widenet.errors import DataError
 
 
 def test_a_full_disk_is_refused_in_one_sentence(tmp_path):
-    message = f"{tmp_path}: not enough disk space; {os.strerror(errno.ENOSPC)}. Free disk space."
+    reason = os.strerror(errno.ENOSPC)
+    message = f"{tmp_path} cannot be written: {reason}. Free some space, or choose another place."
     with pytest.raises(DataError) as caught, database(tmp_path / "scratch", Limits(None, 1)):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert str(caught.value) == message
@@ -24,7 +25,7 @@ def test_other_errors_of_the_system_are_not_renamed(tmp_path):
 
 
 def test_too_little_memory_is_refused_in_one_sentence(tmp_path):
-    remedy = r"not enough memory or disk space; .*Give more `memory`, or free disk space\."
+    remedy = r"not enough memory or disk space; .*Give more `memory`, or free some space\."
     with (
         pytest.raises(DataError, match=remedy),
         database(tmp_path / "scratch", Limits(10_000_000, 1)) as connection,

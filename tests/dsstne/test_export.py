@@ -235,7 +235,7 @@ def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_pat
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
         with (
-            pytest.raises(DataError, match=r"set\.nc: cannot be written: File too large\. Free some space"),
+            pytest.raises(DataError, match=r"set\.nc cannot be written: File too large\. Free some space"),
             writing(tmp_path / "set.nc"),
         ):
             pytest.fail("there is no room")

@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_filled_is_an_error_of_the_run(data):
     left = mirror.path.with_name(".run.0.here")
     left.touch()
     os.utime(left, (0, 0))
-    with pytest.raises(CheckpointError, match=r"cannot be written: File exists\. Free some space"):
+    with pytest.raises(CheckpointError, match=r"cannot be written: File exists\. Check the path"):
         ready(mirror, exchange_for(1, torch.device("cpu")), resume=True)
     assert not left.exists()
 

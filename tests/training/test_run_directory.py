@@ -209,7 +209,7 @@ def test_a_path_that_is_taken_is_refused_with_the_way_out(tmp_path, data, networ
 def test_a_place_that_cannot_be_written_is_one_sentence_and_leaves_nothing(tmp_path, data):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(
-        CheckpointError, match=r"file/run cannot be written: Not a directory\. Choose another `out`\."
+        CheckpointError, match=r"file/run cannot be written: Not a directory\. Check the path"
     ):
         begun(tmp_path / "file" / "run", TRAINING, data)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]

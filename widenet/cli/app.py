@@ -16,7 +16,7 @@ import typer
 from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import in_one_line, on_command_line
-from widenet.errors import OptionError, WidenetError, did_you_mean, is_out_of_memory
+from widenet.errors import NO_ROOM, OptionError, WidenetError, did_you_mean, is_out_of_memory, unwritten
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
@@ -201,9 +201,9 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(2)
     except OSError as error:
         _trace()
-        typer.echo(
-            f"widenet: {_place(error)}: {error.strerror or error}. Check the path and the disk.", err=True
-        )
+        place = _place(error)
+        said = f"{place}: {error.strerror or error}. Check the path and the disk."
+        typer.echo(f"widenet: {unwritten(place, error) if error.errno in NO_ROOM else said}", err=True)
         sys.exit(2)
     except _USAGE_ERROR as error:
         if not left_to_the_first():

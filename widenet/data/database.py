@@ -1,6 +1,5 @@
 """The database of an ingest: its memory is bounded, and a full disk or memory is one clear error."""
 
-import errno
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 import duckdb
 
 from widenet.data.limits import Limits
-from widenet.errors import DataError, reason_of
+from widenet.errors import NO_ROOM, DataError, reason_of, unwritten
 
 _INTERRUPTED = "Query interrupted"
 
@@ -33,17 +32,15 @@ def database(folder: Path, limits: Limits) -> Iterator[duckdb.DuckDBPyConnection
     except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
         raise DataError(
             f"{folder.parent}: not enough memory or disk space; {reason_of(error)}. Give more"
-            " `memory`, or free disk space."
+            " `memory`, or free some space."
         ) from error
     except RuntimeError as error:  # DuckDB's error for Ctrl-C during a query
         if str(error) != _INTERRUPTED:
             raise
         raise KeyboardInterrupt from None
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in NO_ROOM:
             raise
-        raise DataError(
-            f"{folder.parent}: not enough disk space; {error.strerror}. Free disk space."
-        ) from error
+        raise DataError(unwritten(folder.parent, error)) from error
     finally:
         shutil.rmtree(folder)

@@ -1,6 +1,5 @@
 """Writes a dataset directory from record batches; it appears complete, or not at all."""
 
-import errno
 import os
 import secrets
 import shutil
@@ -19,7 +18,7 @@ from widenet.data.mapped import MappedFile
 from widenet.data.replacing import check_free, check_replaceable
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
 from widenet.durable import force_all_to_disk, put_in_place
-from widenet.errors import DataError, OptionError
+from widenet.errors import NO_ROOM, DataError, OptionError
 from widenet.stores.publish import dataset_out
 from widenet.stores.uri import is_uri, shown
 
@@ -29,8 +28,6 @@ ENTRIES_PER_BATCH = 2**22
 VOCABULARY_ROWS_PER_BATCH = 2**20
 BYTES_PER_FILE = 4 * 2**30
 """A file ends with the first record batch that makes it larger; so the content alone decides the files."""
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 VOCABULARY_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("count", pa.int64())])
 
@@ -133,7 +130,7 @@ def publication(out: Path, *, overwrite: bool | None = None, is_repeated: bool =
         put_in_place(folder, out)
     except OSError as error:
         # A failed write names no file, and Arrow has messages of its own.
-        if error.filename is None and error.errno in _NO_ROOM:
+        if error.filename is None and error.errno in NO_ROOM:
             error.filename, error.strerror = str(out), os.strerror(error.errno)
         raise
     finally:

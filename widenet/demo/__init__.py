@@ -14,7 +14,7 @@ from widenet.data.catalogue import write_catalogue_csv
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.split import split
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError, OptionError, unwritten
 from widenet.kernels.ahead import compile_ahead
 from widenet.runs import Model, Recommendation, train
 from widenet.spec.network import NetworkSpec
@@ -115,4 +115,4 @@ def _clear(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / _MARK).touch()
     except OSError as error:
-        raise OptionError(f"{out} cannot be written: {error.strerror}. Choose another `out`.") from None
+        raise OptionError(unwritten(out, error)) from None

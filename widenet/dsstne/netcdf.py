@@ -15,7 +15,7 @@ from widenet.dsstne.classic import min_file_bytes
 from widenet.dsstne.index_file import write_index
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
 from widenet.durable import appearing_together
-from widenet.errors import DataError
+from widenet.errors import DataError, unwritten
 from widenet.optional import optional
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
@@ -276,9 +276,7 @@ def _check_room(beside: Path, path: Path) -> None:
         with beside.open("xb") as file:
             file.write(bytes(_FIRST_BYTES))
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written: {error.strerror}. Free some space, or choose another place."
-        ) from error
+        raise DataError(unwritten(path, error)) from error
 
 
 @contextmanager
@@ -309,5 +307,5 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
                 write_index(place, names)
     except RuntimeError as error:
         raise DataError(
-            f"{path}: cannot be written: {error}. Free some space, or choose another place."
+            f"{path} cannot be written: {error}. Free some space, or choose another place."
         ) from error

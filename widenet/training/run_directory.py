@@ -21,7 +21,7 @@ from widenet.data.known import RUN_FIELDS, run_attributes, run_vocabulary
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import force_all_to_disk
-from widenet.errors import CheckpointError, FitError, WidenetError
+from widenet.errors import CheckpointError, FitError, WidenetError, unwritten
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
@@ -136,9 +136,7 @@ class RunDirectory:
                 if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
                     check_free(path)
                     raise busy(path) from None
-                raise CheckpointError(
-                    f"{path} cannot be written: {error.strerror or error}. Choose another `out`."
-                ) from None
+                raise CheckpointError(unwritten(path, error)) from None
             finally:
                 shutil.rmtree(beside, ignore_errors=True)
             stack.callback(replacing.settle, path)

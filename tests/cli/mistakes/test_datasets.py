@@ -200,6 +200,6 @@ def test_a_full_disk_is_said_of_the_dataset_that_was_to_be_split(desk):
     ended = subprocess.run(command, cwd=desk, env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "widenet: split: File too large. Check the path and the disk.\n",
+        "widenet: split cannot be written: File too large. Free some space, or choose another place.\n",
     )
     assert sorted(desk.iterdir()) == before
