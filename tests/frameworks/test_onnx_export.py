@@ -273,7 +273,11 @@ def test_a_failure_leaves_nothing(data, tmp_path, monkeypatch):
     ("name", "more", "message"),
     [
         ("model.pb", {}, "must be a path that ends in .onnx"),
-        ("no/model.onnx", {}, "the directory .*no must exist"),
+        (
+            "there.onnx/model.onnx",
+            {},
+            r"model\.onnx cannot be written: (Not a directory|File exists)",
+        ),
         ("there.onnx", {}, "there.onnx exists already"),
         ("model.onnx", {"top_k": 0}, "k must be a whole number of at least 1; got 0"),
     ],
@@ -285,8 +289,7 @@ def test_a_mistake_is_one_sentence(name, more, message, data, tmp_path):
 
 
 def test_only_a_model_of_widenet_is_replaced_with_the_files_beside_it(data, tmp_path, monkeypatch):
-    model, out = model_of(random_layers(1), data, tmp_path / "run"), tmp_path / "out" / "model.onnx"
-    out.parent.mkdir()
+    model, out = model_of(random_layers(1), data, tmp_path / "run"), tmp_path / "new" / "out" / "model.onnx"
     with monkeypatch.context() as patch:
         patch.setattr(onnx_export, "LARGEST_INSIDE", 0)
         large = export_onnx(model, out)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing_together
-from widenet.errors import FitError, OptionError
+from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
 from widenet.frameworks.onnx_neighbourhood import neighbours_name, similarities_name, with_term
@@ -79,8 +79,6 @@ def export_onnx(
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
         raise OptionError(f'`out` must be a path that ends in .onnx; got "{out}". Rename it.')
-    if not out.parent.is_dir():
-        raise OptionError(f"{out}: the directory {out.parent} must exist. Make it, or choose another place.")
     names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [
@@ -93,7 +91,7 @@ def export_onnx(
         check_new(path, overwrite, "a model", lambda path: path in earlier)
     beside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        beside.mkdir()
+        beside.mkdir(parents=True)
         for path, vocabularies in names.items():
             if vocabularies:
                 _write_names(beside / path.name, vocabularies)
@@ -105,9 +103,7 @@ def export_onnx(
             if path not in files:
                 path.unlink()
     except OSError as error:
-        raise OptionError(
-            f"{out} cannot be written: {error.strerror or error}. Free some space, or choose another place."
-        ) from None
+        raise OptionError(unwritten(out, error)) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return files
