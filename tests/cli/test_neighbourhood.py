@@ -61,6 +61,11 @@ def test_a_training_with_a_term_and_a_validation_part_ends_with_the_command(wide
     assert command == f"neighbourhood {tmp_path / 'data'} --out {tmp_path / 'data'}-near"
     assert widenet(*command.split()).status == 0
     assert last_line("whole", "--no-validation").startswith("Next: ")
+
+
+@pytest.mark.usefixtures("inside")
+def test_a_plan_names_the_bytes_of_the_neighbours(widenet, tmp_path):
+    widenet("train", "--data", "data", "--out", tmp_path / "data")
     saved = [load_file(file) for file in (tmp_path / "data" / "model").glob("neighbourhood-*.safetensors")]
     held = sum(tensor.nbytes for tensors in saved for tensor in tensors.values())
     planned = json.loads(widenet("plan", "--data", "data", "--json").out)["neighbours"]

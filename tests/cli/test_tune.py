@@ -40,6 +40,10 @@ def test_a_search_prints_its_rungs_and_the_best(widenet, files, tmp_path):
     assert facts["rungs"] == [3, 9]
     assert f"Fingerprint {facts['best']['fingerprint']}" in ended.out
     assert [trial["state"] for trial in facts["trials"]].count("finished") == 1
+
+
+def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
+    widenet("tune", *files, "--trials", 2)
     study = tmp_path / "study"
     remedy = f"Name the run of a trial in {study / 'trials'}; `widenet runs {study}` lists them.\n"
     for path, is_what in ((study, "is a study"), (study / "best", "holds documents")):

@@ -34,16 +34,17 @@ def after_training(
     return f"Next: {evaluate}widenet predict {words} --out recommendations.parquet"
 
 
-def other_term(run: str, dataset: "Dataset", network: "NetworkSpec") -> str | None:
+def other_term(run: str, dataset: "Dataset", network: "NetworkSpec", training: "TrainingSpec") -> str | None:
     """Return the line with the command that looks for a better neighbourhood term; None if it would not help.
 
     Args:
         run: The run, as commands name it.
         dataset: The dataset that the training has read.
         network: The network of the run.
+        training: The training of the run; the command refuses weights that it has pruned.
     """
     *others, output = network.outputs
     has_part = bool(dataset.fields[output.field].num_entries.get("validation"))
-    if others or output.neighbourhood is None or not has_part or is_uri(run):
+    if others or output.neighbourhood is None or not has_part or is_uri(run) or training.pruning is not None:
         return None
     return f"Perhaps better lists, without a new training: widenet neighbourhood {run} --out {run}-near"

@@ -90,7 +90,7 @@ def train(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
             after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
-            other_term(shown(out), dataset, layout.network),
+            other_term(shown(out), dataset, layout.network, layout.training),
         )
 
 
