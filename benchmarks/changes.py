@@ -1,4 +1,4 @@
-"""Changes of single settings in the documents of a preset, as command lines name them."""
+"""Changes of single settings in the documents of a training, as command lines name them."""
 
 import json
 import operator
@@ -13,7 +13,7 @@ Documents = tuple[dict[str, Any], dict[str, Any]]
 Change = dict[str, Any]
 """Values of settings, by their names."""
 Places = Mapping[str, tuple[int | str, ...]]
-"""Where the documents of a preset have each setting: 0 for the network or 1 for the training, then keys."""
+"""Where the documents of a training have each setting: 0 for the network or 1 for the training, then keys."""
 
 TRAINING: Places = {
     "learning_rate": (1, "optimizer", "learning_rate"),
@@ -47,7 +47,7 @@ def apply(change: Change, documents: Documents, places: Places) -> None:
         place[last] = value
 
 
-def value(place: tuple[int | str, ...], documents: Documents) -> Any:
+def value_at(place: tuple[int | str, ...], documents: Documents) -> Any:
     """Return what documents have at a place."""
     return reduce(operator.getitem, place, cast(Any, documents))
 

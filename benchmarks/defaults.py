@@ -64,7 +64,7 @@ def _documents(dataset: Dataset) -> Documents:
 def _settings(dataset: Dataset, change: Change) -> Change:
     """Return all settings: those of a change, and else the default ones."""
     documents = _documents(dataset)
-    return {name: changes.value(place, documents) for name, place in _PLACES.items()} | change
+    return {name: changes.value_at(place, documents) for name, place in _PLACES.items()} | change
 
 
 def _measured(dataset: Dataset, settings: Change, out: Path) -> str:

@@ -1,7 +1,7 @@
 """Evaluation: ranking metrics of a network on a set-aside part of a dataset."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def evaluate(
         inverse_propensities: Inverse propensity of each unit, float64 [L], to compute psp@k too; see
             `widenet.metrics.propensity`.
         rows: Rows of the examples to evaluate, int64, ascending, which have entries in `part`; None: all.
-        counts_L: How often each unit occurs in training, int64, for who knows it; None: the dataset counts.
+        counts_L: How often each unit occurs in training, int64, if the caller has counted it; else None.
 
     Raises:
         FitError: The dataset lacks the part, or the output's field is dense.
@@ -126,8 +126,10 @@ def truths(
         k: Number of units for each example.
         rows: The rows; None: those of all examples that have entries in the part.
     """
-    chosen: dict[str, Any] = {"skip_empty": field} if rows is None else {"only": rows}
-    stream = Stream(dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, **chosen)
+    skip_empty = field if rows is None else None
+    stream = Stream(
+        dataset, [field], rows_a_block(k), seed=0, shuffle=False, part=part, skip_empty=skip_empty, only=rows
+    )
     for batch in stream.batches(0):
         truth = batch.fields[field]
         assert isinstance(truth, SparseBatch)

@@ -83,6 +83,7 @@ class Stream:
         own: Mapping[str, Callable[[int], slice]] | None = None,
         replicas: int = 1,
     ) -> None:
+        assert only is None or skip_empty is None
         if batch_size < 1:
             raise OptionError(f"batch_size must be at least 1; got {batch_size}.")
         self.dataset = dataset
