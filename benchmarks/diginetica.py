@@ -41,6 +41,7 @@ PLACES: changes.Places = {
     "temperature": (0, "layers", 3, "cosine", "temperature"),
     "sample": (0, "layers", 3, "sample", "units"),
     "neighbourhood": (0, "layers", 3, "neighbourhood"),
+    "weight": (0, "layers", 3, "neighbourhood", "weight"),
     **changes.TRAINING,
 }
 _VALIDATION = 10_000

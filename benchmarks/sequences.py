@@ -30,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print metrics of each sequence's last item but none for the default documents and for changed ones."""
+    """Print metrics of each sequence's last item, for the default documents and for changed ones."""
     columns = ("data", "change", "Recall@20", "NDCG@20", "difference", "95 %", "epochs", "s")
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
     for name in asked.sets:

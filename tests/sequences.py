@@ -64,6 +64,10 @@ SETTINGS = {
         [*EMBEDDED, attention(heads=2, dropout=0.3, normalize_output=True), TIED],
         {"optimizer": "adam"},
     ),
+    "gru by cosines with neighbours, adam": (
+        [*EMBEDDED, gru(), {**TIED, "cosine": {"temperature": 0.3}, "neighbourhood": {"neighbours": 3}}],
+        {"optimizer": "adam"},
+    ),
     "two attention blocks in bfloat16, adagrad": (
         [
             {**HISTORY, "last": 4},

@@ -17,10 +17,11 @@ def test_an_empty_document_is_not_that_of_the_run(given, tmp_path):
         train(**documents, data=data, out=tmp_path / "run", resume=True)
 
 
-def test_only_the_default_network_has_epochs_and_a_rate_by_the_size(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
+@pytest.mark.parametrize(("is_sequence", "epochs"), [(False, 20), (True, 10)])
+def test_only_the_default_network_has_epochs_and_a_rate_by_the_size(is_sequence, epochs, tmp_path):
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3, sequence=is_sequence)
     network, training = documents(None, None, data)
-    assert (training.epochs, training.batch_size, training.optimizer.learning_rate) == (20, 8, 0.02)
+    assert (training.epochs, training.batch_size, training.optimizer.learning_rate) == (epochs, 8, 0.02)
     other = documents(network, None, data)[1]
     assert (other.epochs, other.optimizer.learning_rate) == (10, 0.01)
 
@@ -38,7 +39,7 @@ def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, 
     for most, examples, is_within in ((8, 1, True), (8, 9, True), (7, 3, False)):
         monkeypatch.setattr(arguments, "MOST_PAIRS", most)
         monkeypatch.setattr(arguments, "_EXAMPLES", examples)
-        [output] = network_of(None, data).outputs
-        assert (output.neighbourhood is not None) == is_within
-        assert network_of(None, data, is_fresh=False).outputs[0].neighbourhood is None
-        assert network_of(None, along).outputs[0].neighbourhood is None
+        for each in (data, along):
+            [output] = network_of(None, each).outputs
+            assert (output.neighbourhood is not None) == is_within
+            assert network_of(None, each, is_fresh=False).outputs[0].neighbourhood is None

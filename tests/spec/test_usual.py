@@ -16,6 +16,7 @@ def test_a_network_reads_and_asks_for_the_field_with_one_vector_a_feature(is_seq
     )
     [output] = network.outputs
     assert (output.weights[0].layer, output.predict) == ("taste", "next" if is_sequence else "all")
+    assert output.cosine.temperature == 0.1
     assert NetworkSpec.parse(network.to_json()) == network
 
 
@@ -28,10 +29,10 @@ def test_a_network_reads_the_descriptions_that_there_are(is_sequence):
 
 
 @pytest.mark.parametrize("is_sequence", [True, False])
-def test_a_network_has_the_term_if_asked_and_not_along_a_sequence(is_sequence):
+def test_a_network_has_the_term_if_asked(is_sequence):
     plain, near = (usual_network("songs", is_sequence, 9, has_term=has_term) for has_term in (False, True))
     assert plain.outputs[0].neighbourhood is None
-    assert (near.outputs[0].neighbourhood is None) == is_sequence
+    assert near.outputs[0].neighbourhood is not None
     assert NetworkSpec.parse(near.to_json()) == near
 
 
@@ -53,22 +54,29 @@ def test_an_epoch_of_few_examples_has_at_least_16_batches_of_8_or_more(examples,
 
 
 @pytest.mark.parametrize(
-    ("features", "units", "deviation"),
+    ("features", "units", "deviation", "along"),
     [
-        (1, 512, 0.04),
-        (2**19, 512, 0.04),
-        (2**19 + 1, 256, 0.056),
-        (2**21, 128, 0.08),
-        (2**22, 64, 0.113),
-        (2**32, 64, 0.113),
+        (1, 512, 0.04, 128),
+        (2**19, 512, 0.04, 128),
+        (2**19 + 1, 256, 0.056, 128),
+        (2**21, 128, 0.08, 128),
+        (2**21 + 1, 64, 0.113, 64),
+        (2**32, 64, 0.113, 64),
     ],
 )
-def test_a_network_is_as_wide_as_its_features_allow(features, units, deviation):
+def test_a_network_is_as_wide_as_its_features_allow(features, units, deviation, along):
     taste = usual_network("songs", False, features).layer("taste")
     assert (taste.units, taste.initializer.deviation) == (units, deviation)
-    assert usual_network("songs", True, features).layer("taste").units == 64
-    [output] = usual_network("songs", False, features, has_term=True).outputs
-    assert (output.neighbourhood is not None) == (units == 512)
+    sequence = usual_network("songs", True, features)
+    assert [sequence.layer(name).units for name in ("taste", "state")] == [along, along]
+
+
+@pytest.mark.parametrize(("is_sequence", "most"), [(False, 2**19), (True, 2**21)])
+def test_a_narrow_network_has_no_term(is_sequence, most):
+    outputs = [
+        usual_network("songs", is_sequence, number, has_term=True).outputs[0] for number in (most, most + 1)
+    ]
+    assert [output.neighbourhood is not None for output in outputs] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -98,3 +106,5 @@ def test_a_training_of_the_default_network_has_about_450_steps_and_ten_evaluatio
 def test_rare_features_have_twice_the_steps_and_learning_rate(mean, epochs, rate):
     training = usual_training(False, 29_858, mean)
     assert (training.epochs, training.optimizer.learning_rate) == (epochs, rate)
+    along = usual_training(False, 29_858, mean, is_sequence=True)
+    assert (along.epochs, along.optimizer.learning_rate) == (10, rate)

@@ -86,9 +86,10 @@ def training_of(
         return document(TrainingSpec, training)
     target, mean_entries = target_of(network, dataset), None
     has_validation = target is not None and bool(target.num_entries.get("validation"))
-    if is_default_network and target is not None and target.kind == "sparse":
+    if is_default_network and target is not None:
         mean_entries = target.num_entries["train"] / target.width
-    return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries)
+    is_sequence = target is not None and target.kind == "sequence"
+    return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
 
 
 def target_of(network: NetworkSpec, dataset: Dataset) -> Field | None:
@@ -115,12 +116,12 @@ def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
         )
     known = dataset.field(field)
     described = sorted(known.described) if is_fresh else []
-    has_term = is_fresh and known.kind == "sparse" and _num_pairs(dataset, field) <= MOST_PAIRS
+    has_term = is_fresh and _num_pairs(dataset, field) <= MOST_PAIRS
     return usual_network(field, known.kind == "sequence", known.width, described, has_term)
 
 
 def _num_pairs(dataset: Dataset, field: str) -> int:
-    """Return h (h - 1), summed over the training examples, for h features of a sparse field."""
+    """Return h (h - 1), summed over the training examples, for h entries of a field."""
     starts = range(0, dataset.num_examples, _EXAMPLES)
     lengths = (dataset.entry_counts(field, slice(start, start + _EXAMPLES)) for start in starts)
     return sum(int((each * (each - 1)).sum()) for each in lengths)
