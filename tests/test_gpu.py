@@ -90,14 +90,14 @@ def test_a_training_with_any_feature_gives_the_same_bits_twice(name, data, tmp_p
 
 
 @pytest.mark.parametrize("name", sequences.SETTINGS)
-def test_so_does_one_along_a_sequence(name, histories, tmp_path):
+def test_a_training_along_a_sequence_gives_the_same_bits_twice(name, histories, tmp_path):
     documents = sequences.documents(name)
     once, again = (cases.trained(documents, histories, tmp_path / run, "cuda") for run in ("one", "two"))
     assert once.fingerprint() == again.fingerprint()
 
 
 @pytest.mark.parametrize("name", ALONG)
-def test_one_along_a_sequence_is_near_that_of_a_cpu(name, histories, tmp_path):
+def test_a_training_along_a_sequence_is_near_that_of_a_cpu(name, histories, tmp_path):
     ours, cpus = (
         cases.trained(sequences.documents(name), histories, tmp_path / device, device, epochs=1)
         for device in ("cuda", "cpu")
