@@ -49,6 +49,9 @@ def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
     for path, is_what in ((study, "is a study"), (study / "best", "holds documents")):
         refused = widenet("fingerprint", path)
         assert (refused.status, refused.err) == (2, f"widenet: {path} {is_what}, not a run. {remedy}")
+    (tmp_path / "network.json").write_text("{}")
+    refused = widenet("fingerprint", tmp_path)
+    assert refused.err == f"widenet: {tmp_path} holds documents, not a run. Train them, and name the run.\n"
     listed = json.loads(widenet("runs", study, "--json").out)
     assert {run["name"] for run in listed["runs"]} == {"trials/00000", "trials/00001"}
     assert listed["problems"] == []

@@ -220,10 +220,6 @@ def test_what_is_no_run_is_refused(tmp_path, run):
         CheckpointError, match=r"data is not a run: it has no network.json. Make one with `widenet\.train\("
     ):
         RunDirectory.open(tmp_path / "data")
-    (tmp_path / "documents").mkdir()
-    (tmp_path / "documents" / "network.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="documents holds documents, not a run. Train them, and name"):
-        RunDirectory.open(tmp_path / "documents")
     for text in ("{", "[1]", '{"items": {"kind": "sparse"}}'):
         (run.path / "fields.json").write_text(text)
         with pytest.raises(CheckpointError, match=r"fields\.json is damaged"):

@@ -279,9 +279,8 @@ class Model:
         """Return what each item of a history adds to the logit of an item, the largest first.
 
         The numbers add up to the logit without biases, for networks that read one field and whose hidden
-        layers are linear, such as the default network for sets; others are refused. Under "cosine", the
-        length of the history's vector divides each number. A neighbourhood term is divided by the
-        similarities.
+        layers are linear, such as the default network of a set; others are refused. With "cosine", the length
+        of the history's vector divides them. A neighbourhood term is divided by the similarities.
 
         Args:
             item: An id or a title; a number is an id.
