@@ -1,5 +1,7 @@
 """All baselines of an evaluation: their metrics, and the same in several processes."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,24 @@ LAYERS = [
 @pytest.fixture(autouse=True)
 def without_implicit(monkeypatch):
     monkeypatch.setattr(measure, "find_spec", lambda _: None)
+
+
+def test_lists_along_a_sequence_follow_from_everything_before_the_part(tmp_path):
+    rows, later = [[3, 1, 3], [0]], [[[2], [4]], [[4], [1]]]
+    data = widenet.dataset_from_lists(
+        tmp_path / "data", rows, validation=later[0], heldout=later[1], width=5, sequence=True
+    )
+    read = {}
+    for part in ("validation", "heldout"):
+
+        def lists(history, seen, k, part=part):
+            ends = history.indptr.tolist()
+            read[part] = [sorted(history.indices[start:end].tolist()) for start, end in pairwise(ends)]
+            assert (seen.num_examples, k) == (2, 2)
+            return np.tile(np.arange(k), (2, 1))
+
+        evaluate_lists(lists, data, "items", part, [2])
+    assert read == {"validation": [[1, 3], [0]], "heldout": [[1, 2, 3], [0, 4]]}
 
 
 @pytest.fixture(scope="module")

@@ -129,6 +129,17 @@ def test_items_with_and_without_a_flag_stand_in_the_order_of_the_command_line(wo
     assert ended.err.splitlines()[0] == "For somebody with: The 5th; The 3th; The 8th"
 
 
+def test_the_newest_items_of_a_sequence_are_shown(tmp_path, widenet):
+    rows = "".join(f"u{user},i{(user + step * step) % 9},{step}\n" for user in range(9) for step in range(25))
+    (tmp_path / "clicks.csv").write_text(f"user,item,time\n{rows}")
+    data, run = tmp_path / "data", tmp_path / "run"
+    widenet("data", "ingest", tmp_path / "clicks.csv", "--sequence", "--time", "time", "--out", data)
+    widenet("train", "--data", data, "--out", run, "--no-validation")
+    newest = "; ".join(f"i{step * step % 9}" for step in range(5, 25))
+    told = widenet("recommend", run, "--user", "u0", "--data", data, "--include-seen").err.splitlines()
+    assert f"For u0 with: 5 earlier; {newest}" in told
+
+
 def test_recommend_takes_the_rules(trained, widenet):
     asked = ("recommend", "run", "--items", "3", "5", "-k", "5", "--json")
 

@@ -15,8 +15,8 @@ from widenet.predict.rows import known_parts, seen_entries
 from widenet.sparse import SparseBatch
 
 Lists = Callable[[SparseBatch, SparseBatch, int], NDArray[np.int64]]
-"""Gives the items of the best lists, int64 [E, k] with -1 after the last, from the training entries of E
-examples, the entries to leave out, and k."""
+"""Gives the items of the best lists, int64 [E, k] with -1 after the last, from the history of E examples, the
+entries to leave out, and k."""
 
 
 def training_entries(dataset: Dataset, field: str, rows: np.ndarray | slice) -> SparseBatch:
@@ -30,6 +30,8 @@ def evaluate_lists(
 ) -> Metrics:
     """Compute the metrics of a baseline as `widenet.evaluate.evaluate` does those of a network.
 
+    As there, the history is the training part, and of a sequence everything before `part`.
+
     Args:
         lists: The baseline.
         dataset: The examples.
@@ -38,12 +40,14 @@ def evaluate_lists(
         ks: The list lengths to measure.
         keep_users: Whether to keep the metrics of each user.
     """
-    counts = dataset.counts(field)
+    counts, known = dataset.counts(field), known_parts(dataset, field, part)
+    is_sequence = dataset.field(field).kind == "sequence"
     metrics = RankingMetrics(ks, counts)
     longest = min(max(ks), len(counts))
     for rows, truth in truths(dataset, field, part, longest):
-        seen = seen_entries(dataset, field, rows, known_parts(dataset, field, part))
-        top_EK = lists(training_entries(dataset, field, rows), seen, longest)
+        seen = seen_entries(dataset, field, rows, known)
+        history = seen.distinct() if is_sequence else training_entries(dataset, field, rows)
+        top_EK = lists(history, seen, longest)
         true_items = truth.indices.numpy().astype(np.int64)
         metrics.add(top_EK, truth.indptr.numpy(), true_items, rows if keep_users else None)
     return metrics.result()

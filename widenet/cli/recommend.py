@@ -95,7 +95,9 @@ def recommend(
     warn_of_short(context, k, len(rows), "left to recommend")
     known = model.understood(items, fields, output) if items or fields else {}
     typer.echo(
-        _inputs(model, known) if had is None else f"For {user} with: {_listed(had)}{_replaced_fields(known)}",
+        _inputs(model, known)
+        if had is None
+        else f"For {user} with: {_listed(had, _reads_sequence(model))}{_replaced_fields(known)}",
         err=True,
     )
     typer.echo(recommendations_table(rows, own, reasons))
@@ -191,7 +193,7 @@ def _inputs(model: "Model", known: dict[str, list[str]]) -> str:
     read = list(dict.fromkeys(layer.field for layer in model.run.network.inputs))
     first, *others = [name for name in known if name in read] + [name for name in read if name not in known]
     label = "" if not others else f" {first}"
-    lines = [f"For somebody with{label}: {_listed(known.get(first, []))}"]
+    lines = [f"For somebody with{label}: {_listed(known.get(first, []), _reads_sequence(model))}"]
     return "\n".join(lines + [f"  {name}: {_listed(known.get(name, []))}" for name in others])
 
 
@@ -200,8 +202,13 @@ def _replaced_fields(known: dict[str, list[str]]) -> str:
     return "".join(f"\n  {name}, as given: {_listed(names)}" for name, names in known.items())
 
 
-def _listed(names: list[str]) -> str:
-    return (
-        "; ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else "")
-        or "nothing"
-    )
+def _reads_sequence(model: "Model") -> bool:
+    return any(model.run.fields[layer.field].kind == "sequence" for layer in model.run.network.inputs)
+
+
+def _listed(names: list[str], is_sequence: bool = False) -> str:
+    """Return names, if they are many the first ones, or the newest ones of a sequence."""
+    more = max(0, len(names) - _SHOWN)
+    if is_sequence:
+        return (f"{more:,} earlier; " if more else "") + "; ".join(names[more:]) or "nothing"
+    return "; ".join(names[:_SHOWN]) + (f" and {more:,} more" if more else "") or "nothing"

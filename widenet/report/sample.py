@@ -7,7 +7,7 @@ import numpy as np
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.predict.rows import Histories, rows_a_block
+from widenet.predict.rows import Histories, known_parts, rows_a_block, seen_entries
 from widenet.predict.top_k import Filter
 from widenet.runs import Model
 
@@ -32,12 +32,14 @@ class Group:
 class Shown:
     """A user with some titles of the history, and the recommendations, best first.
 
-    A recommendation is a title, a score, and whether the item is in the set-aside part.
+    Of a sequence they are the newest titles. A recommendation is a title, a score, and whether the item is in
+    the set-aside part.
     """
 
     user: str
     history: list[str]
     num_history: int
+    is_sequence: bool
     recommended: list[tuple[str, float, bool]]
 
 
@@ -146,12 +148,15 @@ def _shown(
     units: np.ndarray,
 ) -> Shown:
     example = np.array([row])
-    items = dataset.sparse(field, example).indices.numpy()
+    is_sequence = dataset.field(field).kind == "sequence"
+    before = known_parts(dataset, field, truth if is_sequence else "validation")
+    items = seen_entries(dataset, field, example, before).indices.numpy()
+    listed = _titles(model, field, items[-_SHOWN_ITEMS:] if is_sequence else items[:_SHOWN_ITEMS])
     aside = set() if truth is None else set(dataset.sparse(field, example, truth).indices.tolist())
     recommended = units[units >= 0]
     is_aside = (unit in aside for unit in recommended.tolist())
     rows = list(zip(_titles(model, field, recommended), scores.tolist(), is_aside, strict=False))
-    return Shown(dataset.ids(example)[0], _titles(model, field, items[:_SHOWN_ITEMS]), len(items), rows)
+    return Shown(dataset.ids(example)[0], listed, len(items), is_sequence, rows)
 
 
 def _titles(model: Model, field: str, units: np.ndarray) -> list[str]:

@@ -166,7 +166,8 @@ def recommendations_section(subject: Subject) -> Html:
 
 def _card(shown: Shown, sample: Sample, example: str) -> Html:
     more = shown.num_history - len(shown.history)
-    history = "; ".join(shown.history) + (f"; and {more:,} more" if more else "")
+    titles, earlier = "; ".join(shown.history), f"{more:,} earlier; " if more else ""
+    history = earlier + titles if shown.is_sequence else titles + (f"; and {more:,} more" if more else "")
     lines = [
         tag("li", title, tag("small", f" {score:.3g}"), class_="aside" if aside else None)
         for title, score, aside in shown.recommended
