@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from widenet.data.dataset import Dataset
+from widenet.data.lists import dataset_from_lists
 from widenet.data.overlap import trained_on
 from widenet.runs import Model, train
 
@@ -47,6 +48,24 @@ def test_what_comes_next_counts_seen_items_as_the_training_did(line, widenet, tm
     assert ended.err.splitlines()[-1] == (
         f"Next: widenet evaluate {words}, or widenet predict {words} --out recommendations.parquet"
     )
+
+
+def test_after_a_network_that_ranks_repeats_seen_items_count(widenet, tmp_path):
+    data, run = tmp_path / "data", tmp_path / "run"
+    dataset_from_lists(data, [[0, 1, 2]], validation=[[1]], width=3, sequence=True)
+    network = {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "state", "kind": "recurrent", "units": 2},
+            {"name": "next", "kind": "output", "field": "items", "predict": "next", "repeats": [0, 4, 2]},
+        ]
+    }
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    (tmp_path / "training.json").write_text('{"epochs": 1}')
+    documents = tmp_path / "network.json", tmp_path / "training.json"
+    *_, last = widenet("train", *documents, "--data", data, "--out", run).err.splitlines()
+    words = f"{run} --data {data} --include-seen"
+    assert last.startswith(f"Next: widenet evaluate {words} --part validation, or widenet predict {words} ")
 
 
 def test_quiet_says_nothing_and_trains_the_same(line, widenet, world):

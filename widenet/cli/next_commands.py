@@ -25,7 +25,8 @@ def after_training(
     """
     parts = dataset.fields[network.outputs[0].field].parts
     evaluation = training.evaluation
-    seen = " --include-seen" if evaluation is not None and evaluation.seen == "include" else ""
+    ranks_seen = evaluation is not None and evaluation.seen == "include"
+    seen = " --include-seen" if ranks_seen or network.outputs[0].repeats is not None else ""
     words, evaluated, part = f"{run} --data {data}{seen}", data, ""
     if "heldout" not in parts:
         evaluated, part = cut or data, " --part validation"
