@@ -6,13 +6,15 @@ from importlib.util import find_spec
 from widenet.baselines.als import als
 from widenet.baselines.ease import MOST_ITEMS, dense, ease, too_wide
 from widenet.baselines.item_knn import item_knn
-from widenet.baselines.lists import evaluate_lists, training_entries
+from widenet.baselines.lists import Lists, evaluate_lists, training_entries
 from widenet.baselines.popularity import popularity
 from widenet.baselines.slim import MOST_PAIRS, TOO_LONG, most_pairs, slim
+from widenet.baselines.successors import successors
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.messages import ignore_message
 from widenet.metrics.ranking import Metrics
+from widenet.sparse import SparseBatch
 
 
 def measured(
@@ -25,8 +27,9 @@ def measured(
 ) -> dict[str, Metrics]:
     """Compute the metrics of every baseline that can be computed, by name.
 
-    EASE needs at most `ease.MOST_ITEMS` items, SLIM at most `slim.MOST_PAIRS` pairs of items, and ALS needs
-    `implicit`. All leave out the items that a user has. They have the same bits in every process.
+    EASE needs at most `ease.MOST_ITEMS` items, SLIM at most `slim.MOST_PAIRS` pairs of items, ALS needs
+    `implicit`, and successors need a sequence. All leave out the items that a user has. They have the same
+    bits in every process.
 
     Args:
         dataset: The examples.
@@ -38,7 +41,11 @@ def measured(
     """
     width = dataset.field(field).width
     history = training_entries(dataset, field, slice(0, dataset.num_examples))
-    makers = {"popularity": popularity, "item-kNN": item_knn}
+    makers: dict[str, Callable[[SparseBatch, int], Lists]] = {"popularity": popularity}
+    if dataset.field(field).kind == "sequence":
+        sequences = dataset.sparse(field, slice(0, dataset.num_examples))
+        makers["successors"] = lambda _, width: successors(sequences, width)
+    makers["item-kNN"] = item_knn
     if most_pairs(history, width) <= MOST_PAIRS:
         makers["SLIM"] = slim
     if width <= MOST_ITEMS:
