@@ -14,6 +14,8 @@ from benchmarks.places import DATA, workplace
 from benchmarks.results import processor
 from benchmarks.usual import default_documents
 from widenet import Dataset, ingest, split, train
+from widenet.baselines.lists import evaluate_lists
+from widenet.baselines.successors import successors
 from widenet.metrics.ranking import Metrics
 
 _NEWEST = 15_000
@@ -39,6 +41,7 @@ def run(asked: argparse.Namespace) -> None:
             (folder / "sequences.txt").write_text("".join(lines), "utf-8")
             ingest([folder / "sequences.txt"], folder / "whole", format="adjacency", sequence=True)
             dataset = split(folder / "whole", folder / "data", validation_last=1)
+            print(f"| {name} | baseline successors | {_of_successors(dataset)} | - | - | - | - |", flush=True)
             first: Metrics | None = None
             for number, change in enumerate([{}, *asked.changes]):
                 metrics, cost = _trained(dataset, change, asked.epochs, folder / str(number))
@@ -47,6 +50,13 @@ def run(asked: argparse.Namespace) -> None:
                 cells = [name, changes.shown(change), metric_cells(metrics), compared, cost]
                 print(f"| {' | '.join(cells)} |", flush=True)
     print(f"\nProcessor: {processor()}.")
+
+
+def _of_successors(dataset: Dataset) -> str:
+    """Return Recall@20 and NDCG@20 of what most often follows the newest item, as cells."""
+    sequences = dataset.sparse("items", slice(None))
+    lists = successors(sequences, dataset.field("items").width)
+    return metric_cells(evaluate_lists(lists, dataset, "items", "validation", [20]))
 
 
 def _trained(dataset: Dataset, change: changes.Change, epochs: int | None, out: Path) -> tuple[Metrics, str]:

@@ -4,6 +4,7 @@ from benchmarks import sequences
 from benchmarks.__main__ import parser
 from tests.benchmarks.toys import HISTORIES, cells_of
 from widenet import ingest, split, train
+from widenet.baselines.measure import measured
 from widenet.runs.arguments import documents
 
 ATTENTION = {"name": "state", "kind": "attention"}
@@ -17,6 +18,7 @@ def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):
     sequences.run(parser().parse_args(words))
     printed = cells_of(capsys.readouterr().out)
     shown = 'state {"name": "state", "kind": "attention"}, units 6'
+    baseline, *printed = printed
     assert [row[:2] for row in printed] == [["walks", each] for each in ("none", shown, "weight 0.1")]
     lines = [f"{user} {' '.join(row)}\n" for user, row in enumerate(rows)]
     (tmp_path / "rows.txt").write_text("".join(lines))
@@ -29,3 +31,6 @@ def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):
     found = model.evaluate(dataset, "validation", ks=(20,))
     assert printed[1][2:4] == [f"{found[name]:.4f}" for name in ("recall@20", "ndcg@20")]
     assert printed[0][2:4] != printed[1][2:4]
+    of_successors = measured(dataset, "items", "validation", [20])["successors"]
+    assert baseline[1] == "baseline successors"
+    assert baseline[2:4] == [f"{of_successors[name]:.4f}" for name in ("recall@20", "ndcg@20")]
