@@ -71,7 +71,7 @@ SAID = {
     'export bad --out OUT.onnx': 'widenet: bad is not a run: it has no network.json. Make one with `widenet train NETWORK TRAINING --data DATA --out RUN`.',
     'export run --out OUT.txt': 'widenet: --out must be a path that ends in .onnx; got "OUT.txt". Rename it.',
     'export run --out OUT.onnx --format caffe': 'widenet: format must be "onnx"; got "caffe".',
-    'export run --out likes.csv/x.onnx': 'widenet: likes.csv/x.onnx: the directory likes.csv must exist. Make it, or choose another place.',
+    'export run --out likes.csv/x.onnx': 'widenet: likes.csv/x.onnx cannot be written: Not a directory. Check the path and its permissions, or choose another place.',
     'export run --out OUT.onnx --top-k 0': "widenet export: --top-k must be at least 1; got 0. See `widenet export --help`.",
     'import bad/none.onnx --out OUT': 'widenet: bad/none.onnx: no such file. Check the path.',
     'import bad --out OUT': 'widenet: bad: no such file. Check the path.',
