@@ -11,7 +11,7 @@ def successors(sequences: SparseBatch, width: int) -> Lists:
     """Return the lists of the items that most often follow the newest item, then of the most popular ones.
 
     A Markov chain of first order: Ludewig and Jannach, "Evaluation of session-based recommendation
-    algorithms", User Modeling and User-Adapted Interaction 28, 2018, section 3.1. Ties go to the lower item.
+    algorithms", User Modeling and User-Adapted Interaction 28, 2018. Ties go to the lower item.
 
     Args:
         sequences: The training entries of all examples, in order of time.
