@@ -40,11 +40,11 @@ def measured(
         say: Called with a sentence before each baseline; None: nobody hears it.
     """
     width = dataset.field(field).width
-    history = training_entries(dataset, field, slice(0, dataset.num_examples))
+    everyone = slice(0, dataset.num_examples)
+    history = training_entries(dataset, field, everyone)
     makers: dict[str, Callable[[SparseBatch, int], Lists]] = {"popularity": popularity}
     if dataset.field(field).kind == "sequence":
-        sequences = dataset.sparse(field, slice(0, dataset.num_examples))
-        makers["successors"] = lambda _, width: successors(sequences, width)
+        makers["successors"] = lambda _, width: successors(dataset.sparse(field, everyone), width)
     makers["item-kNN"] = item_knn
     if most_pairs(history, width) <= MOST_PAIRS:
         makers["SLIM"] = slim
