@@ -8,6 +8,7 @@ from widenet.arguments import declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
+from widenet.data.file_order import note_on_order
 from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
 from widenet.data.item_ids import other_ids
@@ -233,9 +234,18 @@ class _Work:
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
             for line in tables.notes(part):
                 self._report(Note(line))
+            if options.sequence and options.time is None:
+                self._tell_order(sources, tables)
         if options.min_value is not None and not options.has_values:
             self._report(Note("note: values are compared with `min_value`, and not stored"))
         return read
+
+    def _tell_order(self, sources: Sources, tables: Tables) -> None:
+        """Say which columns look like times, though they do not order the sources."""
+        with tables.connection.cursor() as cursor:
+            for source, columns in sources.read:
+                if line := note_on_order(source, columns, cursor):
+                    self._report(Note(line))
 
 
 def _types(options: Options, read: dict[Part, Sources]) -> Facts:

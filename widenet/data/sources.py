@@ -116,17 +116,21 @@ class Roles:
 class Sources:
     """The sources of one part, perhaps none, each with its columns.
 
+    Attributes:
+        numbers: The columns that are read, of `value` and `time`.
+        read: Each source with its columns.
+
     Raises:
         DataError: A source lacks a column.
     """
 
     def __init__(self, sources: Sequence[Source], roles: Roles) -> None:
         self.numbers = roles.numbers
-        self._read = [(source, roles.columns(source)) for source in sources]
+        self.read = [(source, roles.columns(source)) for source in sources]
 
     def check_column(self, column: str, users: Source | None) -> None:
         """Raise DataError unless every source has a column; the file of users, if any, lacks it."""
-        for source, _ in self._read:
+        for source, _ in self.read:
             if column not in source.columns:
                 first, others = (source, "") if users is None else (users, f"; {source.name} lacks it too")
                 raise DataError(
@@ -141,7 +145,7 @@ class Sources:
         """
         return (
             " UNION ALL ".join(
-                f"({source.interactions(connection, columns)})" for source, columns in self._read
+                f"({source.interactions(connection, columns)})" for source, columns in self.read
             )
             or _NOTHING
         )
@@ -149,7 +153,7 @@ class Sources:
     def categories(self, connection: duckdb.DuckDBPyConnection, column: str) -> str:
         """The SQL query of users, `name`, and the categories in a column, `category`; NULL if empty."""
         queries = []
-        for source, columns in self._read:
+        for source, columns in self.read:
             user, category = source.text(columns.user), source.text(column)
             queries.append(f"SELECT {user} AS name, {category} AS category FROM {source.scan(connection)}")
         return " UNION ALL ".join(queries)
@@ -157,32 +161,32 @@ class Sources:
     @property
     def first(self) -> str:
         """Name of the first source."""
-        return self._read[0][0].name
+        return self.read[0][0].name
 
     @property
     def short_names(self) -> list[str]:
         """Names of all sources, without folders."""
-        return [source.name.rpartition("/")[2] for source, _ in self._read]
+        return [source.name.rpartition("/")[2] for source, _ in self.read]
 
     @property
     def names(self) -> str:
         """Names of all sources, for messages."""
-        return ", ".join(source.name for source, _ in self._read)
+        return ", ".join(source.name for source, _ in self.read)
 
     @property
     def time_column(self) -> str | None:
         """Column with the times; None if times are not read."""
-        return self._read[0][1].time if self._read else None
+        return self.read[0][1].time if self.read else None
 
     @property
     def may_lack_items(self) -> bool:
         """Whether a row may lack an item, because it stands for a user without items."""
-        return all(source.empty_users for source, _ in self._read)
+        return all(source.empty_users for source, _ in self.read)
 
     @property
     def has_whole_items(self) -> bool:
         """Whether items are whole numbers by their type in every source."""
-        return all(columns.item in source.integers for source, columns in self._read)
+        return all(columns.item in source.integers for source, columns in self.read)
 
     def described(self, elsewhere: Collection[str] = ()) -> list[str]:
         """Describe in one line for each source how it is read: its format, its columns, and the unread ones.
@@ -191,7 +195,7 @@ class Sources:
             elsewhere: Columns that are read elsewhere.
         """
         lines = []
-        for name, (source, columns) in zip(self.short_names, self._read, strict=True):
+        for name, (source, columns) in zip(self.short_names, self.read, strict=True):
             read = {role: column for role, (column, _) in columns.expressions().items()}
             others = [column for column in source.columns if column not in {*read.values(), *elsewhere}]
             line = f"reading {name} as {source.kind}: " + ", ".join(
@@ -202,13 +206,13 @@ class Sources:
 
     def without_interactions(self) -> DataError:
         """Make the error for sources that have rows of no interactions, or no rows."""
-        source, _ = self._read[0]
+        source, _ = self.read[0]
         read = f"read as {source.kind}, it has none"
         return DataError(f"{source.name}: must hold interactions; {read}. Check what it holds{source.hint}.")
 
     def mistake(self, otherwise: str) -> DataError:
         """Make the error for the first place that breaks a rule, or else for this reason."""
-        return mistake(self._read, otherwise)
+        return mistake(self.read, otherwise)
 
     def skip_bad_lines(self, most: int, folder: Path, say: Callable[[str], None]) -> int:
         """Replace the sources by copies without the lines that break a rule.
@@ -225,7 +229,7 @@ class Sources:
             DataError: More lines are bad; the message has the first one.
         """
         first, num_skipped = None, 0
-        for place, (source, columns) in enumerate(self._read):
+        for place, (source, columns) in enumerate(self.read):
             if not isinstance(source, TextSource):
                 continue
             numbers = set()
@@ -240,7 +244,7 @@ class Sources:
             if numbers:
                 num_skipped += len(numbers)
                 copy = source.file.without(numbers, folder / f"{folder.name}-{place}")
-                self._read[place] = (replace(source, file=copy), columns)
+                self.read[place] = (replace(source, file=copy), columns)
         if first:
             say(Note(f"skipped {num_skipped:,} bad line{'s' * (num_skipped > 1)}; the first: {first}"))
         return num_skipped

@@ -131,6 +131,7 @@ SOURCES = {
     'NaN in a matrix': ("a.npz", npz(format=b"csr", data=np.array([1, np.nan]), **MATRIX), "--value value", 'row 2: column "value" must be a number; got "nan". Fix or remove the row.'),
     'a file of extreme classification': ("a", "2 9 4\n1,3 0:1 8:0.5\n 2:1\n", "", 'line 1 has three numbers, as files of extreme classification do. Use `widenet data extreme`.'),
     'a line of another format': ("a", "%%MatrixMarket matrix\n1 1 1\n", "", 'line 1 is in another format (libsvm or MatrixMarket). Convert it to one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz.'),
+    'rows of sequences that are not in the order of their times': ("a.csv", "user,item,timestamp\nu1,1,2\nu2,1,9\nu2,2,8\n", "--sequence", 'the rows of a sequence must be in order; those of user "u2" are not in the order of column "timestamp". Order them with --time timestamp, or remove the column.'),
     'a sequence or a user and its items': ("a.txt", "to be or not\nbe\n", "--sequence", "a line may be a user's sequence, or a user and its items. Use --format sessions or --format adjacency."),
     'sessions that may be users': ("a.txt", "10 20 10\n30 20\n", "", 'a line may be a user and its items, or a session of items alone. Use --format adjacency or --format sessions.'),
     'a padded table': ("a.txt", "  1   7  5\n 12   8  4\n", "", 'its lines look like a table: several spaces pad its columns. Use --delimiter space.'),
