@@ -19,7 +19,7 @@ from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.neighbourhood import set_term as give_term
+from widenet.runs.term_search import set_term as give_term
 from widenet.spec.layers import Neighbourhood as Term
 
 PRESETS = "gowalla", "goodbooks"

@@ -64,7 +64,10 @@ def test_the_best_units_are_those_that_a_cpu_finds(tmp_path):
     assert [one.item for one in found[0]] == [one.item for one in found[1]]
 
 
-NEAR = {"with neighbours": (tied_near(neighbours=3, weight=0.5), document("adam", evaluation=None))}
+NEAR = {
+    "with neighbours": (tied_near(neighbours=3, weight=0.5), document("adam", evaluation=None)),
+    "with a fitted term": (tied_near(fit=True), document("adam", evaluation={"metric": "ndcg@3"})),
+}
 MANY = {
     name: documents
     for name, documents in (cases.CASES | SETTINGS | NEAR).items()

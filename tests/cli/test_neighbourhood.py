@@ -52,15 +52,22 @@ def test_lists_end_with_the_items(widenet, tmp_path):
 
 
 @pytest.mark.usefixtures("inside")
-def test_a_training_with_a_term_and_a_validation_part_ends_with_the_command(widenet, tmp_path):
-    def last_line(data, *words):
-        return widenet("train", "--data", data, "--out", tmp_path / data, *words).err.splitlines()[-1]
+def test_a_training_fits_its_term_or_ends_with_the_command_for_it(widenet, tmp_path):
+    def lines(data, *words):
+        return widenet(
+            "train", *words, "--data", data, "--out", tmp_path / data, "--overwrite"
+        ).err.splitlines()
 
-    words, _, command = last_line("data").partition(": widenet ")
+    assert 'Fitting the neighbourhood term of "next" by ndcg@20.' in (said := lines("data"))
+    assert said[-1].startswith("Next: ")
+    document = (tmp_path / "data" / "network-fitted.json").read_text()
+    (tmp_path / "network.json").write_text(document)
+    words, _, command = lines("data", tmp_path / "network.json")[-1].partition(": widenet ")
     assert words == "Perhaps better lists, without a new training"
     assert command == f"neighbourhood {tmp_path / 'data'} --out {tmp_path / 'data'}-near"
     assert widenet(*command.split()).status == 0
-    assert last_line("whole", "--no-validation").startswith("Next: ")
+    stays = 'The neighbourhood term of "next" stays as the document has it: training.json has no evaluation'
+    assert [line for line in lines("whole", "--no-validation") if line.startswith(stays)]
 
 
 @pytest.mark.usefixtures("inside")

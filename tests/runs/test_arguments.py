@@ -22,7 +22,10 @@ def test_only_the_default_network_has_epochs_and_a_rate_by_the_size(is_sequence,
     data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3, sequence=is_sequence)
     network, training = documents(None, None, data)
     assert (training.epochs, training.batch_size, training.optimizer.learning_rate) == (epochs, 8, 0.02)
-    other = documents(network, None, data)[1]
+    assert documents(network, None, data)[1] == training
+    changed = network.model_dump(mode="json")
+    changed["layers"][1]["units"] += 1
+    other = documents(changed, None, data)[1]
     assert (other.epochs, other.optimizer.learning_rate) == (10, 0.01)
 
 

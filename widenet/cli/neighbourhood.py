@@ -13,7 +13,8 @@ from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.spec.metric_names import check_metric
 
 if TYPE_CHECKING:
-    from widenet.runs.neighbourhood import Choice, Fitted
+    from widenet.runs.neighbourhood import Fitted
+    from widenet.runs.term_search import Choice
 
 
 def neighbourhood(
@@ -53,15 +54,15 @@ def neighbourhood(
 
 def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -> None:
     """Print what was found, and what users say of it who did not choose it."""
-    from widenet.runs.neighbourhood import words_of
+    from widenet.runs.term_search import words_of
 
-    before, best = fitted.before, fitted.best
+    found, before, best = fitted.found, fitted.found.before, fitted.found.best
     gain, lower, upper = best.gain_over(before)
     if as_json:
         print_json(
             {
                 "run": out,
-                "neighbourhood": None if fitted.term is None else fitted.term.model_dump(mode="json"),
+                "neighbourhood": None if found.term is None else found.term.model_dump(mode="json"),
                 "metric": metric,
                 "before": before.mean,
                 "best": best.mean,
@@ -75,6 +76,6 @@ def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -
         f"Best: {words_of(best.term)}. For {len(best.values_E):,} other users {metric} {best.mean:.4f},"
         f" {gain:+.4f} from {run} (95 %: {lower:+.4f} to {upper:+.4f})."
     )
-    kept = "" if fitted.term == best.term else f", as {run}, because the difference may be chance"
-    typer.echo(f"{out}: {words_of(fitted.term)}{kept}.")
+    kept = "" if found.term == best.term else f", as {run}, because the difference may be chance"
+    typer.echo(f"{out}: {words_of(found.term)}{kept}.")
     typer.echo(f"fingerprint {fitted.model.fingerprint()}")

@@ -46,6 +46,7 @@ def other_term(run: str, dataset: "Dataset", network: "NetworkSpec", training: "
     """
     *others, output = network.outputs
     has_part = bool(dataset.fields[output.field].num_entries.get("validation"))
-    if others or output.neighbourhood is None or not has_part or is_uri(run) or training.pruning is not None:
+    term = output.neighbourhood
+    if others or term is None or term.fit or not has_part or is_uri(run) or training.pruning is not None:
         return None
     return f"Perhaps better lists, without a new training: widenet neighbourhood {run} --out {run}-near"

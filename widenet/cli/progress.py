@@ -120,6 +120,14 @@ class TrainingReport:
         else:
             typer.echo(line, err=True)
 
+    def tried(self, text: str) -> None:
+        """Show a term that was tried: in the bar, or as a line after a long silence."""
+        if self.bar is not None:
+            self.bar.update(self.task, metric=text)
+        elif not self.quiet and monotonic() - self.spoken >= _LONGEST_SILENCE:
+            self.say(text)
+            self.spoken = monotonic()
+
     def say(self, text: str) -> None:
         """Print a sentence."""
         if not self.quiet:

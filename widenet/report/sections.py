@@ -11,8 +11,11 @@ from widenet.plan.numbers import amount, duration
 from widenet.plan.pruning import pruned_row_bytes
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
+from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
+from widenet.training.fitted_network import fitted
 from widenet.training.log_curves import grid, log_curves, metric_names, points
+from widenet.training.run_directory import FITTED
 
 _NONE = Html()
 _ABSENT = "\u2013"
@@ -36,8 +39,9 @@ def summary(subject: Subject) -> Html:
         if subject.kept["epoch"] != subject.last["epoch"]:
             facts.insert(1, ("kept epoch", f"{subject.kept['epoch']:,}"))
     metric, best = subject.metric, subject.best
-    if metric is not None and metric in subject.kept:
-        facts.insert(0, (metric, f"{subject.kept[metric]:.4f}"))
+    measured = subject.measured or subject.kept
+    if metric is not None and metric in measured:
+        facts.insert(0, (metric, f"{measured[metric]:.4f}"))
     facts.append(("training", duration(subject.total("seconds"))))
     tiles = [tag("div", tag("b", value), tag("span", name), class_="tile") for name, value in facts]
     warnings = (tag("p", sentence, class_="warning") for sentence in subject.warnings)
@@ -229,7 +233,10 @@ def machine_section(subject: Subject) -> Html:
 
 def documents_section(subject: Subject) -> Html:
     """The two documents, with all defaults written out."""
-    documents = {"network.json": subject.run.network, "training.json": subject.run.training}
+    run = subject.run
+    documents: dict[str, Document] = {"network.json": run.network, "training.json": run.training}
+    if (spec := fitted(run)) is not None:
+        documents[FITTED] = spec
     shown = [
         tag("details", tag("summary", name), tag("pre", document.to_json()))
         for name, document in documents.items()

@@ -119,8 +119,11 @@ class Subject:
 
     @property
     def measured(self) -> Mapping[str, Any]:
-        """The line of the log that tells of the run's weights; empty if they were changed since."""
-        return {} if self.is_changed else self.kept
+        """The line of the log that tells of the run's weights, with the metrics of fitted terms.
+
+        It is empty if the weights were changed since.
+        """
+        return {} if self.is_changed else {**self.kept, **(self.final.metrics or {})}
 
     @property
     def warnings(self) -> list[str]:

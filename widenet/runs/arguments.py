@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Field
@@ -43,7 +43,7 @@ def documents(network: object, training: object, dataset: Dataset) -> tuple[Netw
         FitError: There is no default for the dataset.
     """
     spec = network_of(network, dataset)
-    return spec, training_of(training, spec, dataset, is_default_network=network is None)
+    return spec, training_of(training, spec, dataset, is_default_network=is_usual(spec, dataset))
 
 
 def network_of(
@@ -77,7 +77,7 @@ def training_of(
         network: The network document.
         dataset: The dataset.
         kept: Directory of the run that the training resumes, if any.
-        is_default_network: Whether the network is the default of the dataset.
+        is_default_network: Whether the network is the default of the dataset; see `is_usual`.
         evaluates: Whether the default training evaluates on a validation part, if there is one.
     """
     if training is None and _holds_documents(kept):
@@ -90,6 +90,18 @@ def training_of(
         mean_entries = target.num_entries["train"] / target.width
     is_sequence = target is not None and target.kind == "sequence"
     return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
+
+
+def is_usual(network: NetworkSpec, dataset: Dataset, is_fresh: bool = True) -> bool:
+    """Return whether a network is the default of a dataset, with whatever neighbourhood terms."""
+    try:
+        return _without_terms(network) == _without_terms(_default_network(dataset, is_fresh))
+    except FitError:
+        return False
+
+
+def _without_terms(network: NetworkSpec) -> dict[str, Any]:
+    return network.model_dump(mode="json", exclude={"layers": {"__all__": {"neighbourhood"}}})
 
 
 def target_of(network: NetworkSpec, dataset: Dataset) -> Field | None:

@@ -16,16 +16,19 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.runs.arguments import path_of
 from widenet.runs.model import Model
+from widenet.spec.network import NetworkSpec
 from widenet.stores.uri import check_local, is_uri
 from widenet.training import replacing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA, WHOLE
-from widenet.training.run_directory import RunDirectory
+from widenet.training.fitted_network import with_network_of
+from widenet.training.run_directory import FITTED, RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import START, VECTORS, locked, put, without_weights
 
 _COPIED = (
     "network.json",
+    FITTED,
     "training.json",
     RUN_FIELDS,
     "vocabulary",
@@ -85,16 +88,18 @@ def saved_made_of(
         before = model.network.spec
         change(model.network)
         if (spec := model.network.spec) is not before:
-            by_leader(
-                exchange,
-                lambda: write_whole(beside / "network.json", spec.to_json().encode()),
-                "run directory",
-            )
+            by_leader(exchange, lambda: _put_network(beside, spec), "run directory")
         saved = RunDirectory.open(beside).save_model(
             "model", model.network, {**own, "made_of": made_of, **facts}
         )
         by_leader(exchange, lambda: _put(beside, path, needed, overwrite), "run directory")
-    return Model(RunDirectory.open(path), model.network, saved.facts)
+    return Model(with_network_of(RunDirectory.open(path), saved), model.network, saved.facts)
+
+
+def _put_network(run: Path, spec: NetworkSpec) -> None:
+    """Give a run another network document, whose terms are not fitted again; raises CheckpointError."""
+    write_whole(run / "network.json", spec.to_json().encode())
+    (run / FITTED).unlink(missing_ok=True)
 
 
 def num_bytes(run: str | Path) -> int:

@@ -36,6 +36,7 @@ from widenet.runs.unread import about_inputs, cut_histories, notes_on, strangers
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
@@ -87,15 +88,14 @@ class Model:
         """
         directory = RunDirectory.open(path_of("run", arguments.run))
         checkpoint = directory.model()
-        bits, nonzeros = bits_of(checkpoint.facts), nonzeros_of(checkpoint.facts)
         chosen = device_for(device_of(arguments, checkpoint.facts))
         join(chosen, arguments.timeout)
         check_in_common(
             chosen, [directory.network, directory.training], None, facts_of_checkpoint(checkpoint)
         )
-        layout = directory.layout
-        exchange = exchange_for(layout.num_shards, chosen)
-        network = build(layout, exchange, chosen, bits=bits, nonzeros=nonzeros)
+        directory, facts = with_network_of(directory, checkpoint), checkpoint.facts
+        exchange = exchange_for(directory.layout.num_shards, chosen)
+        network = build(directory.layout, exchange, chosen, bits=bits_of(facts), nonzeros=nonzeros_of(facts))
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:

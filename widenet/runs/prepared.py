@@ -9,7 +9,7 @@ from widenet.data.dataset import Dataset
 from widenet.parallel.launcher import launch_id
 from widenet.plan.layout import Layout
 from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import dataset_of, kept_of, network_of, run_of, target_of, training_of
+from widenet.runs.arguments import dataset_of, is_usual, kept_of, network_of, run_of, target_of, training_of
 from widenet.spec.network import NetworkSpec
 from widenet.training.check import check_training
 from widenet.training.existing_run import CUT
@@ -46,8 +46,11 @@ def prepared(
             from widenet.runs.cutting import cut_anew
 
             dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))
+        is_default = arguments.network is None or (
+            arguments.training is None and is_usual(network, dataset, arguments.start_from is None)
+        )
         training = training_of(
-            arguments.training, network, dataset, kept, arguments.network is None, not arguments.no_validation
+            arguments.training, network, dataset, kept, is_default, not arguments.no_validation
         )
         yield check_training(network, training, dataset), dataset
 

@@ -41,6 +41,7 @@ from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import path_of, run_of
+from widenet.runs.fitting import fitted_run, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
@@ -55,6 +56,7 @@ from widenet.stores.fetch import readable
 from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import begun, started_again
 from widenet.training.environment import machine
+from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.optimizers import Optimizer, is_compiled
@@ -133,7 +135,13 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [*unread(run, dataset), *unused_repeats(run), *_drawn(run), *slow]:
+        for sentence in [
+            *unread(run, dataset),
+            *unused_repeats(run),
+            *unfitted(run, dataset),
+            *_drawn(run),
+            *slow,
+        ]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -153,7 +161,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             )
             if not training.loop(stop):
                 raise KeyboardInterrupt
-            return _finished(run, network, state, dataset, report)
+            return _finished(run, network, state, dataset, report, stop)
 
 
 def _start(arguments: TrainArguments) -> Path | None:
@@ -314,7 +322,12 @@ def evaluation_of(
 
 
 def _finished(
-    run: RunDirectory, network: Network, state: LoopState, dataset: Dataset, report: Report
+    run: RunDirectory,
+    network: Network,
+    state: LoopState,
+    dataset: Dataset,
+    report: Report,
+    interrupted: Callable[[], bool],
 ) -> Model:
     """Save and return the model of a finished training: its last weights, or the best if it keeps these."""
     epochs = run.training.epochs
@@ -334,4 +347,7 @@ def _finished(
         "examples": dataset.digest,
         "arithmetic": state.arithmetic,
     }
-    return Model(run, network, run.save_model("model", network, facts).facts)
+    evaluate = evaluation_of(run.training, dataset)
+    run, of_fit = fitted_run(run, network, dataset, evaluate, report, interrupted)
+    saved = run.save_model("model", network, {**facts, **of_fit})
+    return Model(with_network_of(run, saved), network, saved.facts)

@@ -201,6 +201,10 @@ class Neighbourhood(Spec):
     """Features that each unit keeps: those with the largest c_ij^2 / n_i, of equal ones the first."""
     popularity: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Exponent of a unit's frequency in its similarities. 0: rare and frequent units count alike."""
+    fit: bool = False
+    """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
+    `evaluation`, on the validation part. Until then, and if the gain may be chance, these hold.
+    """
 
 
 class OutputLayer(Spec, OfLayers):

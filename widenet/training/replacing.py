@@ -21,7 +21,7 @@ from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, wait
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
-_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA}
+_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA, "network-fitted.json"}
 """The entries of a run directory."""
 
 

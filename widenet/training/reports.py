@@ -24,6 +24,10 @@ class Report(Protocol):
         """Called after an epoch, with its line of log.jsonl."""
         return
 
+    def tried(self, text: str) -> None:
+        """Called with each neighbourhood term that is tried after the last epoch, and its metric."""
+        return
+
     def say(self, text: str) -> None:
         """Called with a sentence that the user should know."""
         return

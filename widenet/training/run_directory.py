@@ -60,8 +60,9 @@ RECORDED = "documents"
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
 """The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
-FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
-"""The files on which predictions from finished weights depend."""
+FITTED = "network-fitted.json"
+"""The network with the neighbourhood terms that were fitted when training ended."""
+_FOR_PREDICTIONS = ("network.json", RUN_FIELDS, FITTED)
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class RunDirectory:
         network: The network document.
         training: The training document.
         fields: Records of the dataset's fields, by name.
-        digests: SHA-256 of `DOCUMENTS` when the run was opened.
+        digests: SHA-256 of `DOCUMENTS`, and of `FITTED` if it is there.
         mirror: Publishes the directory in a store; None for a run that is on the disk alone.
     """
 
@@ -156,7 +157,8 @@ class RunDirectory:
                 raise CheckpointError(
                     f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
                 )
-        return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
+        known = [*DOCUMENTS, *([FITTED] if (path / FITTED).is_file() else [])]
+        return cls(path, network, training, fields, {name: sha256_of(path / name) for name in known})
 
     @cached_property
     def layout(self) -> Layout:
@@ -267,7 +269,8 @@ class RunDirectory:
         checkpoint = Checkpoint.open(path)
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
-            if recorded.get(name, self.digests[name]) != self.digests[name]:
+            now = self.digests.get(name)
+            if recorded.get(name, now) != now:
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
                     " Undo the change, or train again with another `out`."
@@ -340,7 +343,7 @@ class RunDirectory:
             CheckpointError: The run has neither.
         """
         if (self.path / "model").exists():
-            return self._opened(self.path / "model", FOR_PREDICTIONS)
+            return self._opened(self.path / "model", _FOR_PREDICTIONS)
         latest = self.latest()
         if latest is None:
             raise without_weights(self.path)

@@ -89,7 +89,7 @@ class WeightsFacts:
         arithmetic: Versions of the arithmetic of its steps.
         imported: Name of the file it was imported from, if its features have no names.
         epoch: Epoch of the best evaluation so far.
-        metrics: Metrics of this evaluation.
+        metrics: Metrics of this evaluation; or of final weights whose neighbourhood terms were fitted.
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits or fewer, with a scale for each row.

@@ -18,9 +18,10 @@ from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.field_records import record_of
+from widenet.training.fitted_network import with_network_of
 from widenet.training.kept_neighbours import keep_neighbours, outputs_near
 from widenet.training.row_copy import RowCopy
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import FITTED, RunDirectory
 from widenet.training.run_path import check_finished
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, made_of
 from widenet.training.taken import Taken
@@ -70,11 +71,12 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
     kept = [output.name for output in outputs_near(before.network, network.spec)]
     for name in kept:
         say(f'{start}: in output "{name}", known features keep its neighbours, and new ones count theirs.')
+    file = FITTED if (start / FITTED).is_file() else "network.json"
     for output in before.network.outputs:
         if output.neighbourhood is not None and output.name not in kept:
             say(
                 f'{start}: the neighbours in its output "{output.name}" are not used: no such term is here.'
-                f" Train {start / 'network.json'} to keep them."
+                f" Train {start / file} to keep them."
             )
 
 
@@ -85,6 +87,7 @@ def _matched(
     check_finished(start)
     before = RunDirectory.open(start)
     model = before.model()
+    before = with_network_of(before, model)
     facts = WeightsFacts.of(model.facts)
     if facts.in_8_bits:
         raise CheckpointError(

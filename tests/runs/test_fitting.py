@@ -1,0 +1,191 @@
+"""Neighbourhood terms that are fitted when training ends: against `fit_neighbourhood`, and trainings."""
+
+import json
+import shutil
+
+import pytest
+
+import widenet
+from tests.runs.test_neighbourhood import TRAINING, WIDTH, world
+from tests.trainings import tied_near
+from widenet.data.lists import dataset_from_lists
+from widenet.errors import CheckpointError
+from widenet.report.listing import list_runs
+from widenet.report.write import write_report
+from widenet.runs import Model, train
+from widenet.runs.arguments import documents
+from widenet.runs.term_search import words_of
+from widenet.training.reports import Report
+
+EVALUATED = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}
+WEAK = {"weight": 0.001, "neighbours": 2}
+
+
+class Heard(Report):
+    """Keeps what it is told."""
+
+    def __init__(self):
+        self.said, self.terms = [], []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def tried(self, text):
+        self.terms.append(text)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return world(tmp_path_factory.mktemp("data") / "data")
+
+
+@pytest.fixture(scope="module")
+def heard():
+    return Heard()
+
+
+@pytest.fixture(scope="module")
+def fitted(data, heard, tmp_path_factory):
+    path = tmp_path_factory.mktemp("fitted") / "run"
+    return train(tied_near(**WEAK, fit=True), EVALUATED, data, path, device="cpu", report=heard)
+
+
+def test_the_term_is_that_of_a_search_after_the_training(fitted, heard, data, tmp_path):
+    plain = train(tied_near(**WEAK), EVALUATED, data, tmp_path / "plain", device="cpu")
+    tried = []
+    searched = widenet.fit_neighbourhood(
+        tmp_path / "plain", tmp_path / "near", metric="ndcg@5", report=tried.append
+    )
+    assert fitted.fingerprint() == searched.fingerprint() != plain.fingerprint()
+    assert fitted.run.network == searched.run.network
+    assert heard.terms == [f"ndcg@5 {choice}" for choice in tried]
+    said = words_of(searched.run.network.outputs[0].neighbourhood)
+    assert [sentence for sentence in heard.said if said in sentence]
+
+
+def test_the_run_has_both_documents_and_every_reader_takes_the_fitted_one(fitted, data, tmp_path):
+    asked = json.loads((fitted.run.path / "network.json").read_text())["layers"][-1]["neighbourhood"]
+    found = json.loads((fitted.run.path / "network-fitted.json").read_text())["layers"][-1]["neighbourhood"]
+    assert (asked["weight"], asked["neighbours"], asked["fit"]) == (0.001, 2, True)
+    assert found["weight"] > 0.001
+    assert not found["fit"]
+    loaded = Model.load(fitted.run.path)
+    assert loaded.run.network == fitted.run.network == fitted.network.spec
+    assert loaded.fingerprint() == fitted.fingerprint()
+    assert loaded.recommend([0, 4], k=5) == fitted.recommend([0, 4], k=5)
+    same = train(fitted.run.path / "network-fitted.json", EVALUATED, data, tmp_path / "again", device="cpu")
+    assert same.fingerprint() == fitted.fingerprint()
+    assert not (tmp_path / "again" / "network-fitted.json").exists()
+
+
+def test_lists_and_reports_show_the_metric_of_the_fitted_term(fitted, data):
+    value = fitted.evaluate(data, "validation", ks=[5])["ndcg@5"]
+    in_log = fitted.run.records()[-1]["ndcg@5"]
+    assert list_runs(fitted.run.path).runs[0].value == pytest.approx(value)
+    assert in_log < value
+    page = write_report(fitted.run.path, fitted.run.path / "report.html").read_text()
+    assert f"{value:.4f}" in page
+    assert "network-fitted.json" in page
+
+
+def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_path):
+    path = tmp_path / "run"
+    asked = tied_near(**WEAK, fit=True), EVALUATED, data, path
+
+    def refuse():
+        refuse.calls += 1
+        return refuse.calls > 20
+
+    refuse.calls = 0
+    heard = Heard()
+    with pytest.raises(KeyboardInterrupt):
+        train(*asked, device="cpu", interrupted=refuse, report=heard)
+    assert 0 < len(heard.terms) < 20
+    assert not (path / "model").exists()
+    resumed = train(*asked, device="cpu", resume=True)
+    assert resumed.fingerprint() == fitted.fingerprint()
+    assert train(*asked, device="cpu", resume=True).fingerprint() == fitted.fingerprint()
+
+
+def test_what_is_made_of_the_run_has_its_term(fitted, data, tmp_path):
+    small = widenet.quantize(fitted.run.path, tmp_path / "small")
+    assert small.run.network == fitted.run.network
+    again = widenet.fit_neighbourhood(fitted.run.path, tmp_path / "again", metric="ndcg@5")
+    assert again.fingerprint() == fitted.fingerprint()
+    assert Model.load(tmp_path / "again").run.network == again.run.network
+    heard = Heard()
+    onward = train(
+        fitted.run.path / "network-fitted.json",
+        TRAINING,
+        data,
+        tmp_path / "onward",
+        start_from=fitted.run.path,
+        device="cpu",
+        report=heard,
+    )
+    assert onward.run.network == fitted.run.network
+    assert [sentence for sentence in heard.said if "keep its neighbours" in sentence]
+    with pytest.raises(CheckpointError, match=r"network-fitted\.json is not the file"):
+        spoil(tmp_path / "again-spoilt", fitted)
+
+
+def spoil(path, fitted):
+    """Load a copy of a run whose fitted document somebody has changed."""
+    shutil.copytree(fitted.run.path, path)
+    file = path / "network-fitted.json"
+    file.write_text(file.read_text().replace('"floor": 0.0', '"floor": 0.1'))
+    Model.load(path)
+
+
+def trained_by_a_group(data, out):
+    model = train(tied_near(**WEAK, fit=True), EVALUATED, data, out, device="cpu")
+    return model.fingerprint()
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_any_number_of_processes_fits_the_same_term(size, fitted, data, groups, tmp_path):
+    found = groups(size)(trained_by_a_group, str(data.path), str(tmp_path / "run"))
+    assert found == [fitted.fingerprint()] * size
+    assert Model.load(tmp_path / "run").run.network == fitted.run.network
+
+
+ALONE = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "sentence"),
+    [
+        ({}, "training.json has no evaluation on a validation part to fit it by"),
+        ({"evaluation": {"metric": "coverage@5"}}, "coverage@5 is no mean over users"),
+    ],
+)
+def test_a_term_that_cannot_be_fitted_stays_and_the_report_says_why(evaluation, sentence, data, tmp_path):
+    training = {**TRAINING, **evaluation}
+    heard = Heard()
+    model = train(tied_near(**WEAK, fit=True), training, data, tmp_path / "run", device="cpu", report=heard)
+    assert f'The neighbourhood term of "next" stays as the document has it: {sentence}.' in heard.said
+    assert model.run.network.outputs[0].neighbourhood.weight == 0.001
+    assert not heard.terms
+
+
+def test_a_gain_that_may_be_chance_changes_nothing(tmp_path):
+    heard = Heard()
+    alone = world(tmp_path / "data", ALONE)
+    model = train(
+        tied_near(weight=0.6, fit=True), EVALUATED, alone, tmp_path / "run", device="cpu", report=heard
+    )
+    assert model.run.network == widenet.Network.of(tied_near(weight=0.6))
+    assert heard.said[-1].startswith('No other term of "next" is better by more than chance: weight 0.6')
+
+
+def test_the_default_training_fits_its_term_and_knows_its_network_again(tmp_path):
+    rows = [[(7 * user + 3 * step * step) % 50 for step in range(2 + user % 4)] for user in range(300)]
+    data = dataset_from_lists(tmp_path / "data", [sorted({*row}) for row in rows], width=50)
+    network, training = documents(None, None, data)
+    assert network.outputs[0].neighbourhood.fit
+    document = network.model_dump(mode="json")
+    document["layers"][-1]["neighbourhood"] = {"weight": 2.0, "neighbours": 3}
+    assert documents(document, None, data)[1] == training
+    document["layers"][1]["units"] = 32
+    document["layers"][1]["initializer"] = {"kind": "gaussian", "deviation": 0.1}
+    assert documents(document, None, data)[1] != training

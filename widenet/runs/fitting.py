@@ -1,0 +1,93 @@
+"""Fits the neighbourhood terms that ask for it when a training has ended."""
+
+from collections.abc import Callable
+from typing import Any
+
+from widenet.data.dataset import Dataset
+from widenet.model.network import Network
+from widenet.run_arguments import CHOOSING_USERS
+from widenet.runs.term_search import PART, Choice, Found, able_rows, search, words_of
+from widenet.spec.layers import OutputLayer
+from widenet.spec.metric_names import MEANS
+from widenet.spec.training import TrainingSpec
+from widenet.training.fitted_network import with_fitted
+from widenet.training.loop import Evaluate
+from widenet.training.reports import Report
+from widenet.training.run_directory import RunDirectory
+
+
+def fitted_run(
+    run: RunDirectory,
+    network: Network,
+    dataset: Dataset,
+    evaluate: Evaluate | None,
+    report: Report,
+    interrupted: Callable[[], bool],
+) -> tuple[RunDirectory, dict[str, Any]]:
+    """Fit the terms of a trained network; return the run with its document, and facts for its weights.
+
+    The facts are the metrics of the network as it is now. There are none, and the run is the same, if no term
+    can be fitted. Every process of a group must call this.
+
+    Raises:
+        KeyboardInterrupt: `interrupted` became true in a process. A resumed training fits the terms again.
+    """
+    wanted = [
+        layer for layer in run.network.outputs if _wants(layer) and _hindrance(run, dataset, layer) is None
+    ]
+    if not wanted or evaluate is None:
+        return run, {}
+
+    evaluation = run.training.evaluation
+    assert evaluation is not None
+
+    def tried(choice: Choice) -> None:
+        report.tried(f"{evaluation.metric} {choice}")
+        if any(network.exchange.collect(interrupted(), "interruption")):
+            raise KeyboardInterrupt
+
+    for layer in wanted:
+        output = f'"{layer.name}"'
+        report.say(f"Fitting the neighbourhood term of {output} by {evaluation.metric}.")
+        excludes = evaluation.seen == "exclude"
+        found = search(network, layer.name, dataset, evaluation.metric, excludes, CHOOSING_USERS, tried)
+        report.say(_said(found, evaluation.metric, output))
+    return with_fitted(run, network), {"metrics": evaluate(network)}
+
+
+def unfitted(run: RunDirectory, dataset: Dataset) -> list[str]:
+    """Return a sentence for each term that a training cannot fit, although its document asks for it."""
+    return [
+        f'The neighbourhood term of "{layer.name}" stays as the document has it: {hindrance}.'
+        for layer in run.network.outputs
+        if _wants(layer) and (hindrance := _hindrance(run, dataset, layer)) is not None
+    ]
+
+
+def _wants(layer: OutputLayer) -> bool:
+    return layer.neighbourhood is not None and layer.neighbourhood.fit
+
+
+def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str | None:
+    """Return why a training cannot fit an output's term; None if it can."""
+    training: TrainingSpec = run.training
+    if run.start is not None:
+        return "this training goes on from another, and its interactions alone are too few to count by"
+    if training.evaluation is None or training.evaluation.part != PART:
+        return f"training.json has no evaluation on a {PART} part to fit it by"
+    if training.evaluation.metric.partition("@")[0] not in MEANS:
+        return f"{training.evaluation.metric} is no mean over {dataset.manifest.words.examples}"
+    if PART not in dataset.field(layer.field).parts or len(able_rows(dataset, layer.field)) < 2:
+        return f'the {PART} part of "{layer.field}" has fewer than two {dataset.manifest.words.examples}'
+    return None
+
+
+def _said(found: Found, metric: str, output: str) -> str:
+    """Say what was found, and what the users say of it who did not choose it."""
+    if found.term == found.before.term:
+        return f"No other term of {output} is better by more than chance: {words_of(found.term)}."
+    gain, number = found.best.mean - found.before.mean, len(found.best.values_E)
+    return (
+        f"The term of {output}: {words_of(found.term)}. By {number:,} who did not choose it, {metric}"
+        f" {found.best.mean:.4f}, {gain:+.4f}."
+    )

@@ -1,0 +1,240 @@
+"""The search for the neighbourhood term of a trained network that is best on a validation part."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from widenet.data.dataset import Dataset
+from widenet.data.manifest import Part
+from widenet.data.together import Neighbours
+from widenet.evaluate import evaluate
+from widenet.metrics.resampling import intervals
+from widenet.model.neighbourhood import Neighbourhood
+from widenet.model.network import Network
+from widenet.parallel.threads import fixed_arithmetic
+from widenet.randomness import stream
+from widenet.spec.layers import Neighbourhood as Term
+from widenet.spec.layers import OutputLayer
+from widenet.spec.metric_names import check_metric
+from widenet.spec.usual import TERM
+
+PART: Part = "validation"
+"""The part by whose examples a term is chosen."""
+_NEIGHBOURS, _POPULARITIES, _FLOORS = (25, 10, 3), (0.4, 0.2, 0.0), (0.01, 0.002)
+_MOST_WEIGHT = 6.4
+"""Above, softmax leaves the other units probabilities that are too small to tell apart."""
+_LEVEL = 0.95
+
+
+def words_of(term: Term | None) -> str:
+    """Return the settings of a term in a line."""
+    if term is None:
+        return "no term"
+    exponent = f"popularity {term.popularity:g}"
+    return f"weight {term.weight:g}, floor {term.floor:g}, {term.neighbours} neighbours, {exponent}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A term that was tried, or none, and what a metric says of it.
+
+    Attributes:
+        term: The term; None for the network without one.
+        mean: The mean of the metric over the users.
+        values_E: The metric of each user, float32.
+    """
+
+    term: Term | None
+    mean: float
+    values_E: np.ndarray = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f}  {words_of(self.term)}"
+
+    def gain_over(self, other: "Choice") -> tuple[float, float, float]:
+        """Return by how much the mean is larger than another's, and the bounds of the 95 % interval."""
+        [lower], [upper] = intervals((self.values_E - other.values_E)[:, None], _LEVEL)
+        return self.mean - other.mean, float(lower), float(upper)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search.
+
+    Attributes:
+        before, best: The term of the output before, and the best that was tried, for users who did not choose
+            it.
+    """
+
+    before: Choice
+    best: Choice
+
+    @property
+    def term(self) -> Term | None:
+        """The best term if it gains by more than chance, else the one before; None for none."""
+        return self.best.term if self.best.gain_over(self.before)[1] > 0 else self.before.term
+
+
+def search(
+    network: Network,
+    name: str,
+    dataset: Dataset,
+    metric: str,
+    excludes_seen: bool,
+    users: int,
+    report: Callable[[Choice], None] | None = None,
+) -> Found:
+    """Give an output the neighbourhood term that is best on the validation part, and return what was found.
+
+    Every process of a group must call this. All of them find the same.
+
+    Args:
+        network: A trained network, whose weights stay.
+        name: Name of the output.
+        dataset: The dataset of its training.
+        metric: A mean over users.
+        excludes_seen: Whether lists leave out what a user has already.
+        users: Number of users to choose by; as many others judge.
+        report: Called with each choice that is tried, first that without a term.
+    """
+    spec = network.outputs[name].spec
+    own = None if spec.neighbourhood is None else spec.neighbourhood.model_copy(update={"fit": False})
+    choosing, judging = _halves(dataset, spec.field, users)
+    trial = _Trial(network, name, dataset, metric, excludes_seen)
+    choices: list[Choice] = []
+    for choice in _choices(partial(trial.of, choosing), own):
+        if choice in choices:
+            continue
+        choices.append(choice)
+        if report is not None:
+            report(choice)
+    best = max(choices, key=_mean)
+    found = Found(trial.of(judging, own), trial.of(judging, best.term))
+    trial.set(found.term)
+    return found
+
+
+def able_rows(dataset: Dataset, wanted: str) -> np.ndarray:
+    """Return the rows of the users with something to find, int64, ascending."""
+    everyone = slice(0, dataset.num_examples)
+    return np.flatnonzero(dataset.entry_counts(wanted, everyone, PART))
+
+
+def _halves(dataset: Dataset, wanted: str, users: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of so many users to choose by, and of others to judge, drawn at random, ascending."""
+    drawn = stream(0, "users to choose by").permutation(able_rows(dataset, wanted))
+    number = min(users, len(drawn) // 2)
+    return np.sort(drawn[:number]), np.sort(drawn[number : 2 * number])
+
+
+def set_term(network: Network, name: str, term: Term | None) -> None:
+    """Give an output of a trained network another term, whose neighbours are unknown, or none."""
+    output = network.outputs[name]
+    own: OutputLayer = output.spec.model_copy(update={"neighbourhood": term})
+    layers = tuple(own if layer is output.spec else layer for layer in network.spec.layers)
+    spec = network.spec.model_copy(update={"layers": layers})
+    network.layout, output.spec = replace(network.layout, network=spec), own
+    known = output.weight.shards, network.exchange, network.device
+    output.neighbourhood = None if term is None else Neighbourhood(own, *known)
+
+
+@dataclass
+class _Trial:
+    """Measures terms of a network's output, and counts once for terms of as many neighbours."""
+
+    network: Network
+    name: str
+    dataset: Dataset
+    metric: str
+    excludes_seen: bool
+    found: dict[int, dict[int, Neighbours]] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """How often each feature occurs, int64."""
+        return self.dataset.counts(self.network.outputs[self.name].spec.field)
+
+    def set(self, term: Term | None) -> None:
+        """Give the output a term, or none."""
+        set_term(self.network, self.name, term)
+        own, exchange = self.network.outputs[self.name].neighbourhood, self.network.exchange
+        if own is None:
+            return
+        if own.spec.neighbours not in self.found:
+            each = exchange.each(lambda shard: (shard, own.found(self.dataset, shard)))
+            self.found[own.spec.neighbours] = dict(each)
+        found = self.found[own.spec.neighbours]
+        exchange.each(lambda shard: own.take(shard, found[shard]))
+
+    def of(self, rows: np.ndarray, term: Term | None) -> Choice:
+        """Measure some users with a term, or without one."""
+        self.set(term)
+        with fixed_arithmetic():
+            result = evaluate(
+                self.network,
+                self.dataset,
+                PART,
+                [check_metric(self.metric)],
+                self.name,
+                self.excludes_seen,
+                keep_users=True,
+                rows=rows,
+                counts_L=self.counts,
+            )
+        assert result.users is not None
+        column = result.users.names.index(self.metric)
+        return Choice(term, result[self.metric], result.users.values[:, column])
+
+
+_Measure = Callable[[Term | None], Choice]
+
+
+def _choices(measure: _Measure, own: Term | None) -> Iterator[Choice]:
+    """Yield no term, that of the run, if any, and other terms."""
+    yield measure(None)
+    if own is not None:
+        yield measure(own)
+    for number in _NEIGHBOURS:
+        yield from _of_neighbours(measure, number)
+
+
+def _of_neighbours(measure: _Measure, number: int) -> Iterator[Choice]:
+    """Yield terms of so many neighbours: all exponents, then the best one's with other floors and weights."""
+    usual = Term.model_validate({**TERM, "neighbours": number})
+    by_exponent = []
+    for popularity in _POPULARITIES:
+        by_exponent.append(measure(usual.model_copy(update={"popularity": popularity})))
+        yield by_exponent[-1]
+    best = max(by_exponent, key=_mean)
+    for floor in _FLOORS:
+        if floor != usual.floor:
+            best = measure(_other(best, floor=floor))
+            yield best
+        for choice in _climbed(measure, best):
+            yield choice
+            best = max(best, choice, key=_mean)
+
+
+def _climbed(measure: _Measure, start: Choice) -> Iterator[Choice]:
+    """Yield the term with ever larger weights as long as they are better; else with ever smaller ones."""
+    for factor in (2.0, 0.5):
+        best = start
+        while best.term is not None and (weight := factor * best.term.weight) <= _MOST_WEIGHT:
+            choice = measure(_other(best, weight=weight))
+            yield choice
+            if choice.mean <= best.mean:
+                break
+            best = choice
+        if best is not start:
+            return
+
+
+def _other(choice: Choice, **settings: float) -> Term:
+    assert choice.term is not None
+    return choice.term.model_copy(update=settings)
+
+
+def _mean(choice: Choice) -> float:
+    return choice.mean
