@@ -135,13 +135,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
-        for sentence in [
-            *unread(run, dataset),
-            *unused_repeats(run),
-            *unfitted(run, dataset),
-            *_drawn(run),
-            *slow,
-        ]:
+        for sentence in [*_notes(run, dataset), *slow]:
             report.say(sentence)
         with interruption(arguments.interrupted) as stop:
             state = restored_state(run, network, dataset, report)
@@ -271,6 +265,11 @@ def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: W
         num_threads=available_threads() if device.type == "cpu" else 1,
         weights_in="device" if weights_in == "host" and device.type == "cpu" else weights_in,
     )
+
+
+def _notes(run: RunDirectory, dataset: Dataset) -> list[str]:
+    """Sentences about what the training does not read, does not use, does not fit and does not train."""
+    return [*unread(run, dataset), *unused_repeats(run), *unfitted(run, dataset), *_drawn(run)]
 
 
 def _drawn(run: RunDirectory) -> Iterator[str]:

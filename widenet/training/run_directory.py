@@ -157,8 +157,8 @@ class RunDirectory:
                 raise CheckpointError(
                     f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
                 )
-        known = [*DOCUMENTS, *([FITTED] if (path / FITTED).is_file() else [])]
-        return cls(path, network, training, fields, {name: sha256_of(path / name) for name in known})
+        known = (path / name for name in (*DOCUMENTS, FITTED) if (path / name).is_file())
+        return cls(path, network, training, fields, {file.name: sha256_of(file) for file in known})
 
     @cached_property
     def layout(self) -> Layout:
@@ -269,8 +269,7 @@ class RunDirectory:
         checkpoint = Checkpoint.open(path)
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
-            now = self.digests.get(name)
-            if recorded.get(name, now) != now:
+            if recorded.get(name, now := self.digests.get(name)) != now:
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
                     " Undo the change, or train again with another `out`."
