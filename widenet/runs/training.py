@@ -41,7 +41,7 @@ from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import path_of, run_of
-from widenet.runs.fitting import fitted_run, unfitted
+from widenet.runs.fitted_terms import fitted_run, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
