@@ -32,6 +32,12 @@ def tensors(dtype=torch.float64):
     return [tensor.requires_grad_() for tensor in made[:4]], made[4]
 
 
+def positions_of(sizes):
+    """Positions with so many sequences at each time."""
+    rows = [[0] * sum(size > rank for size in sizes) for rank in range(sizes[0])]
+    return Positions.of(SparseBatch.from_lists(rows), len(sizes), ends_ask=False)
+
+
 def padded(values_NHC, sizes):
     """Positions as [E, H, T, C], with zeros after the end of each sequence."""
     rows = [values_NHC.new_zeros(sizes[0] - size, *values_NHC.shape[1:]) for size in sizes]
@@ -56,7 +62,7 @@ def test_gradients_are_central_differences(is_relative):
     own, _ = tensors()
     chosen = own if is_relative else own[:3]
     assert torch.autograd.gradcheck(
-        lambda *given: attention(*given[:3], given[3] if is_relative else None, SIZES), chosen
+        lambda *given: attention(*given[:3], given[3] if is_relative else None, positions_of(SIZES)), chosen
     )
 
 
@@ -67,7 +73,7 @@ def test_what_is_read_and_all_gradients_are_those_of_torch(sizes, is_relative, d
     (own, away), (truth, exact) = tensors(dtype), tensors()
     expected = of_torch(*truth[:3], truth[3] if is_relative else None, sizes)
     expected.backward(exact)
-    found = attention(*own[:3], own[3] if is_relative else None, sizes)
+    found = attention(*own[:3], own[3] if is_relative else None, positions_of(sizes))
     found.backward(away)
     tolerance = {"rtol": 1e-12, "atol": 1e-12} if dtype == torch.float64 else {"rtol": 2e-5, "atol": 2e-5}
     torch.testing.assert_close(found.detach().double(), expected.detach(), **tolerance)

@@ -18,7 +18,8 @@ def listed(positions):
 
 def test_positions_lie_side_by_side_in_time_the_longest_sequence_first():
     found = Positions.of(SparseBatch.from_lists(ROWS), 50, ends_ask=False)
-    assert found.sizes == [4, 3, 1, 1]
+    assert (found.sizes, found.starts.tolist()) == ([4, 3, 1, 1], [0, 4, 7, 8, 9])
+    assert found.times_N.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 3]
     first = [(2, 7, 8), (0, 5, 6), (4, 1, 2), (3, 4, None)]
     assert listed(found) == [*first, (2, 8, 9), (0, 6, None), (4, 2, None), (2, 9, 7), (2, 7, None)]
     assert found.ends_E.tolist() == [5, 9, 8, 3, 6]

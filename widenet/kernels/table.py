@@ -25,6 +25,7 @@ Operation = Literal[
     "cut",
     "stable_sort",
     "stochastic",
+    "attention",
 ]
 
 TABLE: dict[Operation, tuple[Runner, ...]] = {
@@ -40,13 +41,14 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
     "stochastic": ("numba", "torch"),
+    "attention": ("triton", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
 tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
 pruned_logits: products with vectors of which only some numbers are stored. cut: entries by shard.
-stable_sort: also `grouped`. stochastic: rounding by chance.
+stable_sort: also `grouped`. stochastic: rounding by chance. attention: also its gradients.
 """
 
 
@@ -82,7 +84,7 @@ TRITON_OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adade
 """The optimizers that `triton/advance.py` has."""
 
 
-_DIFFERING = ("gather_sum", "row_update", "tile")
+_DIFFERING = ("gather_sum", "row_update", "tile", "attention")
 """Operations whose implementations differ in the last bits. Those of all others give the same."""
 _FEW = 2**16
 """Numbers that torch handles sooner than Numba is loaded."""

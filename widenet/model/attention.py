@@ -7,13 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.kernels.table import runner
+from widenet.model.positions import Positions
+
 
 def attention(
     queries_NHC: Tensor,
     keys_NHC: Tensor,
     values_NHC: Tensor,
     distances_THC: Tensor | None,
-    sizes: Sequence[int],
+    positions: Positions,
 ) -> Tensor:
     """Return what each position and head reads, [N, H, C]; differentiable by all tensors.
 
@@ -26,9 +29,13 @@ def attention(
         keys_NHC: Keys.
         values_NHC: Values.
         distances_THC: Vectors of the distances 0 to T - 1; None: zeros. No sequence has more positions.
-        sizes: Number of positions at each time; see `Positions`.
+        positions: The positions.
     """
-    read: Tensor = _Attention.apply(queries_NHC, keys_NHC, values_NHC, distances_THC, sizes)  # type: ignore[no-untyped-call]
+    tensors: list[Any] = [queries_NHC, keys_NHC, values_NHC, distances_THC]
+    if runner("attention", queries_NHC.device) == "triton":
+        read: Tensor = _ByKernels.apply(*tensors, positions.starts, positions.times_N)  # type: ignore[no-untyped-call]
+    else:
+        read = _Attention.apply(*tensors, positions.sizes)  # type: ignore[no-untyped-call]
     return read
 
 
@@ -80,6 +87,35 @@ class _Attention(torch.autograd.Function):
             if to_distances_THC is not None:
                 to_distances_THC[back] = to_key_MHC.sum(dim=0)
         return to_queries_NHC, to_keys_NHC, to_values_NHC, to_distances_THC, None
+
+
+class _ByKernels(torch.autograd.Function):
+    """Triton's kernels of `_Attention`: they keep no shares, but compute them again."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        from widenet.kernels.triton.attention import attention as launched
+        from widenet.kernels.triton.attention_part import Heads
+
+        read_NHC, *sums = launched(Heads.of(*tensors))
+        ctx.save_for_backward(*tensors, read_NHC, *sums)
+        return read_NHC
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        from widenet.kernels.triton.attention_distances import attention_distances
+        from widenet.kernels.triton.attention_keys import attention_keys
+        from widenet.kernels.triton.attention_part import Heads
+        from widenet.kernels.triton.attention_queries import attention_queries
+
+        *tensors, read_NHC, largest_NH, total_NH = ctx.saved_tensors
+        heads, gradient_NHC, to_distances_THC = Heads.of(*tensors), gradients[0].contiguous(), None
+        to_queries_NHC, mean_NH = attention_queries(heads, read_NHC, largest_NH, total_NH, gradient_NHC)
+        sums = largest_NH, total_NH, mean_NH, gradient_NHC
+        to_keys_NHC, to_values_NHC = attention_keys(heads, *sums)
+        if heads.distances_THC is not None:
+            to_distances_THC = attention_distances(heads, *sums)
+        return to_queries_NHC, to_keys_NHC, to_values_NHC, to_distances_THC, None, None
 
 
 def _distances(sizes: Sequence[int], device: torch.device) -> Iterator[tuple[int, int, Tensor]]:

@@ -19,6 +19,8 @@ class Positions:
 
     Attributes:
         sizes: Number of sequences with a position at each time, descending.
+        starts: First position of each time, and at last N; int32.
+        times_N: Time of each position, int32.
         features: Features of the positions, a batch of N examples with at most one feature each.
         examples_N: Sequence of each position, int64.
         ends_E: Newest position of each sequence, int64; N for an empty one.
@@ -27,6 +29,8 @@ class Positions:
     """
 
     sizes: list[int]
+    starts: Tensor
+    times_N: Tensor
     features: SparseBatch
     examples_N: Tensor
     ends_E: Tensor
@@ -60,8 +64,11 @@ class Positions:
         at_end_N = times_N == lengths_E[examples_N] - 1
         ends_E[examples_N[at_end_N]] = at_end_N.nonzero()[:, 0]
         asking_M = (within_N & (entries_N + 1 < batch.indptr[1:][examples_N])).nonzero()[:, 0]
+        sizes = torch.bincount(times_N)
         return cls(
-            sizes=torch.bincount(times_N).tolist(),
+            sizes=sizes.tolist(),
+            starts=indptr_of(sizes).int(),
+            times_N=times_N.int(),
             features=SparseBatch(indptr_of(within_N), batch.indices[entries_N[within_N]]),
             examples_N=examples_N,
             ends_E=ends_E,

@@ -16,6 +16,10 @@ elif not torch.cuda.is_available():
     # interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
     for name in (
+        "attention",
+        "attention_distances",
+        "attention_keys",
+        "attention_queries",
         "fixed_point",
         "hidden_gradient",
         "output_products",
