@@ -79,10 +79,15 @@ def reason_of(error: BaseException) -> str:
     return first[:200] or type(error).__name__
 
 
-def unwritten(path: object, error: OSError) -> str:
-    """Return the sentence for a path that the operating system refuses to write, with the remedy."""
-    remedy = "Free some space" if error.errno in NO_ROOM else "Check the path and its permissions"
-    return f"{path} cannot be written: {error.strerror or error}. {remedy}, or choose another place."
+def unwritten(path: object, error: OSError | RuntimeError) -> str:
+    """Return the sentence for a path that cannot be written, with the remedy.
+
+    HDF5 hides the operating system's reason in a RuntimeError; in practice, the disk is full.
+    """
+    is_full = isinstance(error, RuntimeError) or error.errno in NO_ROOM
+    remedy = "Free some space" if is_full else "Check the path and its permissions"
+    reason = getattr(error, "strerror", None) or error
+    return f"{path} cannot be written: {reason}. {remedy}, or choose another place."
 
 
 def damage_of(error: BaseException) -> str:

@@ -230,15 +230,19 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     assert [found.name for found in tmp_path.iterdir()] == ["data"]
 
 
-def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(tmp_path):
+def write_numbers(path, count):
+    with writing(path) as target:
+        target.createDimension("x", count)
+        target.createVariable("x", "f8", ("x",))[:] = 1.0
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(100, "File too large"), (5000, "NetCDF: HDF error")])
+def test_a_file_that_the_disk_has_no_room_for_is_refused_with_the_reason(limit, reason, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
-        with (
-            pytest.raises(DataError, match=r"set\.nc cannot be written: File too large\. Free some space"),
-            writing(tmp_path / "set.nc"),
-        ):
-            pytest.fail("there is no room")
+        with pytest.raises(DataError, match=rf"set\.nc cannot be written: {reason}\. Free some space"):
+            write_numbers(tmp_path / "set.nc", limit)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert not list(tmp_path.iterdir())

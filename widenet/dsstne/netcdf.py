@@ -306,6 +306,4 @@ def writing(path: Path, indexes: Mapping[Path, Iterable[str]] | None = None) -> 
             for place, names in zip(places, indexes.values(), strict=True):
                 write_index(place, names)
     except RuntimeError as error:
-        raise DataError(
-            f"{path} cannot be written: {error}. Free some space, or choose another place."
-        ) from error
+        raise DataError(unwritten(path, error)) from error

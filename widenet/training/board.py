@@ -14,6 +14,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from widenet.errors import unwritten
 from widenet.training.histogram_log import Groups, Histogram, norms
 
 
@@ -95,10 +96,7 @@ class Board:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        self.say(
-            f"{self.folder} cannot be written: {error.strerror or error}. The training continues without"
-            " TensorBoard."
-        )
+        self.say(f"{unwritten(self.folder, error)} The training continues without TensorBoard.")
         self.close()
         self.file = None
 
