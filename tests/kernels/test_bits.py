@@ -27,14 +27,13 @@ LIMITS = {
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt",
 }
 CHOOSE = """
-import hashlib, os, torch
+import hashlib, torch
 from widenet.errors import OptionError
 from widenet.kernels.bits import choose_bits
 from widenet.kernels.processor import instruction_sets
 torch.set_num_threads(1)
 """
 COMPUTE = """
-choose_bits("portable", torch.device("cpu"))
 generator = torch.Generator().manual_seed(0)
 left, right = torch.randn(70, 333, generator=generator), torch.randn(333, 130, generator=generator)
 from torch.nn.functional import elu, gelu, softplus
@@ -44,7 +43,6 @@ print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in 
 """
 OWN = """
 import numpy as np
-choose_bits("portable", torch.device("cpu"))
 from widenet.kernels.powers import power
 from widenet.model.layers.input import damping
 from widenet.model.sample import Sampler
@@ -74,13 +72,8 @@ for kind in ("sgd", "momentum", "rmsprop", "adadelta"):
         found.append(optimizer.idling.fade(since.double()))
 print([hashlib.sha256(numbers.numpy().tobytes()).hexdigest()[:8] for numbers in found])
 """
-TOO_LATE = """
-torch.ones(300, 300) @ torch.ones(300, 300)
-try:
-    choose_bits("portable", torch.device("cpu"))
-except OptionError as error:
-    print(error, os.environ.get("MKL_CBWR"))
-"""
+PORTABLE = 'choose_bits("portable", torch.device("cpu"))'
+AFTER_A_PRODUCT = f"torch.ones(300, 300) @ torch.ones(300, 300)\n{PORTABLE}"
 LOOP = """
 import numpy as np
 from numba import njit
@@ -94,9 +87,8 @@ def add(left, right):
 (assembly,) = add.inspect_asm().values()
 print("zmm" in assembly, "ymm" in assembly, multiplies_bytes())
 """
-BACK = """
-choose_bits("portable", torch.device("cpu"))
-choose_bits("portable", torch.device("cpu"))
+BACK = f"""
+{PORTABLE}
 try:
     choose_bits("native", torch.device("cpu"))
 except OptionError as error:
@@ -114,27 +106,32 @@ def printed(code, **environment):
     ).stdout
 
 
-def test_operations_round_alike_on_every_instruction_set_and_a_process_keeps_its_bits():
-    whole, told = printed(COMPUTE + BACK).splitlines()
+@pytest.fixture(scope="module")
+def limited():
+    """What a process with the limits of AVX2, also for NumPy, prints of operations, of widenet's own, and of
+    a compiled loop.
+    """
+    wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
+    has = " ".join(name for name in wide if _multiarray_umath.__cpu_features__[name])
+    return printed(PORTABLE + COMPUTE + OWN + LOOP, **LIMITS, NPY_DISABLE_CPU_FEATURES=has).splitlines()
+
+
+def test_operations_powers_and_logarithms_round_alike_on_every_instruction_set(limited):
+    """And a process keeps its bits."""
+    whole, own, told = printed(PORTABLE + COMPUTE + OWN + BACK).splitlines()
     assert "{'bits': 'portable'}" in whole
-    for limits in (LIMITS, {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}):
-        assert printed(COMPUTE, **limits).splitlines() == [whole]
+    assert own.count("'") == 2 * 27
+    assert limited[:2] == [whole, own]
+    oldest = {"MKL_ENABLE_INSTRUCTIONS": "SSE4_2", "ATEN_CPU_CAPABILITY": "default"}
+    assert printed(PORTABLE + COMPUTE, **oldest).splitlines() == [whole]
     assert told == (
         'bits must be "portable" in a process that has trained with portable bits; got "native". Start a new'
         " process."
     )
 
 
-def test_powers_and_logarithms_of_widenet_round_alike_on_every_instruction_set():
-    wide = [name for name in _multiarray_umath.__cpu_dispatch__ if name.startswith(("AVX512", "X86_V4"))]
-    has = [name for name in wide if _multiarray_umath.__cpu_features__[name]]
-    whole = printed(OWN)
-    assert whole.count("'") == 2 * 27
-    assert printed(OWN, **LIMITS, NPY_DISABLE_CPU_FEATURES=" ".join(has)) == whole
-
-
-def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compiled_code():
-    assert printed(LOOP, **LIMITS) == "False True False\n"
+def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compiled_code(limited):
+    assert limited[2] == "False True False"
     target = (
         (Path(__file__).parents[2] / "Makefile")
         .read_text("utf-8")
@@ -147,15 +144,19 @@ def test_the_limits_of_avx2_keep_wider_registers_and_their_products_out_of_compi
 
 
 def test_after_the_first_product_it_is_too_late():
+    torch.ones(300, 300) @ torch.ones(300, 300)
+    with pytest.raises(OptionError) as found:
+        choose_bits("portable", CPU)
     assert (
-        printed(TOO_LATE).strip()
+        str(found.value)
         == '"bits": "portable" must be chosen before torch computes, and torch has computed in this process. '
-        "Train in a new process, or start Python with ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE. None"
+        "Train in a new process, or start Python with ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=COMPATIBLE."
     )
+    assert "MKL_CBWR" not in os.environ
 
 
 def test_a_process_that_was_started_with_the_settings_is_never_late():
-    assert printed(TOO_LATE, **bits.SETTINGS) == ""
+    assert printed(AFTER_A_PRODUCT, **bits.SETTINGS) == ""
 
 
 @pytest.mark.parametrize(
