@@ -170,7 +170,7 @@ def test_no_helper_is_asked_where_the_code_cannot_be_kept(monkeypatch):
         raise RuntimeError("no locator")
 
     monkeypatch.setattr("numba.njit", refused)
-    assert compiled._is_kept(compiled.made_once)
+    assert compiled._lacking(compiled.made_once) is None
 
 
 @pytest.mark.parametrize(("executable", "frozen"), [(None, False), ("", False), (sys.executable, True)])

@@ -1,5 +1,7 @@
 """What Numba compiles works wherever it runs; what it gives is tested where it is used."""
 
+import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.scripts import Conversation
 from widenet.kernels import compiled
 from widenet.kernels.table import runner
 
@@ -61,6 +64,45 @@ def test_code_that_differs_in_anything_it_depends_on_has_another_name():
         compiled.compile_for(doubled, signature, *within)
         names.add(doubled.__qualname__)
     assert len(names) == 3
+
+
+AT_ONCE = """
+import sys
+import numba
+from tests.kernels.test_compiled import doubled
+from widenet.kernels import compiled
+numba.config.CACHE_DIR = sys.argv[1]
+print("ready", flush=True)
+sys.stdin.readline()
+made = compiled.compile_for(doubled, "void(float64[::1])")
+print(sum(made.stats.cache_misses.values()))
+"""
+"""Says how often it has compiled a function, 0 or 1."""
+
+
+def test_of_processes_that_need_a_function_at_once_one_compiles_it(tmp_path):
+    both = [Conversation([str(tmp_path)], AT_ONCE) for _ in range(2)]
+    assert [process.stdout.readline() for process in both] == ["ready\n"] * 2
+    for process in both:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert sorted(process.communicate()[0] for process in both) == ["0\n", "1\n"]
+
+
+@pytest.mark.parametrize("error", [None, errno.ENOLCK])
+def test_a_lock_that_cannot_be_had_stops_nobody(error, tmp_path, monkeypatch):
+    """Because the process that has it was stopped, or because there are no locks."""
+
+    def lockf(*_):
+        raise OSError(error or errno.EAGAIN, "no lock")
+
+    monkeypatch.setattr(fcntl, "lockf", lockf)
+    monkeypatch.setattr(compiled, "_PATIENCE", 0.01 if error is None else 60.0)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    numbers = np.ones(3)
+    compiled.compile_for(doubled, "void(float64[::1])")(numbers)
+    assert numbers.tolist() == [2.0, 2.0, 2.0]
+    assert [*tmp_path.rglob("*.nbc")]
 
 
 STEPS = """

@@ -1,6 +1,10 @@
 """Compiles functions with Numba: one pass over numbers, where torch's operations make several."""
 
-from collections.abc import Callable, Iterable
+import errno
+import fcntl
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache, partial, wraps
 from hashlib import sha256
@@ -18,7 +22,7 @@ Kernel = tuple[Callable[..., Any], tuple[Any, ...]]
 _HELPERS: dict[Kernel, Popen[bytes]] = {}
 """Processes that compile kernels for this one."""
 _PATIENCE = 60.0
-"""Seconds to wait for a helper: many times what it takes."""
+"""Seconds to wait for another process that compiles: many times what it takes."""
 
 _LOOKING = ContextVar("_LOOKING", default=False)
 """Whether `compile_for` only looks for the code on disk."""
@@ -124,23 +128,45 @@ def compile_c(function: Callable[..., Any], signature: str, *within: str) -> Any
 def _kept_or_not(compile_: Any, function: Any, signature: str, within: tuple[str, ...]) -> Any:
     """Compile a function; keep the code on disk if the folder can be written."""
     named = named_for(function, signature, *within)
-    if _LOOKING.get() and not _is_kept(named):
+    folder = _lacking(named)
+    if _LOOKING.get() and folder is not None:
         raise _Missing
     try:
-        return compile_(cache=True)(named)
+        with nullcontext() if folder is None else _alone(folder, named.__qualname__):
+            return compile_(cache=True)(named)
     except (OSError, RuntimeError):
         return compile_()(named)
 
 
-def _is_kept(function: Any) -> bool:
-    """Whether Numba's cache on disk seems to hold a function's code, or cannot hold any."""
+def _lacking(function: Any) -> Path | None:
+    """Return the folder of Numba's cache if it can hold a function's code, and seems not to."""
     from numba import njit
 
     try:
         folder: Any = njit(cache=True)(function).stats.cache_path
     except (OSError, RuntimeError):
-        return True
-    return any(Path(folder).glob(f"*{function.__qualname__}-*.nbi"))
+        return None
+    return None if any(Path(folder).glob(f"*{function.__qualname__}-*.nbi")) else Path(folder)
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Let the processes of a machine compile a function one after the other: the next load what one has kept.
+
+    A process waits `_PATIENCE` seconds at most, because the other may have been stopped.
+    """
+    place = int(name[-15:], 16)  # each function has a byte of the file, which stays empty
+    deadline = time.monotonic() + _PATIENCE
+    with (folder / "compiling.lock").open("ab") as file:
+        while time.monotonic() < deadline:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    break  # this file system has no locks
+                time.sleep(0.02)
+        yield
 
 
 def named_for(function: Any, *within: str) -> Any:
