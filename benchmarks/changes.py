@@ -72,6 +72,18 @@ def _parsed(places: Places) -> Callable[[str], Change]:
                 found[name] = json.loads(value)
             except json.JSONDecodeError:
                 found[name] = value
+        _check_nested(found, places)
         return found
 
     return change
+
+
+def _check_nested(change: Change, places: Places) -> None:
+    """Raise ArgumentTypeError if a setting lies within another, to which the change gives no fields."""
+    for outer, value in change.items():
+        own = places[outer]
+        within = [name for name in change if name != outer and places[name][: len(own)] == own]
+        if within and not isinstance(value, dict | str):
+            raise ArgumentTypeError(
+                f"{within[0]!r} is a part of {outer!r}, which must then be an object; got {json.dumps(value)}"
+            )

@@ -131,6 +131,8 @@ def _term(text: str) -> _Numbers | None:
     numbers = _numbers(text)
     if numbers is not None and len(numbers) != 3:
         raise argparse.ArgumentTypeError(f"must be none, or weight,floor,neighbours; got {text!r}")
+    if numbers is not None and min(numbers) <= 0:
+        raise argparse.ArgumentTypeError(f"must be numbers above 0; got {text!r}")
     return numbers
 
 
