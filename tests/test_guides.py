@@ -135,8 +135,6 @@ ADDING = {
     ),
 }
 """The files of the package that each page changes, no more, and a choice of its tests."""
-COMPILED = "adding-an-optimizer.md"
-"""The page whose code Numba compiles; the others are quicker without it."""
 
 
 def add(page, folder):
@@ -157,25 +155,17 @@ def add(page, folder):
     return words[2:-2], words[-1]
 
 
-@pytest.mark.parametrize(
-    "pages", [[COMPILED], [page for page in ADDING if page != COMPILED]], ids=["compiled", "others"]
-)
-def test_something_can_be_added_as_shown(pages, tmp_path):
+def test_something_can_be_added_as_shown(tmp_path):
     for folder in ("widenet", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with what Python and Numba have compiled
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    added = {page: add(page, tmp_path) for page in pages}
-    folders = [tmp_path]
-    if pages != [COMPILED]:
-        folders.insert(0, tmp_path / "without")
-        folders[0].mkdir()
-        (folders[0] / "numba.py").write_text("raise ImportError\n")
+    added = {page: add(page, tmp_path) for page in ADDING}
     paths = [path for paths, _ in added.values() for path in paths]
     choices = [f"({what} and ({ADDING[page][1] or what}))" for page, (_, what) in added.items()]
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", *paths, "-k", " or ".join(choices)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))},
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

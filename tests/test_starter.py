@@ -2,10 +2,11 @@
 documents.
 """
 
+import contextlib
 import json
 import os
 import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,16 +17,40 @@ from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.starter import start
 
-WIDENET = f"WIDENET={sys.executable} -m widenet"
+WIDENET = """#!/bin/sh
+printf '%s\\n' "$@" > "$0.words"
+exit "$(cat "$0.status")"
+"""
+"""A `widenet` whose commands the test runs: it reads their words and gives their exit status."""
+
+
+def alone():
+    """The environment without what a make that runs the tests tells its own."""
+    return {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
 
 
 def make(folder, *words):
-    alone = {
-        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
-    }
     return subprocess.run(
-        ["make", *words], cwd=folder, env=alone, capture_output=True, text=True, check=True
+        ["make", *words], cwd=folder, env=alone(), capture_output=True, text=True, check=True
     ).stdout
+
+
+def make_here(folder, widenet):
+    """Run make, and `widenet` in this process."""
+    words, status = Path(f"{widenet}.words"), Path(f"{widenet}.status")
+    widenet.write_text(WIDENET)
+    widenet.chmod(0o700)
+    for pipe in (words, status):
+        os.mkfifo(pipe)
+    line = f"make 'WIDENET={widenet}'; status=$?; : > '{words}'; exit $status"
+    with subprocess.Popen(["sh", "-c", line], cwd=folder, env=alone()) as process:
+        while asked := words.read_text("utf-8"):
+            with contextlib.chdir(folder), pytest.raises(SystemExit) as ended:
+                main(asked.splitlines())
+            status.write_text(str(ended.value.code or 0))
+    assert process.returncode == 0
 
 
 def names(values):
@@ -39,11 +64,11 @@ def names(values):
     )
 
 
-def test_make_goes_from_data_to_recommendations_and_does_nothing_twice(tmp_path):
+def test_make_goes_from_data_to_recommendations_and_does_nothing_twice(tmp_path, capsys):
     start(tmp_path / "mine")
     (tmp_path / "mine" / "training.json").write_text('{"epochs": 1}')
-    out = make(tmp_path / "mine", WIDENET)
-    assert "over 500 users" in out
+    make_here(tmp_path / "mine", tmp_path / "widenet")
+    assert "over 500 users" in capsys.readouterr().out
     assert len((tmp_path / "mine" / "runs" / "first.csv").read_text().splitlines()) == 1 + 500 * 10
     assert make(tmp_path / "mine", "--dry-run").splitlines() == [
         "widenet evaluate runs/first --data data/split -k 20"

@@ -3,11 +3,10 @@
 import io
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
+from tests.scripts import Conversation
 from widenet.data import fetch
 from widenet.data.dataset import Dataset
 
@@ -290,9 +289,9 @@ def test_what_permissions_refuse_is_one_sentence_and_leaves_nothing(tmp_path, re
     source.chmod(0o000 if refused == "source" else 0o644)
     place.mkdir()
     place.chmod(0o777 if refused == "source" else 0o555)
-    line = [sys.executable, "-c", UNPRIVILEGED, "data", "ingest", source, "--out", place / "ds"]
-    ended = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2, ended.stderr
-    assert "ermission denied" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    process = Conversation(["data", "ingest", str(source), "--out", str(place / "ds")], UNPRIVILEGED)
+    _, err = process.communicate()
+    assert process.returncode == 2, err
+    assert "ermission denied" in err
+    assert "Traceback" not in err
     assert list(place.iterdir()) == []

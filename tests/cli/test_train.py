@@ -4,13 +4,13 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.scripts import Conversation
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.overlap import trained_on
@@ -269,27 +269,24 @@ def test_a_start_from_another_split_says_what_of_this_one_it_has_seen_and_so_doe
     assert widenet("evaluate", again, "--data", "data", "--json").err == ""
 
 
+TO_A_FULL_DISK = """
+import os
+os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+from widenet.cli import main
+main()
+"""
+
+
 def test_standard_output_that_is_full_costs_the_exit_status_and_not_the_training(inside, tmp_path):
     run = tmp_path / "run"
-    line = [
-        sys.executable,
-        "-m",
-        "widenet",
-        "train",
-        "network.json",
-        "training.json",
-        "--data",
-        "data",
-        "--out",
-        str(run),
-    ]
-    with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    line = ["train", "network.json", "training.json", "--data", "data", "--out", str(run)]
+    process = Conversation(line, TO_A_FULL_DISK)
+    _, told = process.communicate()
     said = (
         "widenet: standard output cannot be written: No space left on device. Free some space, or choose"
         " another place."
     )
-    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (2, said)
+    assert (process.returncode, told.splitlines()[-1]) == (2, said)
     assert (run / "report.html").is_file()
     assert Model.load(run).fingerprint() == Model.load(inside / "run").fingerprint()
 

@@ -5,7 +5,6 @@ come from.
 import gzip
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
+from tests.scripts import Conversation
 from widenet.data.dataset import Dataset
 from widenet.data.formats import npz as npz_format
 from widenet.data.ingest import ingest
@@ -188,21 +188,11 @@ def test_files_patterns_and_tables_are_one_pile(tmp_path, source, digest):
 
 @pytest.mark.parametrize("given", [CSV.encode(), zstd(CSV), parquet()])
 def test_standard_input_is_a_source(tmp_path, digest, given):
-    command = [
-        sys.executable,
-        "-m",
-        "widenet",
-        "data",
-        "ingest",
-        "-",
-        "--value",
-        "value",
-        "--out",
-        tmp_path / "ds",
-    ]
-    ended = subprocess.run(command, input=given, capture_output=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.startswith(b"reading standard input as ")
+    process = Conversation(["data", "ingest", "-", "--value", "value", "--out", str(tmp_path / "ds")])
+    process.stdin.buffer.write(given)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert err.startswith("reading standard input as ")
     assert contents(tmp_path / "ds") == digest
     assert sorted(path.name for path in Path(tmp_path).iterdir()) == ["ds"]
 

@@ -4,15 +4,13 @@ nothing is left behind.
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.older import dataset_of_format_1
+from tests.scripts import Conversation
 
-ROOT = Path(__file__).parents[3]
 FILE_BYTES = 600
 """Less than a dataset takes."""
 
@@ -146,6 +144,7 @@ def test_a_file_that_is_gone_or_cut_off_is_one_sentence(change, what, manifest, 
 
 LIMITED = """
 import resource, sys
+sys.dont_write_bytecode = True  # it would be cut off
 resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))
 from widenet.cli import main
 main(sys.argv[1:])
@@ -153,53 +152,29 @@ main(sys.argv[1:])
 """Runs a command line where files cannot grow, as on a disk that is full."""
 
 
-def test_a_full_disk_leaves_no_half_written_dataset(tmp_path):
+def limited(*words):
+    """What such a command in this process's current directory gives: its status, output and errors."""
+    process = Conversation(words, LIMITED.format(size=FILE_BYTES))
+    said = process.communicate()
+    return process.returncode, *said
+
+
+def test_a_full_disk_leaves_no_half_written_dataset(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     rows = "".join(f"user-{row % 97},item-{row % 89}\n" for row in range(5000))
     (tmp_path / "likes.csv").write_text(f"user,item\n{rows}")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-c",
-        LIMITED.format(size=FILE_BYTES),
-        "data",
-        "ingest",
-        "likes.csv",
-        "--out",
-        "data",
-    ]
-    ended = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.splitlines()[-1].startswith("widenet: ")
-    assert "File too large" in ended.stderr.splitlines()[-1]
+    status, out, err = limited("data", "ingest", "likes.csv", "--out", "data")
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith("widenet: ")
+    assert "File too large" in err.splitlines()[-1]
     assert [path.name for path in tmp_path.iterdir()] == ["likes.csv"]
 
 
 def test_a_full_disk_is_said_of_the_dataset_that_was_to_be_split(desk):
-    before, environment = (
-        sorted(desk.iterdir()),
-        {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-    )
-    command = [
-        sys.executable,
-        "-c",
-        LIMITED.format(size=FILE_BYTES),
-        "data",
-        "split",
-        "whole",
-        "--out",
-        "split",
-        "--heldout",
-        "0.25",
-    ]
-    ended = subprocess.run(command, cwd=desk, env=environment, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (
+    before = sorted(desk.iterdir())
+    assert limited("data", "split", "whole", "--out", "split", "--heldout", "0.25") == (
         2,
+        "",
         "widenet: split cannot be written: File too large. Free some space, or choose another place.\n",
     )
     assert sorted(desk.iterdir()) == before
