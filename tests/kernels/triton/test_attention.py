@@ -88,7 +88,8 @@ def test_what_is_read_and_all_gradients_are_as_near_to_the_truth_as_the_definiti
     for own, torchs, truth in zip(found, plain, exact, strict=True):
         worst = (torchs - truth).abs().max() if truth.numel() else 0.0
         assert own.shape == truth.shape
-        assert ((own - truth).abs() <= worst + 2.0**-22 * (1 + truth.abs())).all()
+        # Exponentials are the device's, which may be off by more than one rounding.
+        assert ((own - truth).abs() <= worst + 2.0**-20 * (1 + truth.abs())).all()
 
 
 def test_a_second_run_gives_the_same_bits(device, monkeypatch):
@@ -109,6 +110,17 @@ def test_no_number_of_a_sequence_depends_on_the_others(device, monkeypatch):
         given = positions_of([length]), projected[places], vectors[: length + 1], gradient[places]
         alone = of_kernels(monkeypatch, *given, device=device)
         assert all(torch.equal(one[places], own) for one, own in zip(whole[:4], alone[:4], strict=True))
+
+
+def test_parts_of_the_positions_are_added(device, monkeypatch):
+    lengths, *shape = CASES["prime sizes"]
+    positions = positions_of(lengths)
+    given = positions, *numbers(positions, *shape)
+    in_one = of_kernels(monkeypatch, *given, device=device)[-1]
+    monkeypatch.setattr(attention_part, "_NUMBERS_OF_WARP", 16)
+    monkeypatch.setattr(attention_distances, "_PART", 8)
+    in_parts = of_kernels(monkeypatch, *given, device=device)[-1]
+    torch.testing.assert_close(in_parts, in_one, rtol=2.0**-20, atol=2.0**-20)
 
 
 def test_large_scores_neither_overflow_nor_vanish(device, monkeypatch):
