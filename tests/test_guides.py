@@ -122,7 +122,10 @@ ADDING = {
         ],
         "definition or rows_of or bias or state",
     ),
-    "adding-a-format.md": (["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"], ""),
+    "adding-a-format.md": (
+        ["widenet/data/formats/__init__.py", "widenet/data/formats/arrow.py"],
+        "not narrow",
+    ),
     "adding-a-command.md": (["widenet/cli/popular.py", "widenet/cli/app.py"], ""),
     "adding-a-layer.md": (
         [
