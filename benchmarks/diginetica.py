@@ -140,19 +140,19 @@ def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Names
     """Print a row for each other "repeats" and each other "neighbourhood" of a trained model's output."""
     [output] = model.network.outputs.values()
     repeats, term = output.repeats, output.neighbourhood
+
+    def show(kind: str, numbers: _Numbers | None) -> None:
+        cells = _ranked(model, folder)
+        print(f"| widenet, {name}, {kind} {_shown(numbers)} | {cells} | - | - | - |", flush=True)
+
     for numbers in asked.repeats:
         output.repeats = numbers
-        print(
-            f"| widenet, {name}, repeats {_shown(numbers)} | {_ranked(model, folder)} | - | - | - |",
-            flush=True,
-        )
+        show("repeats", numbers)
     output.repeats = repeats
     for numbers in asked.terms:
         setting = None if numbers is None else (int(numbers[2]), numbers[1], numbers[0], 0.0)
         set_term(model.network, Dataset.open(folder / "train"), setting)
-        print(
-            f"| widenet, {name}, term {_shown(numbers)} | {_ranked(model, folder)} | - | - | - |", flush=True
-        )
+        show("term", numbers)
     output.neighbourhood = term
 
 

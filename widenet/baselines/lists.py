@@ -53,6 +53,26 @@ def evaluate_lists(
     return metrics.result()
 
 
+def best_unseen(
+    candidates: Callable[[NDArray[np.int64]], NDArray[np.int64]], seen: SparseBatch, k: int
+) -> NDArray[np.int64]:
+    """Return the first k candidates of each example that are not left out, int64 [E, k].
+
+    Args:
+        candidates: Gives an example's items, best first, from those to leave out.
+        seen: The items to leave out.
+        k: Length of the lists.
+    """
+    indptr, indices = seen.indptr.numpy(), seen.indices.numpy().astype(np.int64)
+    top_EK = np.full((seen.num_examples, k), -1, dtype=np.int64)
+    for row in range(seen.num_examples):
+        own = indices[indptr[row] : indptr[row + 1]]
+        ranked = candidates(own)
+        fresh = ranked[~np.isin(ranked, own)][:k]
+        top_EK[row, : len(fresh)] = fresh
+    return top_EK
+
+
 def best_of_dense(scores_EL: Tensor, seen: SparseBatch, k: int) -> NDArray[np.int64]:
     """Return the k best items of each row that are not left out, int64 [E, k]; changes the scores.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.baselines.lists import Lists, evaluate_lists, training_entries
+from widenet.baselines.lists import Lists, best_unseen, evaluate_lists, training_entries
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.evaluate import check_part
@@ -25,13 +25,7 @@ def popularity(history: SparseBatch, width: int) -> Lists:
     ranking = np.argsort(-counts, kind="stable")
 
     def lists(_: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-        indptr, indices = seen.indptr.numpy(), seen.indices.numpy()
-        candidates = ranking[: k + int(np.diff(indptr).max(initial=0))]
-        top_EK = np.full((seen.num_examples, k), -1, dtype=np.int64)
-        for row in range(seen.num_examples):
-            fresh = candidates[~np.isin(candidates, indices[indptr[row] : indptr[row + 1]])][:k]
-            top_EK[row, : len(fresh)] = fresh
-        return top_EK
+        return best_unseen(lambda own: ranking[: k + len(own)], seen, k)
 
     return lists
 

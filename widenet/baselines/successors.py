@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.baselines.lists import Lists
+from widenet.baselines.lists import Lists, best_unseen
 from widenet.sparse import SparseBatch
 
 
@@ -21,19 +21,15 @@ def successors(sequences: SparseBatch, width: int) -> Lists:
     ranking = np.argsort(-np.bincount(sequences.indices.numpy(), minlength=width), kind="stable")
 
     def lists(_: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-        indptr, indices = seen.indptr.numpy(), seen.indices.numpy().astype(np.int64)
-        top_EK = np.full((seen.num_examples, k), -1, dtype=np.int64)
-        for row in range(seen.num_examples):
-            own = indices[indptr[row] : indptr[row + 1]]
+        def candidates(own: NDArray[np.int64]) -> NDArray[np.int64]:
             enough = k + len(own)
             next_ones = following_P[:0]
             if len(own):
                 next_ones = following_P[starts_I[own[-1]] : starts_I[own[-1] + 1]][:enough]
             others = ranking[: enough + len(next_ones)]
-            candidates = np.concatenate([next_ones, others[~np.isin(others, next_ones)]])
-            fresh = candidates[~np.isin(candidates, own)][:k]
-            top_EK[row, : len(fresh)] = fresh
-        return top_EK
+            return np.concatenate([next_ones, others[~np.isin(others, next_ones)]])
+
+        return best_unseen(candidates, seen, k)
 
     return lists
 
