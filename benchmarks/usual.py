@@ -9,10 +9,12 @@ from typing import Any
 
 from benchmarks import days, goodbooks, gowalla
 from benchmarks.places import DATA, presets, workplace
-from widenet import Dataset, Model, fit_neighbourhood, ingest, split, train
+from widenet import Dataset, Model, ingest, split, train
 from widenet.data.catalogue import write_catalogue_csv
 from widenet.runs.arguments import documents
+from widenet.runs.term_search import set_term
 from widenet.spec.network import NetworkSpec
+from widenet.training.run_directory import RunDirectory
 
 Documents = tuple[Any, Any]
 """A network and a training, as `train` takes them."""
@@ -27,6 +29,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sets", nargs="+", choices=sorted(SETS), default=list(SETS), help="data sets")
     parser.add_argument("--share", type=float, default=0.1, help="share of each user's items for validation")
     parser.add_argument("--units", type=int, help="most units of every network, for less time")
+    parser.add_argument(
+        "--no-tuned", dest="tuned", action="store_false", help="train the default documents alone"
+    )
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -38,34 +43,43 @@ def run(asked: argparse.Namespace) -> None:
             prepare(folder)
             whole = Dataset.open(folder / "data")
             parted = split(folder / "data", folder / "parted", validation=asked.share)
-            for described, both, data in (
-                ("tuned", tuned, parted),
-                ("default", (None, None), parted),
-                ("default, all interactions", (None, None), whole),
-            ):
-                row = _trained(both, data, folder / described, asked.units)
-                print(f"| {name} | {described} | {row} |", flush=True)
-            started = time.perf_counter()
-            model = fit_neighbourhood(folder / "default", folder / "fitted")
-            row = _measured(model, parted, time.perf_counter() - started)
-            print(f"| {name} | default, then `widenet neighbourhood` | {row} |", flush=True)
+            if asked.tuned:
+                row = _measured(*_trained(tuned, parted, folder / "tuned", asked.units), parted)
+                print(f"| {name} | tuned | {row} |", flush=True)
+            model, seconds = _trained((None, None), parted, folder / "default", asked.units)
+            print(f"| {name} | default | {_measured(model, seconds, parted)} |", flush=True)
+            fitted = model.run.network, documents(None, None, whole)[1]
+            _unfit(model, parted)
+            print(f"| {name} | default, its term not fitted | {_measured(model, None, parted)} |", flush=True)
+            model, seconds = _trained(fitted, whole, folder / "whole", asked.units)
+            row = _measured(model, seconds, whole)
+            print(f"| {name} | default, all interactions | {row} |", flush=True)
 
 
-def _trained(both: Documents, data: Dataset, out: Path, most_units: int | None) -> str:
-    """Train, and return the cells of a row."""
+def _trained(both: Documents, data: Dataset, out: Path, most_units: int | None) -> tuple[Model, float]:
+    """Train; return the model and the seconds."""
     network, training = documents(*both, data)
     started = time.perf_counter()
     model = train(network if most_units is None else _narrowed(network, most_units), training, data, out)
-    return _measured(model, data, time.perf_counter() - started)
+    return model, time.perf_counter() - started
 
 
-def _measured(model: Model, data: Dataset, seconds: float) -> str:
-    """Return the cells of a model that took so long."""
+def _unfit(model: Model, data: Dataset) -> None:
+    """Give a model the term that its training began with."""
+    name, [before] = "next", RunDirectory.open(model.run.path).network.outputs
+    set_term(model.network, name, before.neighbourhood)
+    if (own := model.network.outputs[name].neighbourhood) is not None:
+        own.count(data)
+
+
+def _measured(model: Model, seconds: float | None, data: Dataset) -> str:
+    """Return the cells of a model that took so long; None for one without a training of its own."""
     chosen = "-"
     if "validation" in data.field("items").parts:
         chosen = f"{model.evaluate(data, 'validation', ks=_KS)['ndcg@20']:.4f}"
     found = model.evaluate(data, ks=_KS)
-    return f"{chosen} | {found['recall@20']:.4f} | {found['ndcg@20']:.4f} | {seconds:.0f}"
+    took = "-" if seconds is None else f"{seconds:.0f}"
+    return f"{chosen} | {found['recall@20']:.4f} | {found['ndcg@20']:.4f} | {took}"
 
 
 def _narrowed(network: NetworkSpec, most_units: int) -> dict[str, Any]:
@@ -83,9 +97,12 @@ def set_units(network: dict[str, Any], units: int) -> None:
 
 
 def default_documents(dataset: Dataset) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the default documents for a dataset, as plain values."""
+    """Return the default documents for a dataset, as plain values; a term is not fitted."""
     specs = documents(None, None, dataset)
     network, training = (spec.model_dump(mode="json", exclude_unset=True) for spec in specs)
+    for layer in network["layers"]:
+        if layer.get("neighbourhood"):
+            del layer["neighbourhood"]["fit"]
     return network, training
 
 
