@@ -45,4 +45,3 @@ def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, 
         for each in (data, along):
             [output] = network_of(None, each).outputs
             assert (output.neighbourhood is not None) == is_within
-            assert network_of(None, each, is_fresh=False).outputs[0].neighbourhood is None

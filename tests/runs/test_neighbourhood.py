@@ -54,9 +54,10 @@ def fitted(result):
 
 
 def test_the_best_of_what_was_tried_is_kept(result, plain, data):
-    found, tried = result
+    made, tried = result
+    found = made.found
     best = max(tried, key=lambda choice: choice.mean)
-    assert found.model.run.network.outputs[0].neighbourhood == found.term == found.best.term == best.term
+    assert made.model.run.network.outputs[0].neighbourhood == found.term == found.best.term == best.term
     assert tried[0].term is found.before.term is None
     assert {choice.term.neighbours for choice in tried[1:]} == {25, 10, 3}
     assert {choice.term.popularity for choice in tried[1:]} == {0.4, 0.2, 0}
@@ -64,7 +65,7 @@ def test_the_best_of_what_was_tried_is_kept(result, plain, data):
     gain, lower, upper = found.best.gain_over(found.before)
     assert gain == found.best.mean - found.before.mean
     assert 0 < lower < gain < upper
-    for model, own in ((found.model, (best, found.best)), (plain, (tried[0], found.before))):
+    for model, own in ((made.model, (best, found.best)), (plain, (tried[0], found.before))):
         whole = model.evaluate(data, "validation", ks=[5])["ndcg@5"]
         assert sum(choice.mean for choice in own) / 2 == pytest.approx(whole, abs=1e-7)
         assert own[0].mean != own[1].mean
@@ -109,9 +110,8 @@ def test_the_term_of_the_run_is_tried_too_and_its_neighbours_are_replaced(fitted
 @pytest.mark.parametrize(("users", "number"), [(7, 7), (1000, 30)])
 def test_as_many_users_judge_as_choose(users, number, plain, tmp_path):
     tried = []
-    found = fitted_neighbourhood(
-        plain.run.path, tmp_path / "run", None, users, "ndcg@5", None, False, tried.append
-    )
+    out = tmp_path / "run"
+    found = fitted_neighbourhood(plain.run.path, out, None, users, "ndcg@5", None, False, tried.append).found
     assert {len(choice.values_E) for choice in [*tried, found.before, found.best]} == {number}
 
 
@@ -120,7 +120,8 @@ def test_what_the_run_has_stays_unless_others_gain_by_more_than_chance(term, tmp
     alone = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
     data = world(tmp_path / "data", alone)
     before = train(tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu")
-    found = fitted_neighbourhood(before.run.path, tmp_path / "made", None, 99, "ndcg@5", None, False, None)
+    made = tmp_path / "made"
+    found = fitted_neighbourhood(before.run.path, made, None, 99, "ndcg@5", None, False, None).found
     assert found.term == before.run.network.outputs[0].neighbourhood == found.before.term
     assert found.best.gain_over(found.before)[1] <= 0
     assert Model.load(tmp_path / "made").fingerprint() == before.fingerprint()

@@ -13,9 +13,9 @@ from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
+from widenet.training.existing_run import FITTED
 from widenet.training.fitted_network import fitted
 from widenet.training.log_curves import grid, log_curves, metric_names, points
-from widenet.training.run_directory import FITTED
 
 _NONE = Html()
 _ABSENT = "\u2013"

@@ -13,8 +13,10 @@ from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import MOST_PAIRS, usual_network, usual_training
+from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
+from widenet.training.existing_run import FITTED
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
@@ -47,19 +49,22 @@ def documents(network: object, training: object, dataset: Dataset) -> tuple[Netw
 
 
 def network_of(
-    network: object, dataset: Dataset, kept: Path | None = None, is_fresh: bool = True
+    network: object, dataset: Dataset, kept: Path | None = None, start: Path | None = None
 ) -> NetworkSpec:
     """Return the network document of a training; raises as `documents`.
 
     Args:
-        network: The document; None for that of the run, or else the default of the dataset.
+        network: The document; None for that of the run, or of the run whose weights it begins with, or else
+            the default of the dataset.
         dataset: The dataset.
         kept: Directory of the run that the training resumes, if any.
-        is_fresh: Whether the weights do not come from another run.
+        start: Directory of the run whose weights the training begins with, if any.
     """
     if network is None and _holds_documents(kept):
         network = kept / "network.json"
-    return _default_network(dataset, is_fresh) if network is None else document(NetworkSpec, network)
+    elif network is None and _holds_documents(start):
+        return _continued(start)
+    return _default_network(dataset) if network is None else document(NetworkSpec, network)
 
 
 def training_of(
@@ -92,16 +97,16 @@ def training_of(
     return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
 
 
-def is_usual(network: NetworkSpec, dataset: Dataset, is_fresh: bool = True) -> bool:
-    """Return whether a network is the default of a dataset, with whatever neighbourhood terms."""
+def is_usual(network: NetworkSpec, dataset: Dataset) -> bool:
+    """Return whether a network is the default of a dataset, with whatever terms and descriptions."""
     try:
-        return _without_terms(network) == _without_terms(_default_network(dataset, is_fresh))
+        return _essence(network) == _essence(_default_network(dataset))
     except FitError:
         return False
 
 
-def _without_terms(network: NetworkSpec) -> dict[str, Any]:
-    return network.model_dump(mode="json", exclude={"layers": {"__all__": {"neighbourhood"}}})
+def _essence(network: NetworkSpec) -> dict[str, Any]:
+    return network.model_dump(mode="json", exclude={"layers": {"__all__": {"neighbourhood", "described_by"}}})
 
 
 def target_of(network: NetworkSpec, dataset: Dataset) -> Field | None:
@@ -114,12 +119,8 @@ def _holds_documents(run: Path | None) -> TypeGuard[Path]:
     return run is not None and (run / "network.json").is_file() and (run / "training.json").is_file()
 
 
-def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
-    """Return the default network.
-
-    Only a fresh training describes items, see `start_from`, and counts pairs of them: those of a later day
-    alone are few.
-    """
+def _default_network(dataset: Dataset) -> NetworkSpec:
+    """Return the default network."""
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
@@ -127,9 +128,19 @@ def _default_network(dataset: Dataset, is_fresh: bool) -> NetworkSpec:
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
     known = dataset.field(field)
-    described = sorted(known.described) if is_fresh else []
-    has_term = is_fresh and _num_pairs(dataset, field) <= MOST_PAIRS
-    return usual_network(field, known.kind == "sequence", known.width, described, has_term)
+    has_term = _num_pairs(dataset, field) <= MOST_PAIRS
+    return usual_network(field, known.kind == "sequence", known.width, sorted(known.described), has_term)
+
+
+def _continued(start: Path) -> NetworkSpec:
+    """Return the network of a run with which a training goes on: it describes and fits nothing anew."""
+    spec = NetworkSpec.read(start / (FITTED if (start / FITTED).is_file() else "network.json"))
+    values = spec.model_dump(mode="json", exclude_unset=True)
+    for layer in values["layers"]:
+        layer.pop("described_by", None)
+        if layer.get("neighbourhood"):
+            layer["neighbourhood"].pop("fit", None)
+    return NetworkSpec.of(values, NetworkSpec.usual_name)
 
 
 def _num_pairs(dataset: Dataset, field: str) -> int:
@@ -142,6 +153,13 @@ def _num_pairs(dataset: Dataset, field: str) -> int:
 def kept_of(arguments: TrainArguments) -> Path | None:
     """Return the directory of the run that a training resumes, if any; raises as `run_of`."""
     return run_of(arguments.out, resume=True)[0] if arguments.resume else None
+
+
+def start_of(arguments: TrainArguments) -> Path | None:
+    """The run whose weights a training begins with; raises OptionError for something else than a path."""
+    if arguments.start_from is None:
+        return None
+    return readable(path_of("start_from", arguments.start_from), "run", whole=True)
 
 
 def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:

@@ -20,9 +20,9 @@ from widenet.spec.network import NetworkSpec
 from widenet.stores.uri import check_local, is_uri
 from widenet.training import replacing
 from widenet.training.cut import Cut
-from widenet.training.existing_run import DATA, WHOLE
+from widenet.training.existing_run import DATA, FITTED, WHOLE
 from widenet.training.fitted_network import with_network_of
-from widenet.training.run_directory import FITTED, RunDirectory
+from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import START, VECTORS, locked, put, without_weights
 

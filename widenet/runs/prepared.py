@@ -9,7 +9,16 @@ from widenet.data.dataset import Dataset
 from widenet.parallel.launcher import launch_id
 from widenet.plan.layout import Layout
 from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import dataset_of, is_usual, kept_of, network_of, run_of, target_of, training_of
+from widenet.runs.arguments import (
+    dataset_of,
+    is_usual,
+    kept_of,
+    network_of,
+    run_of,
+    start_of,
+    target_of,
+    training_of,
+)
 from widenet.spec.network import NetworkSpec
 from widenet.training.check import check_training
 from widenet.training.existing_run import CUT
@@ -34,7 +43,7 @@ def prepared(
         CheckpointError, DisagreementError, GroupError: The part cannot be set aside.
     """
     dataset, kept = dataset_of(arguments.data), kept_of(arguments)
-    network = network_of(arguments.network, dataset, kept, arguments.start_from is None)
+    network = network_of(arguments.network, dataset, kept, start_of(arguments))
     with ExitStack() as stack:
         run = kept or _restarted(arguments)
         if run is not None and (run / CUT).is_file():
@@ -46,12 +55,9 @@ def prepared(
             from widenet.runs.cutting import cut_anew
 
             dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))
-        is_default = arguments.network is None or (
-            arguments.training is None and is_usual(network, dataset, arguments.start_from is None)
-        )
-        training = training_of(
-            arguments.training, network, dataset, kept, is_default, not arguments.no_validation
-        )
+        is_default = arguments.training is None and is_usual(network, dataset)
+        evaluates = not arguments.no_validation
+        training = training_of(arguments.training, network, dataset, kept, is_default, evaluates)
         yield check_training(network, training, dataset), dataset
 
 

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -40,7 +39,7 @@ from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import path_of, run_of
+from widenet.runs.arguments import run_of, start_of
 from widenet.runs.fitted_terms import fitted_run, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
@@ -52,7 +51,6 @@ from widenet.scratch import Scratch
 from widenet.spec.metric_names import check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.stores.fetch import readable
 from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import begun, started_again
 from widenet.training.environment import machine
@@ -101,7 +99,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         dataset: The opened dataset, which is not opened again.
         arguments: The other arguments.
     """
-    (out, mirror), start_from = run_of(arguments.out, resume=False), _start(arguments)
+    (out, mirror), start_from = run_of(arguments.out, resume=False), start_of(arguments)
     network_spec, training_spec = layout.network, layout.training
     device = device_of(arguments.device, training_spec)
     check_place(arguments, device)
@@ -156,13 +154,6 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
             if not training.loop(stop):
                 raise KeyboardInterrupt
             return _finished(run, network, state, dataset, report, stop)
-
-
-def _start(arguments: TrainArguments) -> Path | None:
-    """The run whose weights the training begins with; raises OptionError for something else than a path."""
-    if arguments.start_from is None:
-        return None
-    return readable(path_of("start_from", arguments.start_from), "run", whole=True)
 
 
 def _report(

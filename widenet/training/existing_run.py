@@ -15,6 +15,9 @@ DATA = "data"
 CUT = "validation.json"
 """The file that says how the dataset in `DATA` was made, if a training has cut a validation part."""
 
+FITTED = "network-fitted.json"
+"""The network with the neighbourhood terms that were fitted when training ended, if any were."""
+
 WHOLE = "whole"
 """The key of machine.json with the digest of the dataset from which that of a run made of another was cut."""
 

@@ -7,7 +7,8 @@ from widenet.data.manifest import sha256_of
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.spec.network import NetworkSpec
-from widenet.training.run_directory import FITTED, RunDirectory
+from widenet.training.existing_run import FITTED
+from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 
 

@@ -17,11 +17,11 @@ from widenet.data.replacing import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
 from widenet.publication import UNFINISHED
-from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, waiting
+from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, waiting
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
-_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA, "network-fitted.json"}
+_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA, FITTED}
 """The entries of a run directory."""
 
 

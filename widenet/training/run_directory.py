@@ -33,7 +33,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.training import cut, histogram_log, replacing
-from widenet.training.existing_run import DATA, busy, check_run
+from widenet.training.existing_run import DATA, FITTED, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
@@ -60,8 +60,6 @@ RECORDED = "documents"
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
 """The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
-FITTED = "network-fitted.json"
-"""The network with the neighbourhood terms that were fitted when training ended."""
 _FOR_PREDICTIONS = ("network.json", RUN_FIELDS, FITTED)
 
 

@@ -17,11 +17,12 @@ from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.existing_run import FITTED
 from widenet.training.field_records import record_of
 from widenet.training.fitted_network import with_network_of
 from widenet.training.kept_neighbours import keep_neighbours, outputs_near
 from widenet.training.row_copy import RowCopy
-from widenet.training.run_directory import FITTED, RunDirectory
+from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import check_finished
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, made_of
 from widenet.training.taken import Taken
