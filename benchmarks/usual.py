@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace) -> None:
             fitted = model.run.network, documents(None, None, whole)[1]
             _unfit(model, parted)
             print(f"| {name} | default, its term not fitted | {_measured(model, None, parted)} |", flush=True)
-            model, seconds = _trained(fitted, whole, folder / "whole", asked.units)
+            model, seconds = _trained(fitted, whole, folder / "all", asked.units)
             row = _measured(model, seconds, whole)
             print(f"| {name} | default, all interactions | {row} |", flush=True)
 

@@ -1,11 +1,12 @@
 """The network of a run's final weights, whose neighbourhood terms may have been fitted to them."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 from widenet.checkpoint import Checkpoint
-from widenet.data.manifest import sha256_of
 from widenet.model.network import Network
-from widenet.parallel.group import by_leader
+from widenet.parallel.group import by_some
+from widenet.publication import leads_folder
 from widenet.spec.network import NetworkSpec
 from widenet.training.existing_run import FITTED
 from widenet.training.run_directory import RunDirectory
@@ -26,6 +27,7 @@ def with_network_of(run: RunDirectory, weights: Checkpoint) -> RunDirectory:
 
 def with_fitted(run: RunDirectory, network: Network) -> RunDirectory:
     """Write the document of a network with fitted terms; return the run, which now has it."""
-    path = run.path / FITTED
-    by_leader(network.exchange, lambda: write_whole(path, network.spec.to_json().encode()), "fitted network")
-    return replace(run, digests={**run.digests, FITTED: sha256_of(path)})
+    exchange, text = network.exchange, network.spec.to_json().encode()
+    leads = leads_folder(exchange, run.mirror)
+    by_some(exchange, leads, lambda: write_whole(run.path / FITTED, text), "fitted network")
+    return replace(run, digests={**run.digests, FITTED: sha256(text).hexdigest()})
