@@ -18,7 +18,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.spec.usual import usual_network, usual_training
 
 ROOT = Path(__file__).parent.parent.parent
-LATER = ["compiled_ranking", "compiled_choice"]
+LATER = ["compiled_ranking", "compiled_choice", "compiled_neighbours"]
 PACKING = ["compiled_packing", "compiled_unpacking"]
 EVERY = [
     "compiled_cut",

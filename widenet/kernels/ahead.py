@@ -133,10 +133,11 @@ def _rounding(training: TrainingSpec, state: Iterable[str]) -> Iterator[Kernel]:
 
 def _later() -> list[Kernel]:
     """Return the kernels that a training needs for its first evaluation, and a run for recommendations."""
+    from widenet.kernels.compiled_neighbours import compiled_neighbours
     from widenet.kernels.compiled_ranking import compiled_ranking
     from widenet.kernels.compiled_search import compiled_choice
 
-    return [(compiled_ranking, ()), (compiled_choice, ())]
+    return [(compiled_ranking, ()), (compiled_choice, ()), (compiled_neighbours, ())]
 
 
 def _helper(kernels: list[Kernel], is_patient: bool = False) -> subprocess.Popen[bytes] | None:

@@ -1,52 +1,18 @@
-"""Means of similarities to the features of examples, compiled for CPUs: only where there are any."""
+"""Means of similarities to the features of examples, compiled for CPUs."""
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from widenet.kernels.compiled import compile_for, made_once
-from widenet.sparse import SparseBatch
-
-
-def neighbour_means(
-    history: SparseBatch,
-    key_Z: Tensor,
-    similarity_Z: Tensor,
-    size: int,
-    start: int,
-    units: int,
-    fraction_bits: int,
-) -> tuple[Tensor, Tensor]:
-    """Return the cells [E, `units`] of a tile whose mean of similarities is not zero, and their means.
-
-    Args:
-        history: E examples, each feature once.
-        key_Z: Feature x `size` + row of the unit, ascending, int64.
-        similarity_Z: float32.
-        size: Units of the shard.
-        start: First unit, as row of the shard.
-        units: Number of units.
-        fraction_bits: Similarities are added as multiples of 2^-`fraction_bits`.
-
-    Returns:
-        Example x `units` + unit, int64 [N], and the means, float64 [N].
-    """
-    cell_N = torch.empty(history.num_examples * units, dtype=torch.int64)
-    mean_N = torch.empty(len(cell_N), dtype=torch.float64)
-    arrays = history.indptr, history.indices.long(), key_Z, similarity_Z
-    number = compiled_neighbours()(
-        *(array.numpy() for array in arrays),
-        *(size, start, 2.0**fraction_bits),
-        *(torch.zeros(units, dtype=torch.int64).numpy(), cell_N.numpy(), mean_N.numpy()),
-    )
-    return cell_N[:number], mean_N[:number]
 
 
 @made_once
 def compiled_neighbours() -> Callable[..., int]:
-    """Compile the function that writes cells and means; it returns their number."""
+    """Compile the loop of `neighbours.neighbour_means`.
+
+    It takes arrays of the examples and of the neighbours, the tile, 2^bits of a fraction, zeros for each
+    unit, and the cells and means to fill, as many as the tile has. It returns how many it has filled.
+    """
 
     def fill(
         indptr: Any,

@@ -22,6 +22,7 @@ Operation = Literal[
     "running_top_k",
     "ranking",
     "pruned_logits",
+    "neighbour_means",
     "cut",
     "stable_sort",
     "stochastic",
@@ -38,6 +39,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "running_top_k": ("triton", "numba", "torch"),
     "ranking": ("numba", "torch"),
     "pruned_logits": ("numba", "torch"),
+    "neighbour_means": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
     "stochastic": ("numba", "torch"),
@@ -47,7 +49,8 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
 tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
-pruned_logits: products with vectors of which only some numbers are stored. cut: entries by shard.
+pruned_logits: products with vectors of which only some numbers are stored. neighbour_means: similarities of
+units to the features of examples. cut: entries by shard.
 stable_sort: also `grouped`. stochastic: rounding by chance. attention: also its gradients.
 """
 

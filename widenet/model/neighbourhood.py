@@ -9,6 +9,7 @@ from torch import Tensor
 from widenet.data.dataset import Dataset
 from widenet.data.together import Neighbours, neighbours
 from widenet.kernels.powers import power
+from widenet.kernels.table import runner
 from widenet.model.exchange import Exchange
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
@@ -144,8 +145,18 @@ class Neighbourhood:
             start: First unit, as row of the shard.
         """
         units = logits_ET.shape[1]
+        if runner("neighbour_means", logits_ET.device, logits_ET.numel()) == "numba":
+            from widenet.kernels.neighbours import neighbour_means
+
+            part, size = self.parts[shard], self.shards.size(shard)
+            tile = size, start, units, _FRACTION_BITS
+            cell_N, mean_N = neighbour_means(history, part.key_Z, part.similarity_Z, *tile)
+            # Zeros fill the last vector instruction: a shorter one rounds in another way.
+            means = torch.nn.functional.pad(mean_N, (0, -len(mean_N) % _COLUMNS))
+            logits_ET[cell_N // units, cell_N % units] += self._terms(means)[: len(cell_N)]
+            return
         sums_EC = self._sums(history, shard, start, units)
-        logits_ET += self._terms(sums_EC, history.counts()[:, None])[:, :units]
+        logits_ET += self._terms(_means(sums_EC, history.counts()[:, None]))[:, :units]
 
     def shares(self, history: SparseBatch, shard: int, row: int) -> Tensor:
         """Return what each feature of an example has of the term of a unit, float32 [Z].
@@ -160,13 +171,12 @@ class Neighbourhood:
         starts = torch.arange(history.num_entries + 1, device=history.indices.device)
         sums_Z = self._sums(SparseBatch(starts, history.indices), shard, row, 1)[:, 0]
         total = sums_Z.sum(dim=0, keepdim=True)
-        term = self._terms(total, torch.full_like(total, len(sums_Z)))
+        term = self._terms(_means(total, torch.full_like(total, len(sums_Z))))
         share_Z: Tensor = sums_Z.double() / total.clamp_min(1) * term
         return share_Z.float()
 
-    def _terms(self, sums: Tensor, num_features: Tensor) -> Tensor:
-        """Return terms, float32, of sums of similarities over an example's features."""
-        means = sums.double().mul_(2.0**-_FRACTION_BITS).div_(num_features.clamp_min(1))
+    def _terms(self, means: Tensor) -> Tensor:
+        """Return terms, float32, of means of similarities, float64, in the place of which it computes."""
         return means.div_(self.spec.floor).float().log1p_().mul_(self.spec.weight)
 
     def _sums(self, history: SparseBatch, shard: int, start: int, units: int) -> Tensor:
@@ -188,6 +198,11 @@ class Neighbourhood:
             terms = part.similarity_Z[places].double().mul_(2.0**_FRACTION_BITS).long()
             sums.index_add_(0, cells, terms)
         return sums.view(history.num_examples, columns)
+
+
+def _means(sums: Tensor, num_features: Tensor) -> Tensor:
+    """Return means, float64, of sums of similarities."""
+    return sums.double().mul_(2.0**-_FRACTION_BITS).div_(num_features.clamp_min(1))
 
 
 def _spans(counts_Z: Tensor) -> Iterator[slice]:

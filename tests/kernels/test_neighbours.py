@@ -1,0 +1,76 @@
+"""Means of similarities: every cell against exact sums in Python, and terms against torch's to the bit."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from widenet.kernels.neighbours import neighbour_means
+from widenet.model import neighbourhood
+from widenet.model.neighbourhood import EMPTY, Neighbourhood
+from widenet.parallel.local import LocalExchange
+from widenet.plan.shards import Shards
+from widenet.sparse import SparseBatch
+from widenet.spec.layers import OutputLayer
+
+BITS = 40
+TILES = [(0, 53), (0, 1), (17, 20), (52, 1), (3, 50)]
+
+
+def rows_of(rng, width, number):
+    return [rng.permutation(width)[: rng.integers(0, 12)].tolist() for _ in range(number)] + [[]]
+
+
+def neighbours_of(rng, width, size):
+    """Sorted keys with empty places at the end, and similarities, of which some are too small to count."""
+    pairs = np.sort(rng.permutation(width * size)[: 9 * size])
+    keys = np.concatenate([pairs, np.full(5, EMPTY)])
+    similarities = rng.random(len(keys), dtype=np.float32)
+    similarities[::7] = 2.0**-50
+    return torch.from_numpy(keys), torch.from_numpy(similarities)
+
+
+@pytest.mark.parametrize(("start", "units"), TILES)
+def test_every_mean_is_that_of_exact_sums(start, units):
+    rng = np.random.default_rng(start + units)
+    width, size = 31, 53
+    rows, (key_Z, similarity_Z) = rows_of(rng, width, 23), neighbours_of(rng, width, size)
+    expected = {}
+    for example, row in enumerate(rows):
+        for key, similarity in zip(key_Z.tolist(), similarity_Z.tolist(), strict=True):
+            feature, unit = divmod(key, size)
+            if feature in row and start <= unit < start + units:
+                whole = int(Fraction(similarity) * 2**BITS)
+                cell = example * units + unit - start
+                expected[cell] = expected.get(cell, 0) + whole
+    means = {
+        cell: float(total) * 2.0**-BITS / len(rows[cell // units])
+        for cell, total in expected.items()
+        if total
+    }
+    cell_N, mean_N = neighbour_means(
+        SparseBatch.from_lists(rows), key_Z, similarity_Z, size, start, units, BITS
+    )
+    assert dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)) == means
+    assert len(cell_N) == len(means)
+
+
+@pytest.mark.parametrize("shard", [0, 2])
+def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
+    rng = np.random.default_rng(shard)
+    term = {"weight": 0.7, "floor": 0.003, "neighbours": 9}
+    layer = OutputLayer(kind="output", name="out", field="items", neighbourhood=term)
+    own = Neighbourhood(layer, Shards(200, 3), LocalExchange(3), torch.device("cpu"))
+    part, size = own.parts[shard], own.shards.size(shard)
+    part.key_Z, part.similarity_Z = neighbours_of(rng, 200, size)
+    history = SparseBatch.from_lists(rows_of(rng, 200, 40))
+    for start, units in ((0, size), (5, 37), (size - 1, 1)):
+        before = torch.from_numpy(rng.standard_normal((41, units), dtype=np.float32))
+        found = []
+        for runner in ("numba", "torch"):
+            monkeypatch.setattr(neighbourhood, "runner", lambda *_, runner=runner: runner)
+            found.append(before.clone())
+            own.add(found[-1], history, shard, start)
+        assert not torch.equal(found[0], before) or units == 1
+        assert torch.equal(found[0].view(torch.int32), found[1].view(torch.int32))
