@@ -13,6 +13,7 @@ from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.spec.metric_names import check_metric
 
 if TYPE_CHECKING:
+    from widenet.runs import Model
     from widenet.runs.neighbourhood import Fitted
     from widenet.runs.term_search import Choice
 
@@ -45,10 +46,13 @@ def neighbourhood(
         if speaks():
             typer.echo(f"{metric} {choice}", err=as_json)
 
+    def begun(model: "Model") -> None:
+        if speaks():
+            warn_of_length(model, check_metric(metric), output, "--metric")
+
     check_run(run)
-    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report)
+    fitted = fitted_neighbourhood(run, out, data, users, metric, output, overwrite, report, begun)
     if speaks():
-        warn_of_length(fitted.model, check_metric(metric), output, "--metric")
         _print(fitted, run, out, metric, as_json)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from widenet.arguments import typed
@@ -77,8 +76,9 @@ def fitted_neighbourhood(
     output: str | None,
     overwrite: bool,
     report: Callable[[Choice], None] | None,
+    begun: Callable[[Model], None] | None = None,
 ) -> Fitted:
-    """As `fit_neighbourhood`, with what the users say."""
+    """As `fit_neighbourhood`, with what the users say; `begun` gets the run's model before the search."""
     k = check_metric(metric)
     if metric.partition("@")[0] not in MEANS:
         raise OptionError(f'`metric` must be a mean over users; got "{metric}". Take "ndcg@{k}".')
@@ -102,7 +102,11 @@ def fitted_neighbourhood(
         if found[0].term != found[0].before.term:
             facts["other_term"] = True
 
-    check = partial(_check, output=output, dataset=dataset)
+    def check(model: Model) -> None:
+        _check(model, output, dataset)
+        if begun is not None:
+            begun(model)
+
     model = saved_made_of(run, out, overwrite, check, change, facts)
     return Fitted(model, *found)
 
