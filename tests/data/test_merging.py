@@ -51,6 +51,13 @@ def test_users_who_do_not_stay_do_not_decide_the_order_of_the_others(tmp_path, s
     }
 
 
+def test_equal_rows_of_a_sequence_are_kept_and_counted(tmp_path, source):
+    rows = "a,x,3\na,y,1\nb,z,2\nb,x,2\nb,z,1\nb,x,2\nb,z,2\nb,z,2\na,x,3\nc,z,5\nc,z,6\n"
+    clicks = source("c.csv", f"user,item,time\n{rows}")
+    facts = ingest([clicks], tmp_path / "ds", sequence=True, time="time").manifest.source
+    assert (facts["train_equal_rows_kept"], facts["train_rows_read"]) == (4, 11)
+
+
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, source, monkeypatch):
     ratings = source("r.csv", "user,item\na,x\nb,x\n")
     number = tables.Tables.number

@@ -3,7 +3,7 @@
 import numpy as np
 
 from widenet.data.buckets import Buckets, Rows
-from widenet.data.minimums import large_enough
+from widenet.data.minimums import large_enough, small_enough
 from widenet.data.selection import Selection
 
 
@@ -37,6 +37,16 @@ def test_of_sequences_rows_count_for_users_and_users_for_items(tmp_path):
     assert users.tolist() == [True, True, False]
     _, items = large_enough(buckets, 1, *given, Selection(min_item_users=2, sequence=True))
     assert items.tolist() == [False, True, False]
+
+
+def test_users_with_too_many_of_the_given_items_go_first(tmp_path):
+    buckets = Buckets(tmp_path / "rows")
+    pairs = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 3), (2, 2)]
+    buckets.replace(0, Rows(np.array([user << 32 | item for user, item in pairs], np.uint64)))
+    users, items = np.ones(3, dtype=bool), np.array([True, True, True, False])
+    most_two = Selection(max_user_items=2, min_item_users=2)
+    assert small_enough(buckets, 1, users, items, most_two).tolist() == [False, True, True]
+    assert small_enough(buckets, 1, users, items, Selection()).all()
 
 
 def test_what_is_not_given_does_not_count(tmp_path):

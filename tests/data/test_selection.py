@@ -124,6 +124,9 @@ def test_the_interactions_users_and_items_that_minimums_drop_are_told(tmp_path, 
     ) == (2, 1, 1)
     assert facts["train_interactions_below_minimums"] == 2  # b's z and d's x
     assert (facts["users_below_min_user_items"], facts["items_below_min_item_users"]) == (1, 1)
+    options = {"min_value": 2, "min_user_items": 2, "max_user_items": 2, "overwrite": True, **further}
+    facts = ingest(path, tmp_path / "ds", **options).manifest.source
+    assert (facts["users_above_max_user_items"], facts["users_below_min_user_items"]) == (1, 1)
 
 
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])

@@ -106,6 +106,19 @@ class Rows:
         by_time = np.argsort(self.time, kind="stable")
         return self.of(by_time[ascending(user[by_time])])
 
+    def num_equal(self) -> int:
+        """Number of rows that equal an earlier one in user, item and time; 0 if the rows have no times.
+
+        Rows must ascend by user and then by time.
+        """
+        if self.time is None:
+            return 0
+        again = (np.diff(self.user, prepend=-1) == 0) & (np.diff(self.time, prepend=math.nan) == 0)
+        again[:-1] |= again[1:]
+        key, time = self.key[again], self.time[again]
+        order = np.lexsort([time, key])
+        return int(((np.diff(key[order]) == 0) & (np.diff(time[order]) == 0)).sum())
+
     def positions_from_the_end(self, sequence: bool) -> tuple[np.ndarray, np.ndarray]:
         """Position of each row among its user's rows, counted from the last, and the number of these rows.
 
@@ -212,6 +225,8 @@ class Merge:
     """The smallest time of all rows that were read."""
     latest: float = -math.inf
     """The largest time of all rows that were read."""
+    num_equal: int = 0
+    """Kept rows of sequences that equal an earlier one in user, item and time."""
     below: Rows | None = None
     """The rows with too small a value."""
 
@@ -247,6 +262,7 @@ def merge(parts: Mapping[Part, Buckets], number: int, selection: Selection) -> d
             num_repeated=len(inside.key) - len(pairs.key),
             num_below=len(pairs.key) - len(kept.key),
             num_taken=len(kept.key) - len(new.key),
+            num_equal=new.num_equal() if selection.sequence else 0,
             earliest=math.inf if rows.time is None else float(rows.time.min(initial=math.inf)),
             latest=-math.inf if rows.time is None else float(rows.time.max(initial=-math.inf)),
             below=small,

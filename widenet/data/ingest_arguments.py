@@ -178,6 +178,10 @@ class IngestArguments:
             "Keep items with at least N users. Both rules repeat until nothing changes.", form="N", at_least=0
         ),
     ] = 0
+    max_user_items: Annotated[
+        int | None,
+        Argument("Keep users with at most N items, before both rules.", form="N", at_least=1),
+    ] = None
     format: Annotated[
         str | None,
         Argument(

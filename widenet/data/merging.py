@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from widenet.data.buckets import Buckets, Merge, RepeatedError, entries, in_order, merge, settle
 from widenet.data.manifest import Part
-from widenet.data.minimums import large_enough
+from widenet.data.minimums import large_enough, small_enough
 from widenet.data.selection import LATEST_SECOND, Selection
 from widenet.data.sources import Sources
 from widenet.data.tables import Tables
@@ -86,8 +86,8 @@ class Merging:
         """Process every bucket, and note which users and items have interactions.
 
         Returns:
-            For each part, the numbers of dropped rows, int64 [4]: outside the times, repeated, below the
-            smallest value, already in another part.
+            For each part, the numbers of dropped rows, int64 [5]: outside the times, repeated, below the
+            smallest value, already in another part; and last, the number of kept rows that equal another one.
         """
         self._users_stay = np.full(self._num_users, not self._selection.drops)
         self._items_stay = np.zeros(self._num_items, dtype=bool)
@@ -95,7 +95,7 @@ class Merging:
         self._num_of = dict.fromkeys(("train", *self._selection.divided), 0)
         users_below = np.zeros(self._num_users, dtype=bool)
         items_below = np.zeros(self._num_items, dtype=bool)
-        counts = {part: np.zeros(4, dtype=np.int64) for part in self._sources}
+        counts = {part: np.zeros(5, dtype=np.int64) for part in self._sources}
         try:
             for of_parts in in_order(work, range(self._num_buckets), self._threads):
                 for part, merged in of_parts.items():
@@ -118,6 +118,7 @@ class Merging:
                             merged.num_repeated,
                             merged.num_below,
                             merged.num_taken,
+                            merged.num_equal,
                         )
         except RepeatedError as repeated:
             user, item = self._tables.names_of(repeated.key >> 32, repeated.key % 2**32)
@@ -140,15 +141,16 @@ class Merging:
             facts["train_interactions_not_in_vocabulary"] = int(self._num_train[unknown].sum())
             had_items = had_items & ~unknown
         num_before = int(self._num_train[had_items].sum())
-        users, items = large_enough(
-            self._buckets["train"], self._num_buckets, np.ones_like(had_users), had_items, self._selection
-        )
+        train = self._buckets["train"]
+        small = small_enough(train, self._num_buckets, np.ones_like(had_users), had_items, self._selection)
+        users, items = large_enough(train, self._num_buckets, small, had_items, self._selection)
         for part in self._selection.divided:
             shutil.rmtree(self._folder / part, ignore_errors=True)
             self._buckets[part] = Buckets(self._folder / part)
         self._passed(partial(settle, self._buckets, selection=self._selection, users=users, items=items))
         if self._selection.has_minimums:
-            facts["users_below_min_user_items"] = int((had_users & ~users).sum())
+            facts["users_above_max_user_items"] = int((had_users & ~small).sum())
+            facts["users_below_min_user_items"] = int((had_users & small & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
             facts["train_interactions_below_minimums"] = num_before - sum(self._num_of.values())
 
@@ -162,12 +164,14 @@ class Merging:
 
     def _tell(self, counts: Mapping[Part, np.ndarray]) -> None:
         facts = self._tables.facts
-        for part, (num_outside, num_repeated, num_below, _) in counts.items():
+        for part, (num_outside, num_repeated, num_below, _, num_equal) in counts.items():
             facts[f"{part}_rows_read"] = self._tables.num_rows(part)
             if self._selection.has_window:
                 facts[f"{part}_outside_since_and_until"] = int(num_outside)
             facts[f"{part}_duplicates_merged"] = int(num_repeated)
             facts[f"{part}_below_min_value"] = int(num_below)
+            if self._selection.sequence:
+                facts[f"{part}_equal_rows_kept"] = int(num_equal)
             if part == "train":
                 self._all_are_below = self._tables.num_rows(part) == num_outside + num_repeated + num_below
         if self._selection.min_value is not None:
@@ -203,6 +207,7 @@ class Merging:
             "`min_value`": selection.min_value is not None,
             "`min_user_items`": selection.min_user_items > 0,
             "`min_item_users`": selection.min_item_users > 0,
+            "`max_user_items`": selection.max_user_items is not None,
             "the parts that are set aside": bool(selection.divided),
         }
         options = [option for option, is_given in given.items() if is_given]

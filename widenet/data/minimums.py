@@ -1,4 +1,4 @@
-"""Drops users with few items and items with few users, until all that are left have enough."""
+"""Drops users with many items, then users with few items and items with few users until all have enough."""
 
 import numpy as np
 
@@ -25,17 +25,8 @@ def large_enough(
         The users and items that stay, bool [users] and bool [items].
     """
     users, items = users.copy(), items.copy()
-    while selection.has_minimums:
-        items_of_user, users_of_item = (
-            np.zeros(len(users), dtype=np.int64),
-            np.zeros(len(items), dtype=np.int64),
-        )
-        for number in range(num_buckets):
-            rows = buckets.rows(number)
-            left = rows.of(users[rows.user] & items[rows.item])
-            np.add.at(items_of_user, left.user, 1)
-            pairs = Rows(np.unique(left.key)) if selection.sequence else left
-            np.add.at(users_of_item, pairs.item, 1)
+    while selection.min_user_items or selection.min_item_users:
+        items_of_user, users_of_item = _counts(buckets, num_buckets, users, items, selection.sequence)
         stay_users, stay_items = (
             items_of_user >= selection.min_user_items,
             users_of_item >= selection.min_item_users,
@@ -45,3 +36,30 @@ def large_enough(
         users &= stay_users
         items &= stay_items
     return users, items
+
+
+def small_enough(
+    buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, selection: Selection
+) -> np.ndarray:
+    """Find the users who have at most `max_user_items` of some items, bool [users].
+
+    The arguments are those of `large_enough`.
+    """
+    if selection.max_user_items is None:
+        return users
+    items_of_user, _ = _counts(buckets, num_buckets, users, items, selection.sequence)
+    return users & (items_of_user <= selection.max_user_items)
+
+
+def _counts(
+    buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, is_sequence: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the rows of each user and the users of each item, int64 [users] and int64 [items]."""
+    items_of_user, users_of_item = np.zeros(len(users), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
+    for number in range(num_buckets):
+        rows = buckets.rows(number)
+        left = rows.of(users[rows.user] & items[rows.item])
+        np.add.at(items_of_user, left.user, 1)
+        pairs = Rows(np.unique(left.key)) if is_sequence else left
+        np.add.at(users_of_item, pairs.item, 1)
+    return items_of_user, users_of_item

@@ -47,6 +47,7 @@ class Options(IngestArguments):
             moment("until", self.until, math.inf),
             self.min_user_items,
             self.min_item_users,
+            self.max_user_items,
             last,
             {part: moment(f"{part}_since", value, 0) for part, value in start.items()},
             self.sequence,

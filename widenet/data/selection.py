@@ -30,6 +30,7 @@ class Selection:
         until: End of the times to keep; it is not kept itself.
         min_user_items: Smallest number of items of a user.
         min_item_users: Smallest number of users of an item. Both minimums repeat until nothing changes.
+        max_user_items: Largest number of items of a user, before both minimums; None for any.
         last: For the validation and heldout parts, the number of each user's last items that move there.
         from_time: For the validation and heldout parts, the time from which interactions move there.
         sequence: Whether users have sequences, which keep every row.
@@ -49,6 +50,7 @@ class Selection:
     until: float = math.inf
     min_user_items: int = 0
     min_item_users: int = 0
+    max_user_items: int | None = None
     last: Mapping[Part, int] = field(default_factory=dict)
     from_time: Mapping[Part, float] = field(default_factory=dict)
     sequence: bool = False
@@ -125,8 +127,8 @@ class Selection:
 
     @property
     def has_minimums(self) -> bool:
-        """Whether users or items with few interactions are dropped."""
-        return self.min_user_items > 0 or self.min_item_users > 0
+        """Whether users or items with few interactions, or users with many, are dropped."""
+        return self.min_user_items > 0 or self.min_item_users > 0 or self.max_user_items is not None
 
     @property
     def divided(self) -> tuple[Part, ...]:
