@@ -10,6 +10,7 @@ import pytest
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
+from widenet.data.lists import dataset_from_lists
 from widenet.runs import Model, train
 
 SPLIT = ["--data", "data"]
@@ -23,7 +24,27 @@ def model(inside):
 def test_evaluate_prints_the_metrics_as_json(widenet, model):
     ended = widenet("evaluate", "run", *SPLIT, "--json", "-k", 3, "--k", 1)
     assert (ended.status, ended.err) == (0, "")
-    assert json.loads(ended.out) == model.evaluate("data", ks=[1, 3])
+    found = json.loads(ended.out)
+    assert found == model.evaluate("data", ks=[1, 3]) | {"num_seen": 0}
+    assert isinstance(found["num_examples"], int)
+
+
+def test_evaluate_counts_the_true_items_that_users_had_before(widenet, model, tmp_path):
+    names = model.run.vocabulary("items")
+    known = dataset_from_lists(
+        tmp_path / "again",
+        [[0, 1], [2, 3], [4, 0]],
+        validation=[[2], [4], [1]],
+        heldout=[[2, 5, 1], [5], [3, 4]],
+        item_ids=names.ids(range(9)),
+        titles=names.titles(range(9)),
+    )
+    command = ["evaluate", "run", "--data", known.path]
+    told = "3 true items cannot be found: their users had them before, so that the lists leave them out."
+    assert f"{told} Rank them with --include-seen.\n" in widenet(*command).err
+    assert "true items" not in widenet(*command, "--include-seen").err
+    assert json.loads(widenet(*command, "--json").out)["num_seen"] == 3
+    assert "num_seen" not in json.loads(widenet(*command, "--json", "--include-seen").out)
 
 
 def test_evaluate_prints_a_table(widenet, model):

@@ -91,6 +91,9 @@ def evaluate(
             said = f"Every recall is 0: nobody's list of {ks[-1]:,} has anything of the {words['part']} part."
             reachable = "" if metrics.baselines else "; `baselines` shows what is reachable"
             say(f"{said} Train longer{reachable}.")
+        if metrics.num_seen:
+            why = "their users had them before, so that the lists leave them out"
+            say(f"{metrics.num_seen:,} true items cannot be found: {why}. Rank them with `include_seen`.")
         groups = {
             f"{name} ({own['least']:,} to {own['most']:,})": own for name, own in metrics.groups.items()
         }
@@ -104,7 +107,11 @@ def evaluate(
 
 def _with_more(metrics: "Metrics") -> dict[str, Any]:
     """Return metrics with their intervals, groups and baselines, if they have any."""
-    more: dict[str, Any] = {"intervals": metrics.intervals} if metrics.intervals else {}
+    more: dict[str, Any] = {"num_examples": int(metrics["num_examples"])}
+    if metrics.num_seen is not None:
+        more["num_seen"] = metrics.num_seen
+    if metrics.intervals:
+        more["intervals"] = metrics.intervals
     for kind, found in (("groups", metrics.groups), ("baselines", metrics.baselines)):
         if found:
             more[kind] = {name: _with_more(own) for name, own in found.items()}

@@ -1,4 +1,6 @@
-"""Counts held-out entries of one dataset that another one trains on."""
+"""Counts held-out entries that another dataset trains on, or that an example has in other parts."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +31,19 @@ def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> i
         trained = _entries(training, field, "train", rows[common], width)
         num_common += int(np.isin(entries, trained).sum())
     return num_common
+
+
+def known_before(dataset: Dataset, field: str, part: Part, earlier: Sequence[Part]) -> int:
+    """Count the distinct entries of a part that the same example has in earlier parts too."""
+    num_known, width = 0, dataset.field(field).width
+    for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, dataset.num_examples))
+        entries = np.unique(_entries(dataset, field, part, rows, width))
+        for each in earlier:
+            is_known = np.isin(entries, _entries(dataset, field, each, rows, width))
+            num_known += int(is_known.sum())
+            entries = entries[~is_known]
+    return num_known
 
 
 def _other_index(dataset: Dataset, field: str, training: Dataset) -> np.ndarray | None:

@@ -76,9 +76,12 @@ class Metrics(dict[str, float]):
         intervals: Lower and upper bound of the confidence interval of each mean; empty unless asked for.
         baselines: The metrics of baselines by name; empty unless asked for.
         groups: The means of groups of users and items by name; empty unless asked for.
+        num_seen: Number of true items that cannot be found because known items are left out; None if these
+            are ranked.
     """
 
     users: UserMetrics | None = None
+    num_seen: int | None = None
 
     def __init__(self, values: Mapping[str, float]) -> None:
         super().__init__(values)

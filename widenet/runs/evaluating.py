@@ -10,6 +10,7 @@ from widenet.baselines.measure import measured
 from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
+from widenet.data.overlap import known_before
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import evaluate, output_name
 from widenet.metrics.kept import Evaluated, keep
@@ -18,6 +19,7 @@ from widenet.metrics.ranking import Metrics, check_ks
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.predict.rows import known_parts
 from widenet.run_arguments import EvaluateArguments
 from widenet.stores import cache
 from widenet.training.run_directory import RunDirectory
@@ -88,6 +90,8 @@ def evaluated(
         )
     if metrics.users is not None and arguments.interval is not None:
         metrics.intervals = metrics.users.intervals(arguments.interval)
+    if arguments.exclude_seen:
+        metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
     if arguments.baselines:
         metrics.baselines = _baselines(network, dataset, field, arguments)
     if arguments.keep:
