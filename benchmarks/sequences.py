@@ -56,7 +56,7 @@ def _of_successors(dataset: Dataset) -> str:
     """Return Recall@20 and NDCG@20 of what most often follows the newest item, as cells."""
     sequences = dataset.sparse("items", slice(None))
     lists = successors(sequences, dataset.field("items").width)
-    return metric_cells(evaluate_lists(lists, dataset, "items", "validation", [20]))
+    return metric_cells(evaluate_lists(lists, dataset, "items", "validation", [20], in_order=True))
 
 
 def _trained(dataset: Dataset, change: changes.Change, epochs: int | None, out: Path) -> tuple[Metrics, str]:

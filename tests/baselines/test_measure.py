@@ -11,7 +11,6 @@ from widenet.baselines import measure
 from widenet.baselines.lists import evaluate_lists
 from widenet.baselines.measure import measured, omitted
 from widenet.baselines.popularity import evaluate_popularity
-from widenet.errors import OptionError
 from widenet.metrics.ranking import RankingMetrics
 
 LAYERS = [
@@ -108,6 +107,10 @@ def test_every_process_has_the_baselines_of_one(run, data, groups):
     assert {name: several[0][name] for name in alone} == alone
 
 
-def test_baselines_do_not_recommend_known_items(run, data):
-    with pytest.raises(OptionError, match="`baselines` leave out known items"):
-        widenet.Model.load(run).evaluate(data, baselines=True, exclude_seen=False)
+def test_baselines_rank_known_items_where_the_run_does(run, data, tmp_path):
+    again = widenet.dataset_from_lists(tmp_path / "again", HISTORY, heldout=HISTORY, width=WIDTH)
+    found = measured(again, "items", "heldout", [WIDTH], exclude_seen=False)
+    assert found["popularity"][f"recall@{WIDTH}"] == found["EASE"][f"recall@{WIDTH}"] == 1
+    assert measured(again, "items", "heldout", [WIDTH])["popularity"][f"recall@{WIDTH}"] == 0
+    ranked = widenet.Model.load(run).evaluate(data, ks=[3], baselines=True, exclude_seen=False).baselines
+    assert ranked == measured(data, "items", "heldout", [3], exclude_seen=False)

@@ -25,6 +25,8 @@ def test_lists_worked_out_by_hand():
         [0, 1, 2],
         [-1, -1, -1],
     ]
+    nothing = SparseBatch.from_lists([[]] * 6)
+    assert lists(seen, nothing, 2).tolist() == [[1, 2], [2, 0], [1, 2], [0, 1], [0, 1], [0, 1]]
 
 
 def test_lists_by_brute_force():

@@ -82,9 +82,6 @@ def test_evaluate_prints_the_baselines(widenet, monkeypatch):
         == found["item-kNN"].keys()
         == library.Model.load("run").evaluate("data", ks=[2]).keys()
     )
-    refused = widenet(*line, "--include-seen")
-    assert (refused.status, refused.out) == (2, "")
-    assert refused.err.startswith("widenet: --baselines leave out known items")
 
 
 @pytest.mark.usefixtures("inside")

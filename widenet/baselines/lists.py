@@ -26,7 +26,15 @@ def training_entries(dataset: Dataset, field: str, rows: np.ndarray | slice) -> 
 
 
 def evaluate_lists(
-    lists: Lists, dataset: Dataset, field: str, part: Part, ks: Sequence[int], keep_users: bool = False
+    lists: Lists,
+    dataset: Dataset,
+    field: str,
+    part: Part,
+    ks: Sequence[int],
+    keep_users: bool = False,
+    *,
+    exclude_seen: bool = True,
+    in_order: bool = False,
 ) -> Metrics:
     """Compute the metrics of a baseline as `widenet.evaluate.evaluate` does those of a network.
 
@@ -39,6 +47,8 @@ def evaluate_lists(
         part: A part that was set aside.
         ks: The list lengths to measure.
         keep_users: Whether to keep the metrics of each user.
+        exclude_seen: Whether the lists leave out the items that a user has.
+        in_order: Whether the baseline reads everything before `part` in order, repeats included.
     """
     counts, known = dataset.counts(field), known_parts(dataset, field, part)
     is_sequence = dataset.field(field).kind == "sequence"
@@ -46,20 +56,24 @@ def evaluate_lists(
     longest = min(max(ks), len(counts))
     for rows, truth in truths(dataset, field, part, longest):
         seen = seen_entries(dataset, field, rows, known)
-        history = seen.distinct() if is_sequence else training_entries(dataset, field, rows)
-        top_EK = lists(history, seen, longest)
+        if in_order:
+            history = seen
+        else:
+            history = seen.distinct() if is_sequence else training_entries(dataset, field, rows)
+        left_out = seen if exclude_seen else seen.keep(torch.zeros(seen.num_entries, dtype=torch.bool))
+        top_EK = lists(history, left_out, longest)
         true_items = truth.indices.numpy().astype(np.int64)
         metrics.add(top_EK, truth.indptr.numpy(), true_items, rows if keep_users else None)
     return metrics.result()
 
 
 def best_unseen(
-    candidates: Callable[[NDArray[np.int64]], NDArray[np.int64]], seen: SparseBatch, k: int
+    candidates: Callable[[int, int], NDArray[np.int64]], seen: SparseBatch, k: int
 ) -> NDArray[np.int64]:
     """Return the first k candidates of each example that are not left out, int64 [E, k].
 
     Args:
-        candidates: Gives an example's items, best first, from those to leave out.
+        candidates: Gives the items of an example, best first, from its row and their number that is enough.
         seen: The items to leave out.
         k: Length of the lists.
     """
@@ -67,7 +81,7 @@ def best_unseen(
     top_EK = np.full((seen.num_examples, k), -1, dtype=np.int64)
     for row in range(seen.num_examples):
         own = indices[indptr[row] : indptr[row + 1]]
-        ranked = candidates(own)
+        ranked = candidates(row, k + len(own))
         fresh = ranked[~np.isin(ranked, own)][:k]
         top_EK[row, : len(fresh)] = fresh
     return top_EK

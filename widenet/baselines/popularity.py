@@ -25,7 +25,7 @@ def popularity(history: SparseBatch, width: int) -> Lists:
     ranking = np.argsort(-counts, kind="stable")
 
     def lists(_: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-        return best_unseen(lambda own: ranking[: k + len(own)], seen, k)
+        return best_unseen(lambda _, enough: ranking[:enough], seen, k)
 
     return lists
 

@@ -10,6 +10,8 @@ from widenet.sparse import SparseBatch
 def successors(sequences: SparseBatch, width: int) -> Lists:
     """Return the lists of the items that most often follow the newest item, then of the most popular ones.
 
+    The lists read histories in order.
+
     A Markov chain of first order: Ludewig and Jannach, "Evaluation of session-based recommendation
     algorithms", User Modeling and User-Adapted Interaction 28, 2018. Ties go to the lower item.
 
@@ -20,12 +22,14 @@ def successors(sequences: SparseBatch, width: int) -> Lists:
     starts_I, following_P = _pairs(sequences, width)
     ranking = np.argsort(-np.bincount(sequences.indices.numpy(), minlength=width), kind="stable")
 
-    def lists(_: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
-        def candidates(own: NDArray[np.int64]) -> NDArray[np.int64]:
-            enough = k + len(own)
+    def lists(entries: SparseBatch, seen: SparseBatch, k: int) -> NDArray[np.int64]:
+        ends, items = entries.indptr.numpy(), entries.indices.numpy().astype(np.int64)
+
+        def candidates(row: int, enough: int) -> NDArray[np.int64]:
             next_ones = following_P[:0]
-            if len(own):
-                next_ones = following_P[starts_I[own[-1]] : starts_I[own[-1] + 1]][:enough]
+            if ends[row] < ends[row + 1]:
+                newest = items[ends[row + 1] - 1]
+                next_ones = following_P[starts_I[newest] : starts_I[newest + 1]][:enough]
             others = ranking[: enough + len(next_ones)]
             return np.concatenate([next_ones, others[~np.isin(others, next_ones)]])
 

@@ -26,12 +26,10 @@ from widenet.training.run_directory import RunDirectory
 
 
 def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: EvaluateArguments) -> None:
-    """Raise OptionError for options of an evaluation that do not go with the run, or with each other.
+    """Raise OptionError for options of an evaluation that do not go with the run.
 
     `facts` are those of the run's weights.
     """
-    if arguments.baselines and not arguments.exclude_seen:
-        raise OptionError("`baselines` leave out known items; so must the run. Leave `include_seen` out.")
     if arguments.keep:
         _check_keeps(run, facts)
 
@@ -135,6 +133,7 @@ def _baselines(
                     arguments.part,
                     check_ks(arguments.ks),
                     arguments.interval,
+                    bool(arguments.exclude_seen),
                     arguments.say,
                 )
             )
