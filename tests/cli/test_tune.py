@@ -49,6 +49,14 @@ def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
     for path, is_what in ((study, "is a study"), (study / "best", "holds documents")):
         refused = widenet("fingerprint", path)
         assert (refused.status, refused.err) == (2, f"widenet: {path} {is_what}, not a run. {remedy}")
+    documents = [study / "best" / name for name in ("network.json", "training.json")]
+    before = sorted(study.rglob("*"))
+    for path, *more in ((study / "best",), (study / "best", "--overwrite"), (study,)):
+        refused = widenet("train", *documents, "--data", tmp_path / "data", "--out", path, *more)
+        is_what = "is a study" if path == study else f"belongs to the study {study}"
+        told = f"widenet: {path} {is_what}, not a run. Choose another --out, outside of the study.\n"
+        assert (refused.status, refused.err) == (2, told)
+    assert sorted(study.rglob("*")) == before
     (tmp_path / "network.json").write_text("{}")
     refused = widenet("fingerprint", tmp_path)
     assert refused.err == f"widenet: {tmp_path} holds documents, not a run. Train them, and name the run.\n"

@@ -59,8 +59,17 @@ def _name_trial(study: Path) -> str:
     return f"Name the run of a trial in {study / TRIALS}; `widenet runs {study}` lists them."
 
 
+def check_not_of_study(path: Path) -> None:
+    """Raise CheckpointError if a path is a study, or the folder of its best documents."""
+    study = path if is_study(path) else path.parent
+    if is_study(study) and path in (study, study / "best"):
+        is_what = "is a study" if path == study else f"belongs to the study {study}"
+        raise CheckpointError(f"{path} {is_what}, not a run. Choose another `out`, outside of the study.")
+
+
 def check_no_weights(path: Path) -> None:
-    """Raise CheckpointError if a path is a run in training or with weights, which none must replace."""
+    """Raise CheckpointError if no run may begin at a path, whose run or study nothing must replace."""
+    check_not_of_study(path)
     if path.is_dir() and is_locked(path):
         raise busy(path)
     if (path / "model").is_dir() or (path / "checkpoints" / "latest").exists():

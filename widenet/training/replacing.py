@@ -17,7 +17,16 @@ from widenet.data.replacing import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
 from widenet.publication import UNFINISHED
-from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, waiting
+from widenet.training.existing_run import (
+    CUT,
+    DATA,
+    FITTED,
+    LOCK,
+    busy,
+    check_not_of_study,
+    is_locked,
+    waiting,
+)
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
@@ -27,6 +36,7 @@ _OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA, F
 
 def check(path: Path, needed: Iterable[Path], overwrite: bool) -> None:
     """Raise CheckpointError unless a new run may begin at a path; see `check_replaceable`."""
+    check_not_of_study(path)
     if overwrite:
         check_replaceable(path, needed)
     else:
