@@ -122,7 +122,9 @@ def check_bounds(arguments: Any) -> None:
             continue
         if high is None:
             raise OptionError(f"`{name}` must be at least {low:g}; got {value}.")
-        raise OptionError(f"`{name}` must be {low:,} to {high:,}; got {value:,}.")
+        is_percent = high < 1 and low <= value / 100 <= high
+        remedy = f" For {value:g} %, say {value / 100:g}." if is_percent else ""
+        raise OptionError(f"`{name}` must be {low:,} to {high:,}; got {value:,}.{remedy}")
 
 
 def with_fields_of(

@@ -50,7 +50,10 @@ def test_evaluate_prints_the_bounds_of_intervals(widenet):
     [
         (["run", "none", "--data", "data"], "widenet: none: "),
         (["run", "data", "--data", "data"], "widenet: data is not a run"),
-        (["run", "run", "--data", "data", "--level", "95"], "widenet: --level must be 0.5 to 0.999; got 95"),
+        (
+            ["run", "run", "--data", "data", "--level", "95"],
+            "widenet: --level must be 0.5 to 0.999; got 95.0. For 95 %, say 0.95.",
+        ),
         (["run", "run", "--data", "data", "-k", "0"], "widenet compare: -k must be at least 1; got 0."),
     ],
 )

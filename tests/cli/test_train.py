@@ -63,7 +63,10 @@ def test_after_a_network_that_ranks_repeats_seen_items_count(widenet, tmp_path):
     (tmp_path / "network.json").write_text(json.dumps(network))
     (tmp_path / "training.json").write_text('{"epochs": 1}')
     documents = tmp_path / "network.json", tmp_path / "training.json"
-    *_, last = widenet("train", *documents, "--data", data, "--out", run).err.splitlines()
+    first, *_, last = widenet("train", *documents, "--data", data, "--out", run).err.splitlines()
+    assert first.startswith(
+        f'{documents[1]} has no "evaluation", so that no epoch is measured on the validation part.'
+    )
     words = f"{run} --data {data} --include-seen"
     assert last.startswith(f"Next: widenet evaluate {words} --part validation, or widenet predict {words} ")
 

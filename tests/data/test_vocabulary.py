@@ -145,6 +145,13 @@ def test_an_id_with_one_wrong_letter_comes_before_titles(text, tmp_path):
         data.vocabulary("items").find(text)
 
 
+def test_an_id_that_is_similar_is_suggested_with_its_title(tmp_path):
+    ids, titles = ["library", "python3-yaml", "zsh"], ["C for all", "Parser", "Shell"]
+    data = dataset_from_lists(tmp_path / "data", [[0, 1, 2]], titles=titles, item_ids=ids)
+    with pytest.raises(DataError, match=r"Nearest: Parser \(python3-yaml\)\."):
+        data.vocabulary("items").find("Pyton-yml")
+
+
 def test_a_number_that_nothing_has_does_not_suggest_its_neighbours(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], titles=["Emma", "Lolita"], item_ids=["41", "43"])
     with pytest.raises(DataError, match=r"the title '42'\. Give the id of one"):

@@ -50,11 +50,11 @@ def test_layers_above_an_input_of_a_sequence_go_along_it():
         ),
         (
             [HISTORY, gru(), {**NEXT, "predict": "all"}],
-            '"next" belongs to a sequence .* "items" is sequence. Set "predict": "next".',
+            'must be "next" where the field is a sequence, as "items" is; got "all". Add "predict": "next"',
         ),
         (
             [HISTORY, gru(), {**NEXT, "field": "tags"}],
-            '"next" belongs to a sequence field, and to no other; "tags" is sparse',
+            '"next" needs a sequence; the field "tags" is sparse. Ingest',
         ),
         (
             [HISTORY, gru(), {**NEXT, "field": "other"}],

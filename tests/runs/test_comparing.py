@@ -85,13 +85,14 @@ def test_what_cannot_be_compared_is_said(place):
         widenet.compare(place / "short", place / "none", place / "data")
     with pytest.raises(OptionError, match="part must be one of validation, heldout"):
         widenet.compare(place / "short", place / "long", place / "data", "train")
-    with pytest.raises(OptionError, match=r"`level` must be 0.5 to 0.999; got 95"):
+    with pytest.raises(OptionError, match=r"`level` must be 0.5 to 0.999; got 95. For 95 %, say 0.95."):
         widenet.compare(place / "short", place / "long", place / "data", level=95)
 
 
 def test_a_dataset_without_the_part_is_refused_with_the_one_that_has_it(place, tmp_path):
     whole = dataset_from_lists(tmp_path / "whole", LIKED, width=20)
-    use = f"Use {place / 'data'}, which {place / 'short'} was trained on."
+    split = f"or set one aside with `widenet.split({str(whole.path)!r}, out=DIR, heldout=0.1)`."
+    use = f"Use {place / 'data'}, which {place / 'short'} was trained on, {split}"
     with pytest.raises(FitError, match=re.escape(use)):
         widenet.compare(place / "short", place / "long", whole, ks=[2])
 

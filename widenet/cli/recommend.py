@@ -53,6 +53,7 @@ def recommend(
     Example: widenet recommend RUN --items "The Hobbit" "Emma" -k 10.
 
     The named items, or those that the user has, are left out, unless you add --include-seen.
+    If the network reads a sequence, the order of the items counts: name the newest last.
     """
     from widenet.cli.tables import recommendations_table
     from widenet.training.existing_run import check_run

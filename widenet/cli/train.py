@@ -58,9 +58,9 @@ def train(
 
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
-        for note in layout.network.notes:
-            typer.echo(note, err=True)
+        _print_lines(*layout.network.notes)
         _print_default_documents(arguments, network, training, out)
+        _print_unmeasured(layout, dataset, training)
     evaluation, earlier = layout.training.evaluation, identity(out)
     metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
     report = TrainingReport(quiet, metric, named)
@@ -173,6 +173,14 @@ def _print_default_documents(
             " with few epochs and a small learning rate.",
             err=True,
         )
+
+
+def _print_unmeasured(layout: "Layout", dataset: "Dataset", training: Path | None) -> None:
+    """Say that no evaluation measures the validation part, though the dataset has one."""
+    has_part = any("validation" in dataset.field(output.field).parts for output in layout.network.outputs)
+    if training is not None and layout.training.evaluation is None and has_part:
+        text = f'{training} has no "evaluation", so that no epoch is measured on the validation part.'
+        typer.echo(f'{text} To measure every epoch, add "evaluation": {{}}.', err=True)
 
 
 def _print_lines(*lines: str | None) -> None:

@@ -250,14 +250,15 @@ class Vocabulary:
         return TitleForms(self._table.column("title").chunks)
 
     def _nearest(self, text: str) -> list[str]:
-        """Names similar to a text, as `shown`: ids, then titles that share a word, or else the first."""
+        """Features with a name like a text, as `shown`, among those that share a word or else the first."""
         words = [word for word in text.split() if len(word) > 2]
         sharing = {index for word in words for index in self._containing(word)}
         candidates = sharing or range(min(len(self), NUM_COMPARED))
         indices = sorted(candidates)[:NUM_COMPARED]
-        titles = self.titles(indices)
         pieces: dict[str, str] = {}
-        for title, shown in zip(titles, self.shown(indices), strict=True):
+        for (name, title), shown in zip(self.named(indices), self.shown(indices), strict=True):
+            if not self._has_numbers:
+                pieces.setdefault(name.lower(), shown)
             for word in re.finditer(r"\S+", title):
                 pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), shown)
         near = [pieces[piece] for piece in alike(text, pieces, NUM_SUGGESTIONS, cutoff=0.5)]

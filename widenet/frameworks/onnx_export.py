@@ -74,7 +74,8 @@ def export_onnx(
         if output.repeats is not None:
             raise FitError(
                 f'{model.run.path}: "repeats" of output "{output.name}" cannot be written to ONNX.'
-                " Train without it, or recommend with widenet."
+                " Training does not see it: without it, the same training gives the same weights, unless an"
+                ' evaluation with "seen": "include" chose the epoch. Or recommend with widenet.'
             )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":

@@ -63,12 +63,12 @@ def _check(
         return
     is_sequence = fields[layer.field].kind == "sequence"
     if is_sequence != (layer.predict == "next"):
-        remedy = 'Set "predict": "next".' if is_sequence else "Ingest with `sequence=True`, or remove it."
-        kind = fields[layer.field].kind
-        raise FitError(
-            f'{place.of("predict")}: "next" belongs to a sequence field, and to no other; "{layer.field}" is'
-            f" {kind}. {remedy}"
-        )
+        rule = f'must be "next" where the field is a sequence, as "{layer.field}" is; got "{layer.predict}"'
+        remedy = 'Add "predict": "next" to this layer.'
+        if not is_sequence:
+            rule = f'"next" needs a sequence; the field "{layer.field}" is {fields[layer.field].kind}'
+            remedy = "Ingest with `sequence=True`, or remove it."
+        raise FitError(f"{place.of('predict')} {rule}. {remedy}")
     if not is_sequence:
         return
     read = next((source.field for source in spec.inputs if source.name == along), None)

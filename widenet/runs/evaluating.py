@@ -44,14 +44,15 @@ def check_has_part(
     if trained is None:
         return
     place, parts = f"{dataset.path}: field {field!r} has no {part} part", trained.field(field).parts
+    split = f"or set one aside with `{dataset.field(field).split_call(dataset.path, part)}`."
     if part in parts:
-        raise FitError(f"{place}. Use {trained.path}, which {run.path} was trained on.")
+        raise FitError(f"{place}. Use {trained.path}, which {run.path} was trained on, {split}")
     other = next((each for each in parts if each not in ("train", *known)), None)
     if other is not None:
         setting = run.training.evaluation
         is_read = setting is not None and setting.part == other
         use = "was evaluated on in training" if is_read else "was not trained on"
-        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} {use}."
+        remedy = f"Use {trained.path} with `part={other!r}`, which {run.path} {use}, {split}"
         raise FitError(f"{place}. {remedy}")
 
 
