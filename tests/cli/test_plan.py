@@ -21,7 +21,8 @@ def plan(inside, widenet):
 
 def test_it_tells_who_holds_what_and_what_it_takes(plan):
     ended = plan("--width", "items=1_000_000_000", "--processes", "2", "--device-memory", "141GB")
-    assert (ended.status, ended.err) == (0, "")
+    told = "--device-memory plans for GPUs. For CPUs, add --device cpu.\n"
+    assert (ended.status, ended.err) == (0, told)
     lines = ended.out.splitlines()
     assert lines[1].split(maxsplit=5) == [
         "taste/history",
@@ -101,7 +102,7 @@ def test_it_tells_how_checkpoints_within_epochs_are_written(memory, says, plan):
     ],
 )
 def test_it_tells_how_many_devices_would_do(memory, end, plan):
-    words = ["--width", "items=1000000000", "--processes", "2", "--weights-in", "device"]
+    words = ["--width", "items=1000000000", "--processes", "2", "--weights-in", "device", "--device", "cuda"]
     ended = plan(*words, "--device-memory", memory)
     said = ended.out.splitlines()[-1]
     assert (ended.status, ended.err) == (0 if memory == "66GB" else 1, "")

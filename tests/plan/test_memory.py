@@ -107,6 +107,7 @@ def job(**changes):
         "activation": changes.pop("activation", "softmax"),
         "sample": changes.pop("sample", None),
         "delta_norm": changes.pop("delta_norm", None),
+        "neighbourhood": changes.pop("neighbourhood", None),
     }
     network = {
         "layers": [
@@ -123,6 +124,15 @@ def job(**changes):
 
 def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
     assert memory(job(width=10**6)).workspace == memory(job(width=10**8)).workspace
+
+
+def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
+    assumed, large, small = (
+        memory(job(width=100, neighbourhood={}, num_examples=number, entries={"items": 3.0})).workspace
+        for number in (None, 10**6, 600)
+    )
+    assert assumed == large == 6 * 8 * 2**22
+    assert small == 6 * 8 * 16 * 600 * 4**2
 
 
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from widenet.cli.json_output import AsJson, print_json
+from widenet.cli.wording import say
 from widenet.errors import OptionError, did_you_mean
 from widenet.plan.numbers import bytes_of
 
@@ -49,7 +50,8 @@ _Width = Annotated[
 _DeviceMemory = Annotated[
     str | None,
     typer.Option(
-        help="Memory of each device, such as 141GB. Default: this machine's memory, divided by the processes."
+        help="Memory of each GPU, such as 141GB; of each process with --device cpu. Default: this machine's"
+        " memory, divided by the processes."
     ),
 ]
 
@@ -174,6 +176,8 @@ def plan(
         planned["hours"] = hours_here(*documents, data, chosen, job.weights_in, scratch)
     elif named is not None:
         planned["hours"] = published_hours(job, named, sizes[1])
+    if device_memory and device is None and kind is _Kind.cuda:
+        say("--device-memory plans for GPUs. For CPUs, add --device cpu.")
     show = print_json if as_json else typer.echo
     show(planned if as_json else plan_table(job, planned, assumed=data is None))
     if not planned.get("fits", True):

@@ -39,6 +39,7 @@ class Job:
         weights_in: Where wide weights and their state lie.
         num_groups: With averaging, the number of processes, which each hold whole replicas; `num_processes`
             is then 1.
+        all_examples: Examples of the dataset; None without one.
     """
 
     layout: Layout
@@ -51,6 +52,7 @@ class Job:
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
     num_groups: int = 1
+    all_examples: int | None = None
 
     def __post_init__(self) -> None:
         """Raise OptionError if the weights cannot be where the job has them."""
@@ -111,6 +113,7 @@ class Job:
             kept_bytes,
             weights_in=weights_in,
             num_groups=1 if averaging is None else num_processes,
+            all_examples=num_examples,
         )
 
     @property

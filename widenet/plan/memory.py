@@ -17,11 +17,11 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
-from widenet.plan.neighbours import neighbours_bytes
+from widenet.plan.neighbours import counting_bytes, neighbours_bytes
 from widenet.plan.rounded import row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
-from widenet.plan.tiles import BLOCK_NUMBERS, COUNTED_PAIRS, are_kept, tile_units
+from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
@@ -29,8 +29,6 @@ from widenet.spec.samples import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""
-_PAIR_BYTES = 6 * 8
-"""Copies of the key of a pair that is counted for a neighbourhood."""
 _FUSED_BLOCK, _FUSED_PART = 128, 64
 """Units and examples of which `model.fused_output` keeps a sum."""
 
@@ -225,8 +223,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         if weight.describes is not None
     )
     yield all_rows_bytes(job, process)
-    if any(layer.neighbourhood is not None for layer in job.network.outputs):
-        yield _PAIR_BYTES * COUNTED_PAIRS * min(job.num_threads, job.num_held(process))
+    yield counting_bytes(job, process)
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     )

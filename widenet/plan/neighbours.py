@@ -1,16 +1,34 @@
 """The neighbours of outputs with a neighbourhood term."""
 
+import math
+
 from widenet.plan.job import Job
+from widenet.plan.tiles import COUNTED_PAIRS
 from widenet.spec.layers import OutputLayer
 
 _NEIGHBOUR_BYTES = 8 + 4
 """A key and a similarity."""
+_PAIR_BYTES = 6 * 8
+"""Copies of the key of a pair that is counted."""
+_SPREAD = 16
+"""Largest mean square of the entries of an example, as a multiple of the square of their mean."""
 
 
 def neighbours_bytes(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of the neighbours of an output's units in a process."""
     number = 0 if layer.neighbourhood is None else layer.neighbourhood.neighbours
     return _NEIGHBOUR_BYTES * number * job.rows(job.layout.of_output(layer.name), process)
+
+
+def counting_bytes(job: Job, process: int) -> int:
+    """Return the bytes of the pairs that a process's threads count together."""
+    pairs = 0
+    for layer in job.network.outputs:
+        if layer.neighbourhood is not None:
+            of_one = _SPREAD * (job.entries[layer.field] + 1) ** 2
+            of_all = math.inf if job.all_examples is None else round(job.all_examples * of_one)
+            pairs = max(pairs, int(min(COUNTED_PAIRS, of_all)))
+    return _PAIR_BYTES * pairs * min(job.num_threads, job.num_held(process))
 
 
 def neighbours(job: Job) -> dict[str, dict[str, int]]:
