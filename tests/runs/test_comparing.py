@@ -97,6 +97,15 @@ def test_a_dataset_without_the_part_is_refused_with_the_one_that_has_it(place, t
         widenet.compare(place / "short", place / "long", whole, ks=[2])
 
 
+def test_runs_that_know_other_items_are_refused_with_what_can_be_compared(place, tmp_path):
+    grown = dataset_from_lists(tmp_path / "grown", LIKED, width=21)
+    training = {"epochs": 1, "batch_size": 10, "shards": 3}
+    widenet.train({"layers": LAYERS}, training, grown, tmp_path / "today")
+    had = 'field "items" has 20 in one and 21 in the other. Train both on one dataset. Or ingest'
+    with pytest.raises(FitError, match=had):
+        widenet.compare(place / "short", tmp_path / "today", grown)
+
+
 def test_held_out_items_that_a_run_has_seen_are_named(place, tmp_path):
     data = dataset_from_lists(
         tmp_path / "data", [liked[:4] for liked in LIKED], heldout=[liked[4:5] for liked in LIKED], width=20

@@ -5,17 +5,19 @@ from pathlib import Path
 
 from widenet.arguments import with_fields_of
 from widenet.data.dataset import Dataset
+from widenet.errors import FitError
 from widenet.evaluate import check_part, evaluate
 from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.group import is_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.run_arguments import CompareArguments
-from widenet.runs.arguments import dataset_of
+from widenet.runs.arguments import dataset_of, path_of
 from widenet.runs.evaluating import check_has_part
 from widenet.runs.model import Model
 from widenet.stores.uri import shown
 from widenet.training.in_common import check_same_dataset
+from widenet.training.run_directory import RunDirectory
 
 
 @with_fields_of(CompareArguments, Dataset)
@@ -45,8 +47,26 @@ def compare(arguments: CompareArguments) -> Comparison:
         same = f"{shown(arguments.first)} and {shown(arguments.second)} are the same run"
         # Frames: here, its two wrappers, the caller.
         warnings.warn(f"{same}, so that every difference is 0. Name two runs.", stacklevel=4)
+    runs = [RunDirectory.open(path_of("run", run)) for run in (arguments.first, arguments.second)]
+    _check_same_features(*runs)
     first, second = (_metrics(str(run), dataset, arguments) for run in (arguments.first, arguments.second))
     return compared(first, second, arguments.level)
+
+
+def _check_same_features(first: RunDirectory, second: RunDirectory) -> None:
+    """Raise FitError if no dataset fits both runs, because a field has other features in each."""
+    for name, one in first.fields.items():
+        other = second.fields.get(name)
+        if other is None or (one.width, one.vocabulary_digest) == (other.width, other.vocabulary_digest):
+            continue
+        both = f"{one.width:,} in one and {other.width:,} in the other"
+        known = both if one.width != other.width else "others in one than in the other"
+        apart = f"`vocabulary={str(first.path)!r}` and with `vocabulary={str(second.path)!r}`"
+        raise FitError(
+            f"{first.path} and {second.path} must have the same features, so that a dataset fits both; field"
+            f' "{name}" has {known}. Train both on one dataset. Or ingest the same rows with {apart}, and'
+            " evaluate each run by itself: items that it does not know are left out there."
+        )
 
 
 def _metrics(run: str, dataset: Dataset, arguments: CompareArguments) -> Metrics:
