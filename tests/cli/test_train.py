@@ -226,6 +226,20 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
 
 
 @pytest.mark.usefixtures("inside")
+def test_a_training_document_may_stand_alone_and_the_network_is_then_that_of_the_start(widenet, tmp_path):
+    run = tmp_path / "run"
+    line = ["--data", "data", "--out", tmp_path / "on", "--from", run]
+    assert widenet("train", "--data", "data", "--out", run).status == 0
+    named = widenet("train", run / "network-fitted.json", "training.json", *line)
+    alone = widenet("train", "training.json", *line, "--overwrite")
+    assert alone.err.startswith(f"No network.json was named: the network is that of {run}.\n")
+    assert alone.out == named.out
+    first = widenet("train", "training.json", "--data", "data", "--out", tmp_path / "first")
+    assert first.err.startswith("No network.json was named: widenet uses a default")
+    assert json.loads((tmp_path / "first" / "training.json").read_text())["epochs"] == 2
+
+
+@pytest.mark.usefixtures("inside")
 def test_a_run_goes_on_with_its_own_documents_where_none_are_named(widenet, world, tmp_path):
     run, left = tmp_path / "run", iter(range(4))
     with pytest.raises(KeyboardInterrupt):

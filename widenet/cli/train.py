@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,13 +37,13 @@ def train(
     Ctrl-C or SIGTERM saves a checkpoint; --resume continues from it to the same bits.
 
     If you omit a document, widenet uses a default and saves it in the run directory for you to edit. With
-    --resume, it uses the run's own.
+    --from, the network is that of the other run. With --resume, both documents are the run's own.
     """
     from widenet.cli.progress import TrainingReport
     from widenet.runs.prepared import prepared
 
-    arguments = TrainArguments(**words)
-    network, training, out = words["network"], words["training"], words["out"]
+    arguments = _with_documents(TrainArguments(**words))
+    out = words["out"]
     with _interrupted_early():
         _start_several(context, arguments, processes)
         layout, dataset = context.with_resource(prepared(arguments, _say_nothing if quiet else say))
@@ -59,8 +59,8 @@ def train(
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
         _print_lines(*layout.network.notes)
-        _print_default_documents(arguments, network, training, out)
-        _print_unmeasured(layout, dataset, training)
+        _print_default_documents(arguments, out)
+        _print_unmeasured(layout, dataset, arguments)
     evaluation, earlier = layout.training.evaluation, identity(out)
     metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
     report = TrainingReport(quiet, metric, named)
@@ -92,6 +92,20 @@ def train(
             after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
             other_term(shown(out), dataset, layout.network, layout.training),
         )
+
+
+def _with_documents(arguments: TrainArguments) -> TrainArguments:
+    """Take a training document that stands alone for what it is."""
+    from widenet.errors import DocumentError
+    from widenet.spec.network import NetworkSpec
+
+    network = arguments.network
+    if isinstance(network, Path) and arguments.training is None:
+        with suppress(DocumentError):
+            values = NetworkSpec.read_values(network)
+            if isinstance(values, dict) and NetworkSpec.is_other(values):
+                return replace(arguments, network=None, training=network)
+    return arguments
 
 
 @contextmanager
@@ -153,21 +167,23 @@ def _print_facts(run: Path, out: str, written: Path | None) -> None:
     print_json(facts | {"path": out, "report": written})
 
 
-def _print_default_documents(
-    arguments: TrainArguments, network: Path | None, training: Path | None, out: Path
-) -> None:
-    """Print which documents are missing, for which a new run uses defaults."""
+def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
+    """Print which documents are missing, for which a new run uses defaults, or those of another run."""
     if arguments.resume or (not arguments.overwrite and not is_uri(out) and out.exists()):
         return
-    missing = " and no ".join(
-        name for name, path in (("network.json", network), ("training.json", training)) if path is None
-    )
+    given = {"network.json": arguments.network, "training.json": arguments.training}
+    if arguments.network is None and arguments.start_from is not None:
+        del given["network.json"]
+        typer.echo(
+            f"No network.json was named: the network is that of {shown(arguments.start_from)}.", err=True
+        )
+    missing = " and no ".join(name for name, document in given.items() if document is None)
     if missing:
         typer.echo(
             f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.",
             err=True,
         )
-    if training is None and arguments.start_from is not None:
+    if arguments.training is None and arguments.start_from is not None:
         typer.echo(
             f"It trains as from nothing. To keep more of {shown(arguments.start_from)}, name a training.json"
             " with few epochs and a small learning rate.",
@@ -175,11 +191,13 @@ def _print_default_documents(
         )
 
 
-def _print_unmeasured(layout: "Layout", dataset: "Dataset", training: Path | None) -> None:
+def _print_unmeasured(layout: "Layout", dataset: "Dataset", arguments: TrainArguments) -> None:
     """Say that no evaluation measures the validation part, though the dataset has one."""
     has_part = any("validation" in dataset.field(output.field).parts for output in layout.network.outputs)
-    if training is not None and layout.training.evaluation is None and has_part:
-        text = f'{training} has no "evaluation", so that no epoch is measured on the validation part.'
+    if arguments.training is not None and layout.training.evaluation is None and has_part:
+        text = (
+            f'{arguments.training} has no "evaluation", so that no epoch is measured on the validation part.'
+        )
         typer.echo(f'{text} To measure every epoch, add "evaluation": {{}}.', err=True)
 
 
