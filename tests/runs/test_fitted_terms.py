@@ -86,6 +86,7 @@ def test_lists_and_reports_show_the_metric_of_the_fitted_term(fitted, data):
     page = write_report(fitted.run.path, fitted.run.path / "report.html").read_text()
     assert f"{value:.4f}" in page
     assert "network-fitted.json" in page
+    assert "ndcg@5 is with the fitted neighbourhood term; the curves are with the first one." in page
 
 
 def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_path):

@@ -49,6 +49,10 @@ def summary(subject: Subject) -> Html:
     if metric is not None and best is not None and best["epoch"] != subject.kept["epoch"]:
         epoch = f"epoch {best['epoch']:,}, which it does not keep"
         better.append(note(f"The best {metric}, {best[metric]:.4f}, is of {epoch}."))
+    if subject.measured and subject.final.metrics:
+        better.append(
+            note(f"{metric} is with the fitted neighbourhood term; the curves are with the first one.")
+        )
     if (form := subject.final.form) is not None:
         origin = f"made of {subject.final.origin}, whose training this page shows"
         better.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))

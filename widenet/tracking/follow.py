@@ -110,6 +110,9 @@ class _Tracked(Report):
         self.records.append({**record, **_norms(newest(self.run.path, record["epoch"]))})
         self._send()
 
+    def tried(self, text: str) -> None:
+        self.report.tried(text)
+
     def say(self, text: str) -> None:
         self.report.say(text)
 
