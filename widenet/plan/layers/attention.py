@@ -60,10 +60,14 @@ class AttentionPlan(LayerPlan[AttentionLayer]):
             )
 
     def activations(self, job: Job, layer: AttentionLayer) -> int:
-        """Return 12 numbers for each unit, 2 for each inner one, and 2 for each head and earlier position."""
+        """Return 12 numbers for each unit, 2 for each inner one, and 2 for each head and earlier position.
+
+        On CUDA, heads keep two numbers each, whatever is earlier.
+        """
         units = job.layout.units[layer.name]
-        pairs = layer.heads * _newest(job.layout, layer)
-        return job.vectors(layer.name) * (12 * units + 2 * inner_units(layer, units) + 2 * pairs)
+        earlier = 1 if job.device == "cuda" else _newest(job.layout, layer)
+        numbers = 12 * units + 2 * inner_units(layer, units) + 2 * layer.heads * earlier
+        return job.vectors(layer.name) * numbers
 
 
 def matrices(layer: AttentionLayer, units: int) -> list[tuple[str, int, int]]:
