@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from widenet.training.reports import Report
 
 SET_ASIDE = ("validation", "heldout")
-CHOOSING_METRIC, CHOOSING_USERS = "ndcg@20", 4096
 """The parts that can be compared with recommendations."""
+CHOOSING_METRIC, CHOOSING_USERS = "ndcg@20", 4096
 
 Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]
 Timeout = Annotated[

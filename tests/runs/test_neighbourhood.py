@@ -9,7 +9,7 @@ from widenet.errors import CheckpointError, DataError, FitError, OptionError
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.report.listing import list_runs
 from widenet.report.write import write_report
-from widenet.runs import Model, train
+from widenet.runs import Model, term_search, train
 from widenet.runs.neighbourhood import fit_neighbourhood, fitted_neighbourhood
 
 WIDTH = 40
@@ -113,6 +113,23 @@ def test_as_many_users_judge_as_choose(users, number, plain, tmp_path):
     out = tmp_path / "run"
     found = fitted_neighbourhood(plain.run.path, out, None, users, "ndcg@5", None, False, tried.append).found
     assert {len(choice.values_E) for choice in [*tried, found.before, found.best]} == {number}
+
+
+def test_of_many_users_some_try_all_terms_and_all_choose_among_the_best(plain, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(term_search, "_SCREENING", 5)
+    tried = []
+    found = fitted_neighbourhood(
+        plain.run.path, tmp_path / "run", None, 30, "ndcg@5", None, False, tried.append
+    ).found
+    assert {len(choice.values_E) for choice in tried} == {5}
+    finalists = sorted(tried, key=lambda choice: choice.mean, reverse=True)[:4]
+    everyone, _ = term_search._halves(data, "items", 30)
+    by_all = term_search._Trial(
+        Model.load(plain.run.path, device="cpu").network, "next", data, "ndcg@5", True
+    )
+    means = [by_all.of(everyone, choice.term).mean for choice in finalists]
+    assert found.best.term == finalists[means.index(max(means))].term
+    assert means.index(max(means)) > 0
 
 
 @pytest.mark.parametrize("term", [{}, {"neighbours": 4}])

@@ -1,8 +1,8 @@
 """The search for the neighbourhood term of a trained network that is best on a validation part."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +25,8 @@ PART: Part = "validation"
 _NEIGHBOURS, _POPULARITIES, _FLOORS = (25, 10, 3), (0.4, 0.2, 0.0), (0.01, 0.002)
 _MOST_WEIGHT = 6.4
 """Above, softmax leaves the other units probabilities that are too small to tell apart."""
+_SCREENING, _FINALISTS = 1024, 4
+"""Users who try all terms, and the best terms of theirs that all users choose among."""
 _LEVEL = 0.95
 
 
@@ -96,21 +98,29 @@ def search(
         dataset: The dataset of its training.
         metric: A mean over users.
         excludes_seen: Whether lists leave out what a user has already.
-        users: Number of users to choose by; as many others judge.
+        users: Number of users to choose by; as many others judge. Of twice `_SCREENING` or more, some try all
+            terms, and all choose among the best.
         report: Called with each choice that is tried, first that without a term.
     """
     spec = network.outputs[name].spec
     own = None if spec.neighbourhood is None else spec.neighbourhood.model_copy(update={"fit": False})
     choosing, judging = _halves(dataset, spec.field, users)
+    some = choosing[:: max(1, len(choosing) // _SCREENING)]
     trial = _Trial(network, name, dataset, metric, excludes_seen)
-    choices: list[Choice] = []
-    for choice in _choices(partial(trial.of, choosing), own):
-        if choice in choices:
-            continue
-        choices.append(choice)
-        if report is not None:
-            report(choice)
-    best = max(choices, key=_mean)
+    tried: dict[Term | None, Choice] = {}
+
+    def measure(term: Term | None) -> Choice:
+        if term not in tried:
+            tried[term] = trial.of(some, term)
+            if report is not None:
+                report(tried[term])
+        return tried[term]
+
+    _try_all(measure, own)
+    finalists = sorted(tried.values(), key=_mean, reverse=True)[:_FINALISTS]
+    if len(some) < len(choosing):
+        finalists = [trial.of(choosing, choice.term) for choice in finalists]
+    best = max(finalists, key=_mean)
     found = Found(trial.of(judging, own), trial.of(judging, best.term))
     trial.set(found.term)
     return found
@@ -191,44 +201,36 @@ class _Trial:
 _Measure = Callable[[Term | None], Choice]
 
 
-def _choices(measure: _Measure, own: Term | None) -> Iterator[Choice]:
-    """Yield no term, that of the run, if any, and other terms."""
-    yield measure(None)
+def _try_all(measure: _Measure, own: Term | None) -> None:
+    """Measure no term, that of the run, if any, and other terms."""
+    measure(None)
     if own is not None:
-        yield measure(own)
+        measure(own)
     for number in _NEIGHBOURS:
-        yield from _of_neighbours(measure, number)
+        _try_neighbours(measure, number)
 
 
-def _of_neighbours(measure: _Measure, number: int) -> Iterator[Choice]:
-    """Yield terms of so many neighbours: all exponents, then the best one's with other floors and weights."""
+def _try_neighbours(measure: _Measure, number: int) -> None:
+    """Measure terms of so many neighbours: all exponents, then the best with other floors and weights."""
     usual = Term.model_validate({**TERM, "neighbours": number})
-    by_exponent = []
-    for popularity in _POPULARITIES:
-        by_exponent.append(measure(usual.model_copy(update={"popularity": popularity})))
-        yield by_exponent[-1]
-    best = max(by_exponent, key=_mean)
+    exponents = (usual.model_copy(update={"popularity": popularity}) for popularity in _POPULARITIES)
+    best = max(map(measure, exponents), key=_mean)
     for floor in _FLOORS:
-        if floor != usual.floor:
-            best = measure(_other(best, floor=floor))
-            yield best
-        for choice in _climbed(measure, best):
-            yield choice
-            best = max(best, choice, key=_mean)
+        best = _climbed(measure, measure(_other(best, floor=floor)))
 
 
-def _climbed(measure: _Measure, start: Choice) -> Iterator[Choice]:
-    """Yield the term with ever larger weights as long as they are better; else with ever smaller ones."""
+def _climbed(measure: _Measure, start: Choice) -> Choice:
+    """Measure ever larger weights as long as they are better, else ever smaller ones; return the best."""
     for factor in (2.0, 0.5):
         best = start
         while best.term is not None and (weight := factor * best.term.weight) <= _MOST_WEIGHT:
             choice = measure(_other(best, weight=weight))
-            yield choice
             if choice.mean <= best.mean:
                 break
             best = choice
         if best is not start:
-            return
+            return best
+    return start
 
 
 def _other(choice: Choice, **settings: float) -> Term:
