@@ -36,7 +36,8 @@ def test_as_json_the_choices_go_to_standard_error(widenet, tmp_path):
     ended = widenet("neighbourhood", "run", "--out", tmp_path / "near", "--metric", "ndcg@2", "--json")
     found = json.loads(ended.out)
     network = json.loads((tmp_path / "near" / "network.json").read_text())
-    assert found["neighbourhood"] == network["layers"][-1].get("neighbourhood")
+    kept = network["layers"][-1].get("neighbourhood")
+    assert (found["neighbourhood"] and {**found["neighbourhood"], "fit": False}) == kept
     assert ended.err.startswith("ndcg@2 0.")
     assert found["num_users"] == 6
 

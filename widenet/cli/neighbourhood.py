@@ -66,7 +66,9 @@ def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -
         print_json(
             {
                 "run": out,
-                "neighbourhood": None if found.term is None else found.term.model_dump(mode="json"),
+                "neighbourhood": None
+                if found.term is None
+                else found.term.model_dump(mode="json", exclude={"fit"}),
                 "metric": metric,
                 "before": before.mean,
                 "best": best.mean,
