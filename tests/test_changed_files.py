@@ -16,6 +16,7 @@ from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, train
+from widenet.training.reports import Report
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
 from widenet.training.state import LoopState
 
@@ -52,16 +53,11 @@ class After:
         return self.left <= 0
 
 
-class Heard:
+class Heard(Report):
     """A report that keeps what it is told."""
 
     def __init__(self):
         self.said = []
-
-    def start(self, *_):
-        pass
-
-    advance = epoch = start
 
     def say(self, text):
         self.said.append(text)

@@ -2,10 +2,10 @@
 
 from benchmarks import sequences
 from benchmarks.__main__ import parser
+from benchmarks.usual import default_documents
 from tests.benchmarks.toys import HISTORIES, cells_of
 from widenet import ingest, split, train
 from widenet.baselines.measure import measured
-from widenet.runs.arguments import documents
 
 ATTENTION = {"name": "state", "kind": "attention"}
 
@@ -24,7 +24,7 @@ def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):
     (tmp_path / "rows.txt").write_text("".join(lines))
     ingest([tmp_path / "rows.txt"], tmp_path / "whole", format="adjacency", sequence=True)
     dataset = split(tmp_path / "whole", tmp_path / "data", validation_last=1)
-    network, training = (spec.model_dump(mode="json") for spec in documents(None, None, dataset))
+    network, training = default_documents(dataset)
     assert (network["layers"][1]["units"], network["layers"][3]["neighbourhood"]["weight"]) == (128, 0.8)
     network["layers"][1]["units"], network["layers"][2] = 6, ATTENTION
     model = train(network, {**training, "epochs": 2}, dataset, tmp_path / "run")

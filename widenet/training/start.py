@@ -76,8 +76,8 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
     for output in before.network.outputs:
         if output.neighbourhood is not None and output.name not in kept:
             say(
-                f'{start}: the neighbourhood term of its output "{output.name}" is left behind, because this'
-                f" training's network has none there. Train {start / file} to keep it."
+                f'{start}: the neighbours in its output "{output.name}" are not used: this network has none'
+                f" there, or another term. Train {start / file} to keep them."
             )
 
 
