@@ -125,7 +125,7 @@ def test_of_many_users_some_try_all_terms_and_all_choose_among_the_best(plain, d
     finalists = sorted(tried, key=lambda choice: choice.mean, reverse=True)[:4]
     everyone, _ = term_search._halves(data, "items", 30)
     by_all = term_search._Trial(
-        Model.load(plain.run.path, device="cpu").network, "next", data, "ndcg@5", True
+        Model.load(plain.run.path, device="cpu").network, "next", data, "ndcg@5", True, 25
     )
     means = [by_all.of(everyone, choice.term).mean for choice in finalists]
     assert found.best.term == finalists[means.index(max(means))].term
@@ -176,7 +176,11 @@ def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
     train({"layers": layers}, TRAINING, data, tmp_path / "run", device="cpu")
     tried = []
     made = fit_neighbourhood(tmp_path / "run", tmp_path / "made", **ASKED, report=tried.append)
-    assert made.run.network.outputs[0].neighbourhood is not None
+    term = made.run.network.outputs[0].neighbourhood
+    assert term is not None
+    document = {"layers": [*layers[:3], {**layers[3], "neighbourhood": term.model_dump()}]}
+    trained = train(document, TRAINING, data, tmp_path / "with", device="cpu")
+    assert trained.fingerprint() == made.fingerprint()
     assert max(choice.mean for choice in tried) > tried[0].mean
 
 

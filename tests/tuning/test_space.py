@@ -5,8 +5,8 @@ import pytest
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.space import Between, SpaceSpec
-from widenet.spec.training import Evaluation
-from widenet.tuning.space import check_space, drawn, random_choices, rounded, with_metric
+from widenet.spec.training import Evaluation, TrainingSpec
+from widenet.tuning.space import check_space, drawn, layout_of, random_choices, rounded, with_metric
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +141,12 @@ def test_random_choices_list_a_grid_to_its_end_and_repeat_none():
     some = [choices for choices, _ in zip(random_choices(space(SPACE), [], 0), range(5), strict=False)]
     assert {tuple(choices) for choices in some} == {(UNITS, RATE)}
     assert len({choices[RATE] for choices in some}) == 5
+
+
+def test_trials_fit_no_neighbourhood_term(data):
+    term = {"weight": {"from": [0.5, 2.0]}, "fit": True}
+    history, taste, output = SPACE["network"]["layers"]
+    layers = [history, taste, {**output, "neighbourhood": term}]
+    asked = space({"network": {"layers": layers}, "training": TrainingSpec().model_dump(mode="json")})
+    chosen = layout_of(asked, data, lambda _, choice: choice.labels[0]).network.outputs[0].neighbourhood
+    assert (chosen.weight, chosen.fit) == (0.5, False)

@@ -173,6 +173,14 @@ def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
         return
     given = {"network.json": arguments.network, "training.json": arguments.training}
     if arguments.network is None and arguments.start_from is not None:
+        if arguments.training is None:
+            start = shown(arguments.start_from)
+            typer.echo(
+                f"No network.json and no training.json was named: the network of {start} goes on for a few"
+                " epochs at a small learning rate.",
+                err=True,
+            )
+            return
         del given["network.json"]
         typer.echo(
             f"No network.json was named: the network is that of {shown(arguments.start_from)}.", err=True

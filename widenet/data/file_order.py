@@ -27,17 +27,19 @@ def note_on_order(source: Source, columns: Columns, connection: duckdb.DuckDBPyC
         connection: A database that keeps the order of rows.
 
     Raises:
-        DataError: The first rows of a user are not in the order of these times.
+        DataError: The column has a name of times, and the first rows of a user are not in their order.
     """
     if (column := _times(source, columns, connection)) is None:
         return None
-    _check_order(source, columns, column, connection, f"Order them with `time={column!r}`")
+    if plain(column) in _NAMES:  # a release date has its type, and orders nothing
+        _check_order(source, columns, column, connection, f"Order them with `time={column!r}`")
     return f"note: rows are taken in the order of {source.name}; `time={column!r}` orders them by that column"
 
 
 def check_order(source: Source, columns: Columns, connection: duckdb.DuckDBPyConnection) -> None:
-    """Raise DataError if the first rows of a user are not in the order of a column of times."""
-    if (column := _times(source, columns, connection)) is not None:
+    """Raise DataError if the first rows of a user are not in the order of a column with a name of times."""
+    column = _times(source, columns, connection)
+    if column is not None and plain(column) in _NAMES:
         _check_order(source, columns, column, connection, "Sort the table by it")
 
 

@@ -23,13 +23,21 @@ class Neighbours:
         positions: Position of the unit among those asked for, int64 [Z].
         features: The neighbour, int64 [Z].
         similarities: c_ij / sqrt(n_i n_j), float32 [Z]: c_ij examples have both, n_i and n_j one of them.
+        ranks: Place of the neighbour among those of the unit, from 0 for the nearest, int32 [Z].
         counts: n_i of every feature of the field, int64 [width].
     """
 
     positions: np.ndarray
     features: np.ndarray
     similarities: np.ndarray
+    ranks: np.ndarray
     counts: np.ndarray
+
+    def nearest(self, number: int) -> "Neighbours":
+        """Return so many neighbours of each unit."""
+        kept = self.ranks < number
+        positions, features, similarities = self.positions[kept], self.features[kept], self.similarities[kept]
+        return Neighbours(positions, features, similarities, self.ranks[kept], self.counts)
 
 
 def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neighbours:
@@ -52,11 +60,12 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
         _nearest(dataset, field, named[start:stop], counts, number, start)
         for start, stop in _blocks(pairs[named.start : width : named.step], COUNTED_PAIRS)
     ]
-    columns = [[block.positions, block.features, block.similarities] for block in blocks]
+    columns = [[block.positions, block.features, block.similarities, block.ranks] for block in blocks]
     if not columns:
-        return Neighbours(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), counts)
-    positions, features, similarities = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return Neighbours(positions, features, similarities, counts)
+        none, ranks = np.zeros(0, np.int64), np.zeros(0, np.int32)
+        return Neighbours(none, none, np.zeros(0, np.float32), ranks, counts)
+    positions, features, similarities, ranks = map(np.concatenate, zip(*columns, strict=True))
+    return Neighbours(positions, features, similarities, ranks, counts)
 
 
 def _rows(
@@ -116,11 +125,12 @@ def _nearest(
     both = together.astype(np.float64)
     order = np.lexsort((features, -(both * both / counts[features]), positions))
     begins = np.searchsorted(positions, np.arange(len(units)))
-    ranks = np.arange(len(keys)) - begins[positions]  # `order` sorts by position first, as keys are
-    kept = np.sort(order[ranks < number])
+    ranks = np.empty(len(keys), np.int32)
+    ranks[order] = np.arange(len(keys)) - begins[positions]  # `order` sorts by position first, as keys are
+    kept = np.flatnonzero(ranks < number)
     own = counts[units.start + positions * units.step]
     similarities = (both / np.sqrt(counts[features].astype(np.float64) * own)).astype(np.float32)
-    return Neighbours(first + positions[kept], features[kept], similarities[kept], counts)
+    return Neighbours(first + positions[kept], features[kept], similarities[kept], ranks[kept], counts)
 
 
 def _counted(dataset: Dataset, field: str, units: range, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -71,11 +71,12 @@ class Neighbourhood:
 
     def count(self, dataset: Dataset) -> None:
         """Find the neighbours in the training part of a dataset."""
-        self.exchange.each(lambda shard: self.take(shard, self.found(dataset, shard)))
+        number = self.spec.neighbours
+        self.exchange.each(lambda shard: self.take(shard, self.found(dataset, shard, number)))
 
-    def found(self, dataset: Dataset, shard: int) -> Neighbours:
-        """Return the neighbours of a shard's units; only `neighbours` of the specification matters."""
-        return neighbours(dataset, self.field, self.shards.units(shard), self.spec.neighbours)
+    def found(self, dataset: Dataset, shard: int, number: int) -> Neighbours:
+        """Return so many neighbours of each of a shard's units."""
+        return neighbours(dataset, self.field, self.shards.units(shard), number)
 
     def take(self, shard: int, found: Neighbours) -> None:
         """Take the neighbours of a shard's units, with similarities by the specification."""

@@ -17,7 +17,7 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
-from widenet.plan.neighbours import counting_bytes, neighbours_bytes
+from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_bytes
 from widenet.plan.rounded import row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
@@ -223,7 +223,7 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         if weight.describes is not None
     )
     yield all_rows_bytes(job, process)
-    yield counting_bytes(job, process)
+    yield counting_bytes(job, process) + fitting_bytes(job, process)
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
     )

@@ -8,6 +8,10 @@ from widenet.spec.layers import OutputLayer
 
 _NEIGHBOUR_BYTES = 8 + 4
 """A key and a similarity."""
+TRIED = (25, 10, 3)
+"""The numbers of neighbours that are tried when a term is fitted."""
+_FOUND_BYTES = 8 + 8 + 4 + 4
+"""Unit, neighbour, similarity and rank, while a term is fitted."""
 _PAIR_BYTES = 6 * 8
 """Copies of the key of a pair that is counted."""
 _SPREAD = 16
@@ -29,6 +33,20 @@ def counting_bytes(job: Job, process: int) -> int:
             of_all = math.inf if job.all_examples is None else round(job.all_examples * of_one)
             pairs = max(pairs, int(min(COUNTED_PAIRS, of_all)))
     return _PAIR_BYTES * pairs * min(job.num_threads, job.num_held(process))
+
+
+def fitting_bytes(job: Job, process: int) -> int:
+    """Return the bytes of all neighbours that a process keeps while it fits a term."""
+    return max(
+        (
+            _FOUND_BYTES * max(*TRIED, layer.neighbourhood.neighbours) * job.rows(weight, process)
+            + 8 * job.layout.units[layer.name]
+            for layer in job.network.outputs
+            if layer.neighbourhood is not None and layer.neighbourhood.fit
+            for weight in [job.layout.of_output(layer.name)]
+        ),
+        default=0,
+    )
 
 
 def neighbours(job: Job) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from widenet.report.differences import as_text, differing
 from widenet.report.sections import note, section
 from widenet.report.subject import Subject
 from widenet.spec.metric_names import LARGER_IS_BETTER
-from widenet.training.fitted_network import fitted
+from widenet.training.fitted_network import fitted_network
 from widenet.training.log_curves import grid, metric_names, points
 
 _ABSENT = "\u2013"
@@ -71,7 +71,8 @@ def differences(subjects: Sequence[Subject]) -> Html:
     """Tables of differing values in documents and machines, with a column for each run."""
     documents = {
         "network.json": [
-            (fitted(subject.run) or subject.run.network).model_dump(mode="json") for subject in subjects
+            (fitted_network(subject.final) or subject.run.network).model_dump(mode="json")
+            for subject in subjects
         ],
         "training.json": [subject.run.training.model_dump(mode="json") for subject in subjects],
         "machine.json": [subject.run.machine for subject in subjects],

@@ -14,7 +14,7 @@ from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
 from widenet.training.existing_run import TRIALS, is_locked, is_study
-from widenet.training.fitted_network import fitted
+from widenet.training.fitted_network import fitted_network
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import objects
@@ -170,7 +170,7 @@ def documents_of(subject: Subject) -> dict[str, Any]:
     """Return what may differ between runs: the two documents, and the path of the dataset."""
     run = subject.run
     documents = {
-        "network": (fitted(run) or run.network).model_dump(mode="json"),
+        "network": (fitted_network(subject.final) or run.network).model_dump(mode="json"),
         "training": run.training.model_dump(mode="json"),
     }
     return documents | ({"data": run.machine["data"]} if "data" in run.machine else {})

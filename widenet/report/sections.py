@@ -14,7 +14,7 @@ from widenet.report.subject import Subject
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
 from widenet.training.existing_run import FITTED
-from widenet.training.fitted_network import fitted
+from widenet.training.fitted_network import fitted_network
 from widenet.training.log_curves import grid, log_curves, metric_names, points
 
 _NONE = Html()
@@ -239,7 +239,7 @@ def documents_section(subject: Subject) -> Html:
     """The two documents, with all defaults written out."""
     run = subject.run
     documents: dict[str, Document] = {"network.json": run.network, "training.json": run.training}
-    if (spec := fitted(run)) is not None:
+    if (spec := fitted_network(subject.final)) is not None:
         documents[FITTED] = spec
     shown = [
         tag("details", tag("summary", name), tag("pre", document.to_json()))

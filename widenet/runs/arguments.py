@@ -97,10 +97,15 @@ def training_of(
     return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
 
 
+def goes_on(arguments: TrainArguments) -> bool:
+    """Return whether a new training goes on with the network of the run whose weights it begins with."""
+    return not arguments.resume and arguments.network is None and arguments.start_from is not None
+
+
 def is_usual(network: NetworkSpec, dataset: Dataset) -> bool:
     """Return whether a network is the default of a dataset, with whatever terms and descriptions."""
     try:
-        return _essence(network) == _essence(_default_network(dataset))
+        return _essence(network) == _essence(_default_network(dataset, counts_pairs=False))
     except FitError:
         return False
 
@@ -119,8 +124,8 @@ def _holds_documents(run: Path | None) -> TypeGuard[Path]:
     return run is not None and (run / "network.json").is_file() and (run / "training.json").is_file()
 
 
-def _default_network(dataset: Dataset) -> NetworkSpec:
-    """Return the default network."""
+def _default_network(dataset: Dataset, counts_pairs: bool = True) -> NetworkSpec:
+    """Return the default network; without counting pairs, that without a neighbourhood term."""
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
@@ -128,19 +133,17 @@ def _default_network(dataset: Dataset) -> NetworkSpec:
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
     known = dataset.field(field)
-    has_term = _num_pairs(dataset, field) <= MOST_PAIRS
+    has_term = counts_pairs and _num_pairs(dataset, field) <= MOST_PAIRS
     return usual_network(field, known.kind == "sequence", known.width, sorted(known.described), has_term)
 
 
 def _continued(start: Path) -> NetworkSpec:
     """Return the network of a run with which a training goes on: it describes and fits nothing anew."""
-    spec = NetworkSpec.read(start / (FITTED if (start / FITTED).is_file() else "network.json"))
-    values = spec.model_dump(mode="json", exclude_unset=True)
+    file = start / (FITTED if (start / FITTED).is_file() else "network.json")
+    values = NetworkSpec.read(file).unfitted().model_dump(mode="json", exclude_unset=True)
     for layer in values["layers"]:
         layer.pop("described_by", None)
-        if layer.get("neighbourhood"):
-            layer["neighbourhood"].pop("fit", None)
-    return NetworkSpec.of(values, NetworkSpec.usual_name)
+    return NetworkSpec.of(values, str(file))
 
 
 def _num_pairs(dataset: Dataset, field: str) -> int:

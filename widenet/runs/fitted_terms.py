@@ -10,23 +10,23 @@ from widenet.runs.term_search import PART, Choice, Found, able_rows, search, wor
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS
 from widenet.spec.training import TrainingSpec
-from widenet.training.fitted_network import with_fitted
+from widenet.training.fitted_network import saved_fit
 from widenet.training.loop import Evaluate
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 
 
-def fitted_run(
+def fit_terms(
     run: RunDirectory,
     network: Network,
     dataset: Dataset,
     evaluate: Evaluate | None,
     report: Report,
     interrupted: Callable[[], bool],
-) -> tuple[RunDirectory, dict[str, Any]]:
-    """Fit the terms of a trained network; return the run with its document, and facts for its weights.
+) -> dict[str, Any]:
+    """Fit the terms of a trained network; return facts for its weights.
 
-    The facts are the metrics of the network as it is now. There are none, and the run is the same, if no term
+    They are the network's document and, if a term is another one now, its metrics. There are none if no term
     can be fitted. Every process of a group must call this.
 
     Raises:
@@ -36,23 +36,32 @@ def fitted_run(
         layer for layer in run.network.outputs if _wants(layer) and _hindrance(run, dataset, layer) is None
     ]
     if not wanted or evaluate is None:
-        return run, {}
+        return {}
 
     evaluation = run.training.evaluation
     assert evaluation is not None
 
     def tried(choice: Choice) -> None:
         report.tried(f"{evaluation.metric} {choice}")
+
+    def check_interrupted() -> None:
         if any(network.exchange.collect(interrupted(), "interruption")):
             raise KeyboardInterrupt
 
+    has_changed = False
     for layer in wanted:
         output = f'"{layer.name}"'
         report.say(f"Fitting the neighbourhood term of {output} by {evaluation.metric}.")
         excludes = evaluation.seen == "exclude"
-        found = search(network, layer.name, dataset, evaluation.metric, excludes, CHOOSING_USERS, tried)
-        report.say(_said(found, evaluation.metric, output))
-    return with_fitted(run, network), {"metrics": evaluate(network)}
+        asked = evaluation.metric, excludes, CHOOSING_USERS, tried, check_interrupted
+        found = search(network, layer.name, dataset, *asked)
+        has_changed = has_changed or found.term != found.before.term
+        report.say(_said(found, evaluation.metric, output, dataset.manifest.words.examples))
+    facts = saved_fit(run, network)
+    if not has_changed:
+        return facts
+    check_interrupted()
+    return {**facts, "metrics": evaluate(network)}
 
 
 def unfitted(run: RunDirectory, dataset: Dataset) -> list[str]:
@@ -82,12 +91,10 @@ def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str |
     return None
 
 
-def _said(found: Found, metric: str, output: str) -> str:
+def _said(found: Found, metric: str, output: str, examples: str) -> str:
     """Say what was found, and what the users say of it who did not choose it."""
     if found.term == found.before.term:
         return f"No other term of {output} is better by more than chance: {words_of(found.term)}."
-    gain, number = found.best.mean - found.before.mean, len(found.best.values_E)
-    return (
-        f"The term of {output}: {words_of(found.term)}. By {number:,} who did not choose it, {metric}"
-        f" {found.best.mean:.4f}, {gain:+.4f}."
-    )
+    judges = f"{len(found.best.values_E):,} {examples} who did not choose it"
+    means = f"{found.best.mean:.4f}, and {found.before.mean:.4f} with the term before"
+    return f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."

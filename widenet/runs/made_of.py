@@ -88,6 +88,7 @@ def saved_made_of(
         before = model.network.spec
         change(model.network)
         if (spec := model.network.spec) is not before:
+            own.pop("network", None)
             by_leader(exchange, lambda: _put_network(beside, spec), "run directory")
         saved = RunDirectory.open(beside).save_model(
             "model", model.network, {**own, "made_of": made_of, **facts}

@@ -11,6 +11,7 @@ from widenet.plan.layout import Layout
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import (
     dataset_of,
+    goes_on,
     is_usual,
     kept_of,
     network_of,
@@ -20,6 +21,7 @@ from widenet.runs.arguments import (
     training_of,
 )
 from widenet.spec.network import NetworkSpec
+from widenet.spec.usual import further_training
 from widenet.training.check import check_training
 from widenet.training.existing_run import CUT
 
@@ -55,9 +57,12 @@ def prepared(
             from widenet.runs.cutting import cut_anew
 
             dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))
-        is_default = arguments.training is None and is_usual(network, dataset)
-        evaluates = not arguments.no_validation
-        training = training_of(arguments.training, network, dataset, kept, is_default, evaluates)
+        if arguments.training is None and goes_on(arguments):
+            training = further_training()
+        else:
+            is_default = arguments.training is None and is_usual(network, dataset)
+            evaluates = not arguments.no_validation
+            training = training_of(arguments.training, network, dataset, kept, is_default, evaluates)
         yield check_training(network, training, dataset), dataset
 
 

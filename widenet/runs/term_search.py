@@ -14,6 +14,7 @@ from widenet.metrics.resampling import intervals
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.plan.neighbours import TRIED
 from widenet.randomness import stream
 from widenet.spec.layers import Neighbourhood as Term
 from widenet.spec.layers import OutputLayer
@@ -22,7 +23,7 @@ from widenet.spec.usual import TERM
 
 PART: Part = "validation"
 """The part by whose examples a term is chosen."""
-_NEIGHBOURS, _POPULARITIES, _FLOORS = (25, 10, 3), (0.4, 0.2, 0.0), (0.01, 0.002)
+_POPULARITIES, _FLOORS = (0.4, 0.2, 0.0), (0.01, 0.002)
 _MOST_WEIGHT = 6.4
 """Above, softmax leaves the other units probabilities that are too small to tell apart."""
 _SCREENING, _FINALISTS = 1024, 4
@@ -87,6 +88,7 @@ def search(
     excludes_seen: bool,
     users: int,
     report: Callable[[Choice], None] | None = None,
+    check_interrupted: Callable[[], None] = lambda: None,
 ) -> Found:
     """Give an output the neighbourhood term that is best on the validation part, and return what was found.
 
@@ -101,12 +103,14 @@ def search(
         users: Number of users to choose by; as many others judge. Of twice `_SCREENING` or more, some try all
             terms, and all choose among the best.
         report: Called with each choice that is tried, first that without a term.
+        check_interrupted: Called before each evaluation, in every process; may raise KeyboardInterrupt.
     """
     spec = network.outputs[name].spec
     own = None if spec.neighbourhood is None else spec.neighbourhood.model_copy(update={"fit": False})
     choosing, judging = _halves(dataset, spec.field, users)
     some = choosing[:: max(1, len(choosing) // _SCREENING)]
-    trial = _Trial(network, name, dataset, metric, excludes_seen)
+    most = max(*TRIED, 0 if own is None else own.neighbours)
+    trial = _Trial(network, name, dataset, metric, excludes_seen, most, check_interrupted)
     tried: dict[Term | None, Choice] = {}
 
     def measure(term: Term | None) -> Choice:
@@ -152,14 +156,16 @@ def set_term(network: Network, name: str, term: Term | None) -> None:
 
 @dataclass
 class _Trial:
-    """Measures terms of a network's output, and counts once for terms of as many neighbours."""
+    """Measures terms of a network's output, for all of which it counts once."""
 
     network: Network
     name: str
     dataset: Dataset
     metric: str
     excludes_seen: bool
-    found: dict[int, dict[int, Neighbours]] = field(default_factory=dict)
+    most: int
+    check_interrupted: Callable[[], None] = lambda: None
+    found: dict[int, Neighbours] = field(default_factory=dict)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -172,14 +178,15 @@ class _Trial:
         own, exchange = self.network.outputs[self.name].neighbourhood, self.network.exchange
         if own is None:
             return
-        if own.spec.neighbours not in self.found:
-            each = exchange.each(lambda shard: (shard, own.found(self.dataset, shard)))
-            self.found[own.spec.neighbours] = dict(each)
-        found = self.found[own.spec.neighbours]
-        exchange.each(lambda shard: own.take(shard, found[shard]))
+        if not self.found:
+            found = dict(exchange.each(lambda shard: (shard, own.found(self.dataset, shard, self.most))))
+            counts = next(iter(found.values())).counts  # equal in all of them: kept once
+            self.found = {shard: replace(each, counts=counts) for shard, each in found.items()}
+        exchange.each(lambda shard: own.take(shard, self.found[shard].nearest(own.spec.neighbours)))
 
     def of(self, rows: np.ndarray, term: Term | None) -> Choice:
         """Measure some users with a term, or without one."""
+        self.check_interrupted()
         self.set(term)
         with fixed_arithmetic():
             result = evaluate(
@@ -206,7 +213,7 @@ def _try_all(measure: _Measure, own: Term | None) -> None:
     measure(None)
     if own is not None:
         measure(own)
-    for number in _NEIGHBOURS:
+    for number in TRIED:
         _try_neighbours(measure, number)
 
 

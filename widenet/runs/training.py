@@ -40,7 +40,7 @@ from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
 from widenet.run_arguments import TrainArguments
 from widenet.runs.arguments import run_of, start_of
-from widenet.runs.fitted_terms import fitted_run, unfitted
+from widenet.runs.fitted_terms import fit_terms, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model
 from widenet.runs.place_of_weights import check_place, check_scratch, chosen, elsewhere, folder_of
@@ -338,6 +338,6 @@ def _finished(
         "arithmetic": state.arithmetic,
     }
     evaluate = evaluation_of(run.training, dataset)
-    run, of_fit = fitted_run(run, network, dataset, evaluate, report, interrupted)
+    of_fit = fit_terms(run, network, dataset, evaluate, report, interrupted)
     saved = run.save_model("model", network, {**facts, **of_fit})
     return Model(with_network_of(run, saved), network, saved.facts)

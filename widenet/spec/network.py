@@ -68,6 +68,16 @@ class NetworkSpec(Document):
         check_layers(self.layers)
         return self
 
+    def unfitted(self) -> "NetworkSpec":
+        """The same network, none of whose neighbourhood terms is fitted when training ends."""
+        layers = []
+        for layer in self.layers:
+            if isinstance(layer, OutputLayer) and layer.neighbourhood is not None:
+                term = layer.neighbourhood.model_copy(update={"fit": False})
+                layer = layer.model_copy(update={"neighbourhood": term})
+            layers.append(layer)
+        return self.model_copy(update={"layers": tuple(layers)})
+
     @property
     def inputs(self) -> tuple[InputLayer, ...]:
         """The input layers, in document order."""

@@ -117,6 +117,17 @@ def usual_training(
     return TrainingSpec.of(usual, "training.json")
 
 
+def further_training() -> TrainingSpec:
+    """Return the default training of a network that goes on from a run: few epochs at a small rate."""
+    further = {
+        "epochs": 2,
+        "batch_size": 64,
+        "optimizer": {"kind": "adam", "learning_rate": 0.001},
+        "schedule": "cosine",
+    }
+    return TrainingSpec.of(further, "training.json")
+
+
 def _power_of_two(most: int) -> int:
     """Return the largest power of two up to a number; 0 for 0."""
     return 1 << most.bit_length() >> 1

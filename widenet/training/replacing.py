@@ -20,7 +20,6 @@ from widenet.publication import UNFINISHED
 from widenet.training.existing_run import (
     CUT,
     DATA,
-    FITTED,
     LOCK,
     busy,
     check_not_of_study,
@@ -30,7 +29,7 @@ from widenet.training.existing_run import (
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")
-_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA, FITTED}
+_OWN = WITHOUT_WEIGHTS | {"best", "model", "report.html", "evaluations", DATA}
 """The entries of a run directory."""
 
 

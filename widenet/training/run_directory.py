@@ -33,7 +33,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.training import cut, histogram_log, replacing
-from widenet.training.existing_run import DATA, FITTED, busy, check_run
+from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
@@ -60,7 +60,7 @@ RECORDED = "documents"
 
 DOCUMENTS = ("network.json", "training.json", RUN_FIELDS)
 """The files whose digests every checkpoint holds; fields.json holds the digests of the vocabularies."""
-_FOR_PREDICTIONS = ("network.json", RUN_FIELDS, FITTED)
+_FOR_PREDICTIONS = ("network.json", RUN_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class RunDirectory:
         network: The network document.
         training: The training document.
         fields: Records of the dataset's fields, by name.
-        digests: SHA-256 of `DOCUMENTS`, and of `FITTED` if it is there.
+        digests: SHA-256 of `DOCUMENTS` when the run was opened.
         mirror: Publishes the directory in a store; None for a run that is on the disk alone.
     """
 
@@ -155,8 +155,7 @@ class RunDirectory:
                 raise CheckpointError(
                     f'{path / RUN_FIELDS} is damaged: it lacks field "{name}" of network.json. Train again.'
                 )
-        known = (path / name for name in (*DOCUMENTS, FITTED) if (path / name).is_file())
-        return cls(path, network, training, fields, {file.name: sha256_of(file) for file in known})
+        return cls(path, network, training, fields, {name: sha256_of(path / name) for name in DOCUMENTS})
 
     @cached_property
     def layout(self) -> Layout:
@@ -267,7 +266,7 @@ class RunDirectory:
         checkpoint = Checkpoint.open(path)
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
-            if recorded.get(name, now := self.digests.get(name)) != now:
+            if recorded.get(name, self.digests[name]) != self.digests[name]:
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
                     " Undo the change, or train again with another `out`."

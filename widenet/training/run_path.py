@@ -15,7 +15,7 @@ from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 from widenet.parallel.launcher import is_note_of_launch
 from widenet.stores.runs import RunMirror
-from widenet.training.existing_run import CUT, DATA, LOCK, busy, is_locked, taken, waiting
+from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, taken, waiting
 
 LAUNCH, START = ".torchrun", "start"
 """Files that name the torchrun launch that trains a run, and the run whose weights it began with."""
@@ -28,6 +28,7 @@ VECTORS = "vectors.json"
 
 WITHOUT_WEIGHTS = {
     "network.json",
+    FITTED,
     "training.json",
     "fields.json",
     "vocabulary",

@@ -95,6 +95,7 @@ class WeightsFacts:
         in_8_bits: Whether wide matrices are whole numbers in 8 bits or fewer, with a scale for each row.
         bits: Bits of these numbers.
         nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
+        network: The network document with the neighbourhood terms that were fitted when training ended.
         other_term: Whether an output got another neighbourhood term after the training.
         made_of: Path of the run that it was made of; None in models of early versions.
     """
@@ -112,6 +113,7 @@ class WeightsFacts:
     in_8_bits: bool = False
     bits: int = 8
     nonzeros: int | None = None
+    network: Mapping[str, Any] | None = None
     other_term: bool = False
     made_of: str | None = None
 

@@ -110,12 +110,13 @@ def _as_chosen(choices: Mapping[str, Any], place: str, _: Choice) -> Any:
 
 
 def layout_of(space: SpaceSpec, dataset: Dataset, choose: Choose) -> Layout:
-    """Return the layout of the documents that some choices make.
+    """Return the layout of the documents that some choices make; trials fit no neighbourhood term.
 
     Raises:
         DocumentError, FitError: They break a rule, or do not fit the dataset.
     """
-    return check_training(*space.documents(choose), dataset)
+    network, training = space.documents(choose)
+    return check_training(network.unfitted(), training, dataset)
 
 
 def _fixing(place: str, value: Any, random: np.random.Generator) -> Choose:
