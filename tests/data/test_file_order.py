@@ -27,11 +27,16 @@ def test_a_line_names_the_column_that_looks_like_times(name, times, is_known, tm
 
 
 def test_a_source_or_table_that_is_not_in_the_order_of_its_times_is_refused(tmp_path):
-    rows = pd.DataFrame({"user": ["u", "v", "u"], "item": ["a", "b", "c"], "seen": [*DAYS[::-1], DAYS[0]]})
-    rule = 'those of user "u" are not in the order of column "seen". '
-    with pytest.raises(DataError, match=f"{rule}Order them with `time='seen'`, or remove"):
+    rows = pd.DataFrame({"user": ["u", "v", "u"], "item": ["a", "b", "c"], "date": [*DAYS[::-1], DAYS[0]]})
+    rule = 'those of user "u" are not in the order of column "date". '
+    with pytest.raises(DataError, match=f"{rule}Order them with `time='date'`, or remove"):
         ingest([rows], tmp_path / "ds", sequence=True)
     with pytest.raises(DataError, match=f"{rule}Sort the table by it, or remove the column"):
         baskets_of(rows, {}, is_sequence=True)
     assert baskets_of(rows, {}).items == ["a", "b", "c"]
-    assert baskets_of(rows.sort_values("seen", kind="stable"), {}, is_sequence=True).items == ["b", "c", "a"]
+    assert baskets_of(rows.sort_values("date", kind="stable"), {}, is_sequence=True).items == ["b", "c", "a"]
+    other = rows.rename(columns={"date": "released"})
+    lines = []
+    ingest([other], tmp_path / "other", sequence=True, on_progress=lines.append)
+    assert [line for line in lines if "`time='released'` orders them" in line]
+    assert baskets_of(other, {}, is_sequence=True).items == ["a", "b", "c"]
