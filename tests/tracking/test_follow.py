@@ -7,8 +7,9 @@ import socket
 
 import pytest
 
+from tests.runs.test_neighbourhood import TRAINING, world
 from tests.test_runs import After
-from tests.trainings import SETTINGS, Heard, books
+from tests.trainings import SETTINGS, Heard, books, tied_near
 from widenet.cli import main
 from widenet.errors import OptionError
 from widenet.runs import train
@@ -85,6 +86,19 @@ def test_mlflow_has_documents_numbers_and_identity_and_moves_no_bit(data, store,
         "widenet.data_digest": data.digest,
         "widenet.fingerprint": model.facts["fingerprint"],
     }
+
+
+def test_mlflow_has_the_network_with_its_fitted_term_and_the_metrics_with_it(store, tmp_path):
+    training = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}
+    term = {"weight": 0.001, "neighbours": 2, "fit": True}
+    pairs = world(tmp_path / "data")
+    model = train(tied_near(**term), training, pairs, tmp_path / "run", track=f"mlflow:{store}")
+    run, _, files = recorded(store)
+    assert (run.info.status, files) == ("FINISHED", ["network-fitted.json", "network.json", "training.json"])
+    assert run.data.tags["widenet.fingerprint"] == model.facts["fingerprint"]
+    found = {name: value for name, value in run.data.metrics.items() if name.startswith("fitted.")}
+    metrics = model.facts["metrics"]
+    assert found == {f"fitted.{name.replace('@', '_at_')}": value for name, value in metrics.items()}
 
 
 def test_a_resumed_training_continues_its_run_of_mlflow(data, store, tmp_path):

@@ -13,11 +13,13 @@ from widenet.errors import OptionError
 from widenet.tracking.background import Background
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
+from widenet.training.existing_run import FITTED
 from widenet.training.histogram_log import Groups, newest, norms, read
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import TRACKING
+from widenet.training.saved_facts import WeightsFacts
 from widenet.training.state import LoopState
 
 START_SECONDS = 60.0
@@ -155,9 +157,16 @@ class _Tracked(Report):
     def _end(self, records: list[dict[str, Any]], status: str) -> None:
         self._log(records)
         assert self.tracker is not None
-        finished = self.run.path / "model"
-        fingerprint = self.run.model().facts["fingerprint"] if finished.is_dir() else None
-        self.tracker.end(status, {} if fingerprint is None else {"widenet.fingerprint": fingerprint})
+        tags = {}
+        if (self.run.path / "model").is_dir():
+            facts = WeightsFacts.of(self.run.model().facts)
+            if facts.network is not None:
+                self.tracker.add_file(self.run.path / FITTED)
+                fitted = {f"fitted.{name}": value for name, value in (facts.metrics or {}).items()}
+                self.tracker.log({"epoch": facts.epochs, **fitted})
+            if facts.fingerprint is not None:
+                tags["widenet.fingerprint"] = facts.fingerprint
+        self.tracker.end(status, tags)
 
     def _opened(self) -> MlflowRun:
         """The tracker's run of this training, made or resumed, with its documents."""
