@@ -168,7 +168,7 @@ def test_a_gain_that_may_be_chance_changes_nothing(tmp_path):
         tied_near(weight=0.6, fit=True), EVALUATED, alone, tmp_path / "run", device="cpu", report=heard
     )
     assert model.run.network == widenet.Network.of(tied_near(weight=0.6))
-    assert heard.said[-1].startswith('No other term of "next" is better by more than chance: weight 0.6')
+    assert heard.said[-1].startswith('No other term of "next" is surely better by 1 %: weight 0.6')
     page = write_report(tmp_path / "run", tmp_path / "report.html").read_text()
     assert "is with the fitted neighbourhood term" not in page
     assert list_runs(tmp_path / "run").runs[0].value == model.run.records()[-1]["ndcg@5"]

@@ -82,6 +82,6 @@ def _print(fitted: "Fitted", run: Path, out: Path, metric: str, as_json: bool) -
         f"Best: {words_of(best.term)}. For {len(best.values_E):,} other users {metric} {best.mean:.4f},"
         f" {gain:+.4f} from {run} (95 %: {lower:+.4f} to {upper:+.4f})."
     )
-    kept = "" if found.term == best.term else f", as {run}, because the difference may be chance"
+    kept = "" if found.term == best.term else f", as {run}, because the gain is not surely 1 %"
     typer.echo(f"{out}: {words_of(found.term)}{kept}.")
     typer.echo(f"fingerprint {fitted.model.fingerprint()}")

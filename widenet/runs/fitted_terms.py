@@ -94,7 +94,7 @@ def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str |
 def _said(found: Found, metric: str, output: str, examples: str) -> str:
     """Say what was found, and what the users say of it who did not choose it."""
     if found.term == found.before.term:
-        return f"No other term of {output} is better by more than chance: {words_of(found.term)}."
+        return f"No other term of {output} is surely better by 1 %: {words_of(found.term)}."
     judges = f"{len(found.best.values_E):,} {examples} who did not choose it"
     means = f"{found.best.mean:.4f}, and {found.before.mean:.4f} with the term before"
     return f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."

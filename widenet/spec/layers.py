@@ -203,7 +203,7 @@ class Neighbourhood(Spec):
     """Exponent of a unit's frequency in its similarities. 0: rare and frequent units count alike."""
     fit: bool = False
     """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
-    `evaluation`, on the validation part. Until then, and if the gain may be chance, these hold.
+    `evaluation`, on the validation part. Until then, and if the gain is not surely 1 %, these hold.
     """
 
 
