@@ -16,7 +16,7 @@ from widenet.spec.usual import MOST_PAIRS, usual_network, usual_training
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
-from widenet.training.existing_run import FITTED
+from widenet.training.existing_run import document_of
 
 _Document = TypeVar("_Document", bound=Document)
 _EXAMPLES = 2**20
@@ -139,7 +139,7 @@ def _default_network(dataset: Dataset, counts_pairs: bool = True) -> NetworkSpec
 
 def _continued(start: Path) -> NetworkSpec:
     """Return the network of a run with which a training goes on: it describes and fits nothing anew."""
-    file = start / (FITTED if (start / FITTED).is_file() else "network.json")
+    file = document_of(start)
     values = NetworkSpec.read(file).unfitted().model_dump(mode="json", exclude_unset=True)
     for layer in values["layers"]:
         layer.pop("described_by", None)

@@ -9,7 +9,6 @@ from widenet.run_arguments import CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search, words_of
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS
-from widenet.spec.training import TrainingSpec
 from widenet.training.fitted_network import saved_fit
 from widenet.training.loop import Evaluate
 from widenet.training.reports import Report
@@ -79,7 +78,7 @@ def _wants(layer: OutputLayer) -> bool:
 
 def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str | None:
     """Return why a training cannot fit an output's term; None if it can."""
-    training: TrainingSpec = run.training
+    training = run.training
     if run.start is not None:
         return "this training goes on from another, and its interactions alone are too few to count by"
     if training.evaluation is None or training.evaluation.part != PART:

@@ -28,6 +28,11 @@ _OF_A_RUN = "fields.json", "vocabulary", "checkpoints", "model"
 """Of what a run holds beside its documents, and no other folder with documents does."""
 
 
+def document_of(run: Path) -> Path:
+    """Return the network document of a run's weights: with fitted terms, if there are any."""
+    return run / (FITTED if (run / FITTED).is_file() else "network.json")
+
+
 def check_run(path: Path) -> None:
     """Raise CheckpointError if a path is not the directory of a run; copies one in a store."""
     path = readable(path, "run")

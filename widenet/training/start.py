@@ -17,7 +17,7 @@ from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.existing_run import FITTED
+from widenet.training.existing_run import document_of
 from widenet.training.field_records import record_of
 from widenet.training.fitted_network import with_network_of
 from widenet.training.kept_neighbours import keep_neighbours, outputs_near
@@ -72,12 +72,11 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
     kept = [output.name for output in outputs_near(before.network, network.spec)]
     for name in kept:
         say(f'{start}: in output "{name}", known features keep its neighbours, and new ones count theirs.')
-    file = FITTED if (start / FITTED).is_file() else "network.json"
     for output in before.network.outputs:
         if output.neighbourhood is not None and output.name not in kept:
             say(
                 f'{start}: the neighbours in its output "{output.name}" are not used: this network has none'
-                f" there, or another term. Train {start / file} to keep them."
+                f" there, or another term. Train {document_of(start)} to keep them."
             )
 
 
