@@ -41,6 +41,14 @@ def test_an_empty_batch_is_a_batch(rows):
     assert batch.keep(torch.zeros(0, dtype=torch.bool)).num_examples == len(rows)
 
 
+def test_each_index_counts_once_ascending_or_where_it_occurs_last():
+    batch = SparseBatch.from_lists([[3, 1, 3], [], [2, 0, 2, 2, 1]], [[1, 2, 3], [], [1, 2, 3, 4, 5]])
+    found = [[batch.distinct(), [1, 3, 0, 1, 2]], [batch.distinct_in_order(), [1, 3, 0, 2, 1]]]
+    for once, indices in found:
+        assert (once.counts().tolist(), once.indices.tolist()) == ([2, 0, 3], indices)
+        assert once.values is None
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_keeping_some_entries_keeps_them_in_their_examples_and_order(data):

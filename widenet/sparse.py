@@ -82,10 +82,23 @@ class SparseBatch:
 
     def distinct(self) -> "SparseBatch":
         """Return the batch with each index of an example once, in ascending order, without values."""
-        # An example and its index are one integer; it fits, as indices have 32 bits, and examples fewer.
-        keys_Z = torch.unique((self.example_of_entry() << 32) + self.indices.long())
+        keys_Z = torch.unique(self._keys())
         counts = torch.bincount(keys_Z >> 32, minlength=self.num_examples)
         return SparseBatch(indptr_of(counts), keys_Z & (2**32 - 1))
+
+    def distinct_in_order(self) -> "SparseBatch":
+        """Return the batch with each index of an example only where it occurs last, without values."""
+        keys_U, places_Z = torch.unique(self._keys(), return_inverse=True)
+        entries_Z = torch.arange(self.num_entries, device=self.indices.device)
+        last_U = torch.zeros_like(keys_U).scatter_reduce_(0, places_Z, entries_Z, "amax")
+        return self.with_values(None).keep(last_U[places_Z] == entries_Z)
+
+    def _keys(self) -> Tensor:
+        """Return example and index of each entry as one integer, int64 [Z].
+
+        It fits, as indices have 32 bits, and examples fewer.
+        """
+        return (self.example_of_entry() << 32) + self.indices.long()
 
     def to(self, device: torch.device | str) -> "SparseBatch":
         """Return the batch on another device."""

@@ -69,6 +69,48 @@ def test_no_block_has_more_pairs_than_fit_unless_one_unit_does():
 def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", 320)
     features = np.concatenate([np.arange(20), np.arange(3, 33)])
-    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40)]
-    assert max(map(len, pieces)) <= 40
-    assert sum(map(len, pieces)) == 6 * 19 + 5 * 29
+    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40, False)]
+    lengths = [len(pairs.keys) for pairs in pieces]
+    assert max(lengths) <= 40
+    assert sum(lengths) == 6 * 19 + 5 * 29
+
+
+CLICKS = [[(row * row + step * step * (1 + row % 5)) % 11 for step in range(row % 9)] for row in range(70)]
+
+
+def near_by_hand(units, number):
+    """As `by_brute_force`, for `CLICKS` in order: 1 / d, rounded down to a multiple of 2^-20."""
+    once = [[one for place, one in enumerate(row) if one not in row[place + 1 :]] for row in CLICKS]
+    together_of, counts = {}, {unit: sum(unit in row for row in once) for unit in range(WIDTH)}
+    for row in once:
+        for place, one in enumerate(row):
+            for other_place, other in enumerate(row):
+                if place != other_place:
+                    near = Fraction(2**20 // abs(place - other_place), 2**20)
+                    together_of[one, other] = together_of.get((one, other), 0) + near
+    found = []
+    for position, unit in enumerate(units):
+        others = [other for other in range(WIDTH) if (unit, other) in together_of]
+        closest = sorted(others, key=lambda other: (-(together_of[unit, other] ** 2) / counts[other], other))
+        found += [
+            (position, other, float(together_of[unit, other]) / (counts[unit] * counts[other]) ** 0.5)
+            for other in sorted(closest[:number])
+        ]
+    return found
+
+
+@pytest.mark.parametrize("number", [3, 100])
+@pytest.mark.parametrize("pairs", [1, 40, 2**22])
+def test_in_order_pairs_count_by_how_near_they_are(number, pairs, tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
+    monkeypatch.setattr(together, "_ROWS", 7)
+    assert any(len(row) > len(set(row)) for row in CLICKS)
+    clicks = dataset_from_lists(tmp_path / "data", CLICKS, width=WIDTH, sequence=True)
+    for units in (range(WIDTH), range(1, WIDTH, 3)):
+        found = together.neighbours(clicks, "items", units, number, in_order=True)
+        expected = near_by_hand(units, number)
+        assert [*zip(found.positions.tolist(), found.features.tolist(), strict=True)] == [
+            (position, feature) for position, feature, _ in expected
+        ]
+        np.testing.assert_allclose(found.similarities, [value for _, _, value in expected], rtol=1e-7)
+        assert found.counts.tolist() == [sum(unit in row for row in CLICKS) for unit in range(WIDTH)]

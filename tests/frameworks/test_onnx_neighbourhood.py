@@ -49,11 +49,12 @@ def scores(model, fields):
         return np.concatenate([each.numpy() for each in layer_values(model.network, fields, "out")], axis=1)
 
 
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize(("sequence", "order"), [(False, "ignore"), (True, "ignore"), (True, "use")])
 @pytest.mark.parametrize("neighbours", [2, 40])
-def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence, tmp_path):
-    model = trained(tmp_path, sequence=sequence, neighbourhood={**TERM, "neighbours": neighbours})
-    rows = [row + row[:1] for row in ROWS if row] if sequence else ROWS
+def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence, order, tmp_path):
+    term = {**TERM, "neighbours": neighbours, "order": order}
+    model = trained(tmp_path, sequence=sequence, neighbourhood=term)
+    rows = [row[:1] + row + row[:2] for row in ROWS if row] if sequence else ROWS
     fields = {"items": SparseBatch.from_lists(rows)}
     export_onnx(model, tmp_path / "all.onnx")
     export_onnx(model, tmp_path / "best.onnx", top_k=6)

@@ -31,27 +31,34 @@ def neighbours_of(rng, width, size):
     return torch.from_numpy(keys), torch.from_numpy(similarities)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("start", "units"), TILES)
-def test_every_mean_is_that_of_exact_sums(start, units):
+def test_every_mean_is_that_of_exact_sums(start, units, weighted):
     rng = np.random.default_rng(start + units)
     width, size = 31, 53
     rows, (key_Z, similarity_Z) = rows_of(rng, width, 23), neighbours_of(rng, width, size)
+    # Of few bits, so that their products with similarities are exact.
+    weights = (rng.integers(1, 2**20, width) / 2**20).tolist() if weighted else [1.0] * width
     expected = {}
+
+    def weight_of(row):
+        return sum(weights[feature] for feature in row)
+
     for example, row in enumerate(rows):
         for key, similarity in zip(key_Z.tolist(), similarity_Z.tolist(), strict=True):
             feature, unit = divmod(key, size)
             if feature in row and start <= unit < start + units:
-                whole = int(Fraction(similarity) * 2**BITS)
+                whole = int(Fraction(similarity) * Fraction(weights[feature]) * 2**BITS)
                 cell = example * units + unit - start
                 expected[cell] = expected.get(cell, 0) + whole
     means = {
-        cell: float(total) * 2.0**-BITS / len(rows[cell // units])
+        cell: float(total) * 2.0**-BITS / weight_of(rows[cell // units])
         for cell, total in expected.items()
         if total
     }
-    cell_N, mean_N = neighbour_means(
-        SparseBatch.from_lists(rows), key_Z, similarity_Z, size, start, units, BITS
-    )
+    weight_E = torch.tensor([weight_of(row) for row in rows], dtype=torch.float64)
+    history = SparseBatch.from_lists(rows, [[weights[feature] for feature in row] for row in rows])
+    cell_N, mean_N = neighbour_means(history, weight_E, key_Z, similarity_Z, size, start, units, BITS)
     assert dict(zip(cell_N.tolist(), mean_N.tolist(), strict=True)) == means
     assert len(cell_N) == len(means)
 
@@ -65,6 +72,8 @@ def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
     part, size = own.parts[shard], own.shards.size(shard)
     part.key_Z, part.similarity_Z = neighbours_of(rng, 200, size)
     history = SparseBatch.from_lists(rows_of(rng, 200, 40))
+    weights = torch.from_numpy(rng.random(history.num_entries, dtype=np.float32))
+    history = history.with_values(weights if shard else None)
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
         before = torch.from_numpy(rng.standard_normal((41, units), dtype=np.float32))
         found = []

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError
+from widenet.errors import DocumentError, FitError
 from widenet.model import neighbourhood as module
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.binding import bind
@@ -101,27 +101,112 @@ def test_training_and_its_loss_are_those_without_it(model, plain):
             assert torch.equal(part.weight, plain.network.wide[name].parts[shard].weight)
 
 
-def test_features_of_a_sequence_count_once(tmp_path):
-    folder = tmp_path / "data"
-    data = dataset_from_lists(folder, [row + row[1:3] for row in ROWS], width=WIDTH, sequence=True)
+CLICKS = [row + row[1:3] for row in ROWS]
+HISTORIES = [row + row[:1] for row in ROWS if row]
 
-    def scores(**term):
-        """Logits, up to a number for each example."""
-        document = network(**term)
-        document["layers"][1:2] = [
-            {"name": "mid", "units": 5, "activation": "linear", "bias": False},
-            {"name": "state", "kind": "attention"},
-        ]
-        document["layers"][0].pop("denoise")
-        document["layers"][-1] |= {"predict": "next", "activation": "softmax", "loss": "cross_entropy"}
-        model = train(document, TRAINING, data, tmp_path / f"run {len(term)}")
-        return logits(model, [row + row[:1] for row in ROWS if row]).double().log()
 
-    found = scores(**TERM) - scores()
-    expected = term_of([row for row in ROWS if row], 0.5)
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clicks") / "data"
+    return dataset_from_lists(folder, CLICKS, width=WIDTH, sequence=True)
+
+
+def along(**term):
+    """A network along a sequence."""
+    document = network(**term)
+    document["layers"][1:2] = [
+        {"name": "mid", "units": 5, "activation": "linear", "bias": False},
+        {"name": "state", "kind": "attention"},
+    ]
+    document["layers"][0].pop("denoise")
+    document["layers"][-1] |= {"predict": "next", "activation": "softmax", "loss": "cross_entropy"}
+    return document
+
+
+def check_terms(model, plain, expected):
+    """Check the differences of logits, which are known up to a number for each example."""
+    found = logits(model, HISTORIES).double().log() - logits(plain, HISTORIES).double().log()
     apart = (found - torch.from_numpy(expected)).numpy()
     np.testing.assert_allclose(apart, np.broadcast_to(apart[:, :1], apart.shape), atol=1e-5)
     assert np.abs(expected - expected[:, :1]).max() > 1
+
+
+@pytest.fixture(scope="module")
+def plain_along(clicks, tmp_path_factory):
+    return train(along(), TRAINING, clicks, tmp_path_factory.mktemp("plain along") / "run")
+
+
+def test_features_of_a_sequence_count_once(clicks, plain_along, tmp_path):
+    model = train(along(**TERM), TRAINING, clicks, tmp_path / "run")
+    check_terms(model, plain_along, term_of([row for row in ROWS if row], 0.5))
+
+
+def once(row):
+    """Each feature where it occurs last."""
+    return [feature for place, feature in enumerate(row) if feature not in row[place + 1 :]]
+
+
+def term_in_order(histories, popularity):
+    """The term in order, dense in float64."""
+    near, counts = np.zeros((WIDTH, WIDTH)), np.zeros(WIDTH)
+    for row in map(once, CLICKS):
+        counts[row] += 1
+        for place, feature in enumerate(row):
+            for distance, other in enumerate(row[place + 1 :], 1):
+                near[feature, other] += 1 / distance
+                near[other, feature] += 1 / distance
+    length = np.sqrt(np.maximum(counts, 1))
+    similar = near / length / length[:, None] * (counts / counts.max()) ** popularity
+    means = []
+    for row in map(once, histories):
+        weights = 1 / np.arange(len(row), 0, -1)
+        means.append(weights @ similar[row] / weights.sum())
+    return TERM["weight"] * np.log1p(np.array(means) / TERM["floor"])
+
+
+@pytest.mark.parametrize("runner", ["numba", "torch"])
+def test_in_order_near_pairs_and_new_features_count_most(runner, clicks, plain_along, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "runner", lambda *_: runner)
+    expected = term_in_order(HISTORIES, 0.5)
+    assert np.abs(expected - term_of([row for row in ROWS if row], 0.5)).max() > 1
+    model = train(along(**TERM, order="use"), TRAINING, clicks, tmp_path / "run")
+    check_terms(model, plain_along, expected)
+
+
+def used_along(out, data):
+    model = Model.load(out)
+    return model.fingerprint(), [(each.items, each.scores.tolist()) for each in model.predict(data, k=6)]
+
+
+def trained_along(data, out):
+    train(along(**TERM, order="use"), TRAINING, data, out)
+    return used_along(out, data)
+
+
+def test_any_number_of_processes_finds_the_same_in_order(clicks, groups, tmp_path):
+    alone = trained_along(clicks.path, tmp_path / "1")
+    assert groups(2)(used_along, tmp_path / "1", clicks.path) == [alone] * 2
+    assert groups(4)(trained_along, clicks.path, tmp_path / "4") == [alone] * 4
+    train(along(**TERM), TRAINING, clicks, tmp_path / "without order")
+    assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
+
+
+def test_the_fingerprint_covers_the_order(tmp_path):
+    pairs = dataset_from_lists(tmp_path / "data", [[1, 2], [2, 1], [3, 4]], width=WIDTH, sequence=True)
+    models = [
+        train(along(**TERM, order=order), TRAINING, pairs, tmp_path / order) for order in ("use", "ignore")
+    ]
+    held = [model.network.outputs["out"].neighbourhood.table() for model in models]
+    assert torch.equal(held[0][1], held[1][1])
+    assert models[0].fingerprint() != models[1].fingerprint()
+
+
+def test_order_needs_a_sequence(data, tmp_path):
+    rule = (
+        r'layers\[2\].neighbourhood.order \("out"\) "use" needs a sequence field; "items" is sparse\. Remove'
+    )
+    with pytest.raises(FitError, match=rule):
+        train(network(**TERM, order="use"), TRAINING, data, tmp_path / "run")
 
 
 def terms_of(model, rows, shard):

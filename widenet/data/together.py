@@ -1,4 +1,4 @@
-"""Which features of a field occur together in training examples: exact counts, block by block."""
+"""Which features of a field occur together in training examples: exact sums, block by block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +13,8 @@ _ROWS = 4096
 """Examples that are read together."""
 _PIECES = 8
 """Pairs are made in pieces of `COUNTED_PAIRS` / 8, or all those of one feature of an example."""
+_ONE_IN_ORDER = 1 << 20
+"""In order, what a pair counts is a multiple of 1 / 2^20, so that a sum has the same bits in every order."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Neighbours:
     Attributes:
         positions: Position of the unit among those asked for, int64 [Z].
         features: The neighbour, int64 [Z].
-        similarities: c_ij / sqrt(n_i n_j), float32 [Z]: c_ij examples have both, n_i and n_j one of them.
+        similarities: c_ij / sqrt(n_i n_j), float32 [Z]: c_ij examples have both, n_i and n_j one of them. In
+            order, c_ij is the sum of 1 / d over them, if the features are d places apart.
         ranks: Place of the neighbour among those of the unit, from 0 for the nearest, int32 [Z].
         counts: n_i of every feature of the field, int64 [width].
     """
@@ -40,7 +43,7 @@ class Neighbours:
         return Neighbours(positions, features, similarities, self.ranks[kept], self.counts)
 
 
-def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neighbours:
+def neighbours(dataset: Dataset, field: str, units: range, number: int, in_order: bool = False) -> Neighbours:
     """Return the features that occur most with each of some units, in the training part.
 
     The nearest are those with the largest c_ij^2 / n_i; of equal ones, lower features. An example of h
@@ -52,13 +55,15 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
         field: A sparse field, or a sequence, of which each feature counts once.
         units: Ascending features of this field; those from its width on occur with none.
         number: Largest number of neighbours of a unit.
+        in_order: Whether pairs count more the nearer they are in a sequence. A feature then counts where it
+            occurs last.
     """
-    width = dataset.field(field).width
-    named = units[: len(range(units.start, width, units.step))]
-    counts, pairs = _counted_features(dataset, field)
+    examples = _Examples(dataset, field, in_order)
+    named = units[: len(range(units.start, examples.width, units.step))]
+    counts, pairs = examples.counts()
     blocks = [
-        _nearest(dataset, field, named[start:stop], counts, number, start)
-        for start, stop in _blocks(pairs[named.start : width : named.step], COUNTED_PAIRS)
+        _nearest(examples.pairs(named[start:stop]), examples.one, named[start:stop], counts, number, start)
+        for start, stop in _blocks(pairs[named.start : examples.width : named.step], COUNTED_PAIRS)
     ]
     columns = [[block.positions, block.features, block.similarities, block.ranks] for block in blocks]
     if not columns:
@@ -68,40 +73,88 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int) -> Neigh
     return Neighbours(positions, features, similarities, ranks, counts)
 
 
-def _rows(
-    dataset: Dataset, field: str, units: range | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the row starts int64 [E + 1] and features int64 [Z] of the training examples, in blocks.
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of a unit and a feature, each as position of the unit x width + feature.
 
-    Args:
-        dataset: The examples.
-        field: The field.
-        units: Of a sequence, leave out examples without these features: to make examples distinct takes long.
+    Attributes:
+        keys: int64 [P].
+        near: What each counts, as a multiple of 1 / `_ONE_IN_ORDER`, int64 [P]; None if each counts one.
     """
-    repeated = dataset.field(field).kind == "sequence"
-    for start in range(0, dataset.num_examples, _ROWS):
-        batch = dataset.sparse(field, slice(start, start + _ROWS))
-        if repeated and units is not None:
-            kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
-            batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
-        batch = batch.distinct() if repeated else batch
-        yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
+
+    keys: np.ndarray
+    near: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of what pairs count: their keys, ascending int64 [P], and the sums as in `_Pairs`, int64 [P]."""
+
+    keys: np.ndarray
+    sums: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """The training examples of a field, in which each feature counts once."""
+
+    dataset: Dataset
+    field: str
+    in_order: bool
+
+    @property
+    def width(self) -> int:
+        """Number of features."""
+        return self.dataset.field(self.field).width
+
+    @property
+    def one(self) -> int:
+        """What a pair counts that is next to each other, or any pair without order."""
+        return _ONE_IN_ORDER if self.in_order else 1
+
+    def rows(self, units: range | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield row starts, int64 [E + 1], and features, int64 [Z], in blocks.
+
+        Args:
+            units: Of a sequence, leave out examples without these features: to make others distinct takes
+                long.
+        """
+        repeated = self.dataset.field(self.field).kind == "sequence"
+        for start in range(0, self.dataset.num_examples, _ROWS):
+            batch = self.dataset.sparse(self.field, slice(start, start + _ROWS))
+            if repeated and units is not None:
+                kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
+                batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
+            if repeated:
+                batch = batch.distinct_in_order() if self.in_order else batch.distinct()
+            yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
+
+    def counts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many examples have each feature, and its pairs in them, int64 [width]."""
+        counts, pairs = (np.zeros(self.width, dtype=np.int64) for _ in range(2))
+        for indptr, features in self.rows():
+            lengths = np.diff(indptr)
+            np.add.at(counts, features, 1)
+            np.add.at(pairs, features, np.repeat(lengths - 1, lengths))
+        return counts, pairs
+
+    def pairs(self, units: range) -> _Sums:
+        """Return what the pairs of some units count together."""
+        summed = _Sums(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        pending: list[_Pairs] = []
+        for indptr, features in self.rows(units):
+            for paired in _paired(indptr, features, units, self.width, self.in_order):
+                pending.append(paired)
+                if sum(len(pairs.keys) for pairs in pending) > COUNTED_PAIRS:
+                    summed = _added(summed, pending)
+                    pending = []
+        return _added(summed, pending)
 
 
 def _are_in(units: range, features: np.ndarray) -> np.ndarray:
     """Return which features are some of the units, bool [Z]."""
     places = features - units.start
     return np.asarray((places >= 0) & (features < units.stop) & (places % units.step == 0))
-
-
-def _counted_features(dataset: Dataset, field: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many training examples have each feature, and its pairs in them, int64 [width]."""
-    counts, pairs = (np.zeros(dataset.field(field).width, dtype=np.int64) for _ in range(2))
-    for indptr, features in _rows(dataset, field):
-        lengths = np.diff(indptr)
-        np.add.at(counts, features, 1)
-        np.add.at(pairs, features, np.repeat(lengths - 1, lengths))
-    return counts, pairs
 
 
 def _blocks(pairs: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
@@ -116,38 +169,25 @@ def _blocks(pairs: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _nearest(
-    dataset: Dataset, field: str, units: range, counts: np.ndarray, number: int, first: int
+    summed: _Sums, one: int, units: range, counts: np.ndarray, number: int, first: int
 ) -> Neighbours:
     """Return the neighbours of a block of units, the first of which has the position `first`."""
-    width = len(counts)
-    keys, together = _counted(dataset, field, units, width)
-    positions, features = keys // width, keys % width
-    both = together.astype(np.float64)
+    positions, features = np.divmod(summed.keys, len(counts))
+    both = summed.sums / one
     order = np.lexsort((features, -(both * both / counts[features]), positions))
     begins = np.searchsorted(positions, np.arange(len(units)))
-    ranks = np.empty(len(keys), np.int32)
-    ranks[order] = np.arange(len(keys)) - begins[positions]  # `order` sorts by position first, as keys are
+    ranks = np.empty(len(positions), np.int32)
+    ranks[order] = np.arange(len(order)) - begins[positions]  # `order` sorts by position first, as keys are
     kept = np.flatnonzero(ranks < number)
     own = counts[units.start + positions * units.step]
     similarities = (both / np.sqrt(counts[features].astype(np.float64) * own)).astype(np.float32)
     return Neighbours(first + positions[kept], features[kept], similarities[kept], ranks[kept], counts)
 
 
-def _counted(dataset: Dataset, field: str, units: range, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return position x width + feature of a block's pairs, ascending int64, and how often each occurs."""
-    keys, together = np.zeros(0, np.int64), np.zeros(0, np.int64)
-    pending: list[np.ndarray] = []
-    for indptr, features in _rows(dataset, field, units):
-        for paired in _paired(indptr, features, units, width):
-            pending.append(paired)
-            if sum(map(len, pending)) > COUNTED_PAIRS:
-                keys, together = _added(keys, together, pending)
-                pending = []
-    return _added(keys, together, pending)
-
-
-def _paired(indptr: np.ndarray, features: np.ndarray, units: range, width: int) -> Iterator[np.ndarray]:
-    """Yield the keys of the pairs of some examples, int64, in any order, a piece at a time."""
+def _paired(
+    indptr: np.ndarray, features: np.ndarray, units: range, width: int, in_order: bool
+) -> Iterator[_Pairs]:
+    """Yield the pairs of some examples in any order, a piece at a time."""
     own = np.flatnonzero(_are_in(units, features))
     examples = np.searchsorted(indptr, own, side="right") - 1
     starts, lengths = indptr[examples], indptr[examples + 1] - indptr[examples]
@@ -157,17 +197,23 @@ def _paired(indptr: np.ndarray, features: np.ndarray, units: range, width: int) 
         others = np.arange(int(piece.sum())) + np.repeat(starts[start:stop] - before, piece)
         entries = np.repeat(own[start:stop], piece)
         entries, others = entries[entries != others], others[entries != others]
-        yield (features[entries] - units.start) // units.step * width + features[others]
+        keys = (features[entries] - units.start) // units.step * width + features[others]
+        yield _Pairs(keys, _ONE_IN_ORDER // np.abs(entries - others) if in_order else None)
 
 
-def _added(
-    keys: np.ndarray, together: np.ndarray, pending: list[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Add pairs to counts of pairs."""
-    fresh, times = np.unique(np.concatenate([np.zeros(0, np.int64), *pending]), return_counts=True)
-    if not len(keys):
-        return fresh, times
-    merged, places = np.unique(np.concatenate([keys, fresh]), return_inverse=True)
-    total = np.zeros(len(merged), np.int64)
-    np.add.at(total, places, np.concatenate([together, times]))
-    return merged, total
+def _added(summed: _Sums, pending: list[_Pairs]) -> _Sums:
+    """Add what pairs count."""
+    keys = np.concatenate([np.zeros(0, np.int64), *(pairs.keys for pairs in pending)])
+    near = [pairs.near for pairs in pending if pairs.near is not None]
+    fresh = _summed(keys, np.concatenate(near)) if near else _Sums(*np.unique(keys, return_counts=True))
+    if not len(summed.keys):
+        return fresh
+    return _summed(np.concatenate([summed.keys, fresh.keys]), np.concatenate([summed.sums, fresh.sums]))
+
+
+def _summed(keys: np.ndarray, amounts: np.ndarray) -> _Sums:
+    """Add the amounts of equal keys."""
+    merged, places = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(merged), np.int64)
+    np.add.at(sums, places, amounts)
+    return _Sums(merged, sums)

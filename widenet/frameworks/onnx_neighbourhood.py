@@ -48,15 +48,27 @@ def with_term(
         """Return the mean similarity of one example's features, each once, with every unit, [L]."""
         features = own(indices)
         ones = inner.op("Expand", inner.constant(1), inner.op("Shape", features))
-        has = inner.op("ScatterElements", none_has, features, ones, axis=0)
+        weights = _by_place(inner, none_has, features, ones) if spec.order == "use" else ones
+        reduction = "add" if spec.order == "use" else "none"
+        has = inner.op("ScatterElements", none_has, features, weights, axis=0, reduction=reduction)
         near = inner.op("Gather", has, weight_name(neighbours_name(output)))
         similar = inner.op("Mul", near, weight_name(similarities_name(output)))
-        count = inner.op("Max", inner.op("ReduceSum", has, inner.whole(0)), inner.constant(1))
-        return str(inner.op("Div", inner.op("ReduceSum", similar, inner.whole(1), keepdims=0), count))
+        whole = inner.op("Max", inner.op("ReduceSum", has, inner.whole(0)), inner.constant(1))
+        return str(inner.op("Div", inner.op("ReduceSum", similar, inner.whole(1), keepdims=0), whole))
 
     scaled = graph.op("Div", graph.per_example(offsets, means), graph.constant(spec.floor))
     term = graph.op("Log", graph.op("Add", scaled, graph.constant(1)))
     return str(graph.op("Add", logits, graph.op("Mul", term, graph.constant(spec.weight))))
+
+
+def _by_place(inner: Graph, none_has: str, features: str, ones: str) -> str:
+    """Return the weights of an example's features in order, [Z]: 1 / k at place k, 0 if one comes again."""
+    numbers = inner.op("CumSum", ones, inner.constant(0, np.int64))
+    last = inner.op("ScatterElements", none_has, features, numbers, axis=0, reduction="max")
+    here = inner.op("Equal", inner.op("Gather", last, features), numbers)
+    counts = inner.op("Cast", here, to=TensorProto.FLOAT)
+    places = inner.op("CumSum", counts, inner.constant(0, np.int64), reverse=1)
+    return str(inner.op("Div", counts, inner.op("Max", places, inner.constant(1))))
 
 
 def table_of(

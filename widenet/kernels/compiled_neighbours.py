@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from widenet.kernels.compiled import compile_for, made_once
 
 
@@ -10,13 +12,15 @@ from widenet.kernels.compiled import compile_for, made_once
 def compiled_neighbours() -> Callable[..., int]:
     """Compile the loop of `neighbours.neighbour_means`.
 
-    It takes arrays of the examples and of the neighbours, the tile, 2^bits of a fraction, zeros for each
-    unit, and the cells and means to fill, as many as the tile has. It returns how many it has filled.
+    It takes arrays of the examples, their weights and the neighbours, the tile, 2^bits of a fraction, zeros
+    for each unit, and the cells and means to fill, as many as the tile has. It returns how many are filled.
     """
 
     def fill(
         indptr: Any,
         feature_Z: Any,
+        weight_Z: Any,
+        weight_E: Any,
         key_Z: Any,
         similarity_Z: Any,
         size: Any,
@@ -30,7 +34,7 @@ def compiled_neighbours() -> Callable[..., int]:
         for example in range(len(indptr) - 1):
             first_cell, before = example * units, number
             for z in range(indptr[example], indptr[example + 1]):
-                first = feature_Z[z] * size + start
+                first, weight = feature_Z[z] * size + start, np.float64(weight_Z[z])
                 low, high = 0, len(key_Z)
                 while low < high:
                     middle = (low + high) >> 1
@@ -39,20 +43,20 @@ def compiled_neighbours() -> Callable[..., int]:
                     else:
                         high = middle
                 while low < len(key_Z) and key_Z[low] < first + units:
-                    unit, term = key_Z[low] - first, int(similarity_Z[low] * scale)
+                    # One product after the other, each rounded, as torch does.
+                    unit, term = key_Z[low] - first, int(similarity_Z[low] * weight * scale)
                     if term > 0:
                         if sum_U[unit] == 0:
                             cell_N[number] = first_cell + unit
                             number += 1
                         sum_U[unit] += term
                     low += 1
-            count = indptr[example + 1] - indptr[example]
             for n in range(before, number):
                 unit = cell_N[n] - first_cell
-                mean_N[n] = sum_U[unit] / scale / count
+                mean_N[n] = sum_U[unit] / scale / weight_E[example]
                 sum_U[unit] = 0
         return number
 
     whole, exact = "int64[::1]", "float64[::1]"
-    arrays = f"{whole}, {whole}, {whole}, float32[::1]"
+    arrays = f"{whole}, {whole}, float32[::1], {exact}, {whole}, float32[::1]"
     return compile_for(fill, f"int64({arrays}, int64, int64, float64, {whole}, {whole}, {exact})")

@@ -1,4 +1,4 @@
-"""Means of similarities to the features of examples, where there are any."""
+"""Weighted means of similarities to the features of examples, where there are any."""
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from widenet.sparse import SparseBatch
 
 def neighbour_means(
     history: SparseBatch,
+    weight_E: Tensor,
     key_Z: Tensor,
     similarity_Z: Tensor,
     size: int,
@@ -19,7 +20,8 @@ def neighbour_means(
     """Return the cells [E, `units`] of a tile whose mean of similarities is not zero, and their means.
 
     Args:
-        history: E examples, each feature once.
+        history: E examples, each feature once, with its weight as value.
+        weight_E: Sum of the weights of each example, float64.
         key_Z: Feature x `size` + row of the unit, ascending, int64.
         similarity_Z: float32.
         size: Units of the shard.
@@ -32,7 +34,8 @@ def neighbour_means(
     """
     cell_N = torch.empty(history.num_examples * units, dtype=torch.int64)
     mean_N = torch.empty(len(cell_N), dtype=torch.float64)
-    arrays = history.indptr, history.indices.long(), key_Z, similarity_Z
+    features = history.indptr, history.indices.long(), history.values_or_ones(), weight_E
+    arrays = *features, key_Z, similarity_Z
     number = compiled_neighbours()(
         *(array.numpy() for array in arrays),
         *(size, start, 2.0**fraction_bits),

@@ -69,6 +69,20 @@ class Neighbourhood:
         keys = torch.full((places,), EMPTY, dtype=torch.int64, device=device)
         return Part(keys, torch.zeros(places, device=device))
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of a sequence counts."""
+        return self.spec.order == "use"
+
+    def history(self, batch: SparseBatch) -> SparseBatch:
+        """Return examples of the field as the term reads them: each feature once, its weight as value."""
+        if not self.in_order:
+            return batch.distinct()
+        once = batch.distinct_in_order()
+        entries_Z = torch.arange(once.num_entries, device=once.indices.device)
+        places_Z = once.indptr[1:][once.example_of_entry()] - entries_Z
+        return once.with_values(1 / places_Z.float())
+
     def count(self, dataset: Dataset) -> None:
         """Find the neighbours in the training part of a dataset."""
         number = self.spec.neighbours
@@ -76,7 +90,7 @@ class Neighbourhood:
 
     def found(self, dataset: Dataset, shard: int, number: int) -> Neighbours:
         """Return so many neighbours of each of a shard's units."""
-        return neighbours(dataset, self.field, self.shards.units(shard), number)
+        return neighbours(dataset, self.field, self.shards.units(shard), number, self.in_order)
 
     def take(self, shard: int, found: Neighbours) -> None:
         """Take the neighbours of a shard's units, with similarities by the specification."""
@@ -141,7 +155,7 @@ class Neighbourhood:
 
         Args:
             logits_ET: float32.
-            history: E examples of the field, each feature once; on the logits' device.
+            history: E examples of the field, as `history` returns them; on the logits' device.
             shard: A shard of this process.
             start: First unit, as row of the shard.
         """
@@ -151,13 +165,14 @@ class Neighbourhood:
 
             part, size = self.parts[shard], self.shards.size(shard)
             tile = size, start, units, _FRACTION_BITS
-            cell_N, mean_N = neighbour_means(history, part.key_Z, part.similarity_Z, *tile)
+            weights = _weights(history)
+            cell_N, mean_N = neighbour_means(history, weights, part.key_Z, part.similarity_Z, *tile)
             # Zeros fill the last vector instruction: a shorter one rounds in another way.
             means = torch.nn.functional.pad(mean_N, (0, -len(mean_N) % _COLUMNS))
             logits_ET[cell_N // units, cell_N % units] += self._terms(means)[: len(cell_N)]
             return
         sums_EC = self._sums(history, shard, start, units)
-        logits_ET += self._terms(_means(sums_EC, history.counts()[:, None]))[:, :units]
+        logits_ET += self._terms(_means(sums_EC, _weights(history)[:, None]))[:, :units]
 
     def shares(self, history: SparseBatch, shard: int, row: int) -> Tensor:
         """Return what each feature of an example has of the term of a unit, float32 [Z].
@@ -165,14 +180,14 @@ class Neighbourhood:
         The term is no sum over features. Each has the part that its similarity has in the sum of all.
 
         Args:
-            history: One example of the field, each feature once; on the network's device.
+            history: One example of a sparse field, each feature once; on the network's device.
             shard: A shard of this process.
             row: The unit, as row of the shard.
         """
         starts = torch.arange(history.num_entries + 1, device=history.indices.device)
         sums_Z = self._sums(SparseBatch(starts, history.indices), shard, row, 1)[:, 0]
         total = sums_Z.sum(dim=0, keepdim=True)
-        term = self._terms(_means(total, torch.full_like(total, len(sums_Z))))
+        term = self._terms(_means(total, _weights(history)))
         share_Z: Tensor = sums_Z.double() / total.clamp_min(1) * term
         return share_Z.float()
 
@@ -196,14 +211,26 @@ class Neighbourhood:
             places = torch.repeat_interleave(low_Z[span] - before_N, num_N)
             places += torch.arange(len(places), device=places.device)
             cells = part.key_Z[places] + torch.repeat_interleave(row_Z[span] - first_Z[span], num_N)
-            terms = part.similarity_Z[places].double().mul_(2.0**_FRACTION_BITS).long()
-            sums.index_add_(0, cells, terms)
+            terms = part.similarity_Z[places].double()
+            if history.values is not None:
+                terms *= torch.repeat_interleave(history.values[span].double(), num_N)
+            sums.index_add_(0, cells, terms.mul_(2.0**_FRACTION_BITS).long())
         return sums.view(history.num_examples, columns)
 
 
-def _means(sums: Tensor, num_features: Tensor) -> Tensor:
+def _weights(history: SparseBatch) -> Tensor:
+    """Return the sum of the weights of each example's features, float64 [E]; 1 for one without features."""
+    if history.values is None:
+        return history.counts().double().clamp_min(1)
+    sums = torch.zeros(history.num_examples, dtype=torch.int64, device=history.indices.device)
+    weights = history.values.double().mul_(2.0**_FRACTION_BITS).long()
+    sums.index_add_(0, history.example_of_entry(), weights)
+    return sums.double().mul_(2.0**-_FRACTION_BITS).clamp_min(1)
+
+
+def _means(sums: Tensor, weights: Tensor) -> Tensor:
     """Return means, float64, of sums of similarities."""
-    return sums.double().mul_(2.0**-_FRACTION_BITS).div_(num_features.clamp_min(1))
+    return sums.double().mul_(2.0**-_FRACTION_BITS).div_(weights)
 
 
 def _spans(counts_Z: Tensor) -> Iterator[slice]:

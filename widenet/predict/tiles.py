@@ -30,7 +30,7 @@ class Tiles:
         num: Number of examples without these rows.
         blocks: Examples whose logits of a tile are computed at once, as slices in order, at least one.
         history: Features of the examples, for an output with a term of them.
-        together: The same of each block, each feature once, for a neighbourhood term.
+        together: The same of each block, as a neighbourhood term reads them.
         repeats: The repeats of each block, if the output has any.
     """
 
@@ -45,7 +45,8 @@ class Tiles:
         self.blocks = [slice(start, min(start + step, num)) for start in range(0, max(num, 1), step)]
         places = torch.arange(num, device=direct_EH.device)
         own = [] if history is None else [history.take(places[block]) for block in self.blocks]
-        self.together = [block.distinct() for block in own] if output.neighbourhood is not None else []
+        term = output.neighbourhood
+        self.together = [] if term is None else [term.history(block) for block in own]
         numbers = output.repeats
         self.repeats = [Repeats.of(block, numbers, self.shards) for block in own] if numbers else []
 

@@ -1,8 +1,9 @@
 """The search for the neighbourhood term of a trained network that is best on a validation part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from widenet.randomness import stream
 from widenet.spec.layers import Neighbourhood as Term
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import check_metric
-from widenet.spec.usual import TERM
+from widenet.spec.usual import TERM, TERM_IN_ORDER
 
 PART: Part = "validation"
 """The part by whose examples a term is chosen."""
@@ -37,8 +38,9 @@ def words_of(term: Term | None) -> str:
     """Return the settings of a term in a line."""
     if term is None:
         return "no term"
-    exponent = f"popularity {term.popularity:g}"
-    return f"weight {term.weight:g}, floor {term.floor:g}, {term.neighbours} neighbours, {exponent}"
+    settings = f"{term.neighbours} neighbours, popularity {term.popularity:g}"
+    order = ", in order" if term.order == "use" else ""
+    return f"weight {term.weight:g}, floor {term.floor:g}, {settings}{order}"
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def search(
                 report(tried[term])
         return tried[term]
 
-    _try_all(measure, own)
+    _try_all(measure, own, dataset.field(spec.field).kind == "sequence")
     finalists = sorted(tried.values(), key=_mean, reverse=True)[:_FINALISTS]
     if len(some) < len(choosing):
         finalists = [trial.of(choosing, choice.term) for choice in finalists]
@@ -168,7 +170,7 @@ class _Trial:
     excludes_seen: bool
     most: int
     check_interrupted: Callable[[], None] = lambda: None
-    found: dict[int, Neighbours] = field(default_factory=dict)
+    found: dict[str, dict[int, Neighbours]] = field(default_factory=dict)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -181,11 +183,14 @@ class _Trial:
         own, exchange = self.network.outputs[self.name].neighbourhood, self.network.exchange
         if own is None:
             return
-        if not self.found:
+        if own.spec.order not in self.found:
             found = dict(exchange.each(lambda shard: (shard, own.found(self.dataset, shard, self.most))))
             counts = next(iter(found.values())).counts  # equal in all of them: kept once
-            self.found = {shard: replace(each, counts=counts) for shard, each in found.items()}
-        exchange.each(lambda shard: own.take(shard, self.found[shard].nearest(own.spec.neighbours)))
+            self.found[own.spec.order] = {
+                shard: replace(each, counts=counts) for shard, each in found.items()
+            }
+        known = self.found[own.spec.order]
+        exchange.each(lambda shard: own.take(shard, known[shard].nearest(own.spec.neighbours)))
 
     def of(self, rows: np.ndarray, term: Term | None) -> Choice:
         """Measure some users with a term, or without one."""
@@ -211,22 +216,26 @@ class _Trial:
 _Measure = Callable[[Term | None], Choice]
 
 
-def _try_all(measure: _Measure, own: Term | None) -> None:
+def _try_all(measure: _Measure, own: Term | None, is_sequence: bool) -> None:
     """Measure no term, that of the run, if any, and other terms."""
     measure(None)
     if own is not None:
         measure(own)
-    for number in TRIED:
-        _try_neighbours(measure, number)
+    most, *fewer = TRIED
+    usual: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER] if is_sequence else [TERM]
+    start = max(usual, key=lambda start: _best(measure, start, most).mean)
+    for number in fewer:
+        _best(measure, start, number)
 
 
-def _try_neighbours(measure: _Measure, number: int) -> None:
+def _best(measure: _Measure, start: Mapping[str, Any], number: int) -> Choice:
     """Measure terms of so many neighbours: all exponents, then the best with other floors and weights."""
-    usual = Term.model_validate({**TERM, "neighbours": number})
+    usual = Term.model_validate({**start, "neighbours": number})
     exponents = (usual.model_copy(update={"popularity": popularity}) for popularity in _POPULARITIES)
     best = max(map(measure, exponents), key=_mean)
     for floor in _FLOORS:
-        best = _climbed(measure, measure(_other(best, floor=floor)))
+        best = max(best, _climbed(measure, measure(_other(best, floor=floor))), key=_mean)
+    return best
 
 
 def _climbed(measure: _Measure, start: Choice) -> Choice:

@@ -23,10 +23,10 @@ def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:
     ]
 
 
-def _counted(output: OutputLayer) -> tuple[int, float] | None:
+def _counted(output: OutputLayer) -> tuple[int, float, str] | None:
     """Return the settings of a term on which its neighbours and similarities depend."""
     term = output.neighbourhood
-    return None if term is None else (term.neighbours, term.popularity)
+    return None if term is None else (term.neighbours, term.popularity, term.order)
 
 
 def keep_neighbours(
