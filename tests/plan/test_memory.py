@@ -131,8 +131,8 @@ def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
         memory(job(width=100, neighbourhood={}, num_examples=number, entries={"items": 3.0})).workspace
         for number in (None, 10**6, 600)
     )
-    assert assumed == large == 6 * 8 * 2**22
-    assert small == 6 * 8 * 16 * 600 * 4**2
+    assert assumed == large == 11 * 8 * 2**22
+    assert small == 11 * 8 * 16 * 600 * 4**2
 
 
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():

@@ -164,24 +164,44 @@ def test_users_who_may_find_again_what_they_have_choose_by_that(tmp_path):
         assert (max(choice.mean for choice in tried) > 0) == (seen == "include")
 
 
+def along_a_sequence(**output):
+    return {
+        "layers": [
+            {"name": "in", "kind": "input", "field": "items"},
+            {"name": "mid", "units": 3, "activation": "linear", "bias": False},
+            {"name": "state", "kind": "recurrent", "cell": "gru", "units": 3},
+            {"name": "out", "kind": "output", "field": "items", "predict": "next", **output},
+        ]
+    }
+
+
 def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
     rows = [[item for pair in pairs for item in (2 * pair, 2 * pair + 1)] for pairs in PAIRS]
     data = world(tmp_path / "data", rows, sequence=True)
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "mid", "units": 3, "activation": "linear", "bias": False},
-        {"name": "state", "kind": "recurrent", "cell": "gru", "units": 3},
-        {"name": "out", "kind": "output", "field": "items", "predict": "next"},
-    ]
-    train({"layers": layers}, TRAINING, data, tmp_path / "run", device="cpu")
+    train(along_a_sequence(), TRAINING, data, tmp_path / "run", device="cpu")
     tried = []
     made = fit_neighbourhood(tmp_path / "run", tmp_path / "made", **ASKED, report=tried.append)
     term = made.run.network.outputs[0].neighbourhood
     assert term is not None
-    document = {"layers": [*layers[:3], {**layers[3], "neighbourhood": term.model_dump()}]}
+    document = along_a_sequence(neighbourhood=term.model_dump())
     trained = train(document, TRAINING, data, tmp_path / "with", device="cpu")
     assert trained.fingerprint() == made.fingerprint()
     assert max(choice.mean for choice in tried) > tried[0].mean
+
+
+def test_along_a_sequence_both_orders_are_tried_and_the_better_one_goes_on(tmp_path):
+    # Along a ring; without order, the item before the first is as near as the one after the newest.
+    rows = [[(user * 7 + step) % WIDTH for step in range(9)] for user in range(90)]
+    train(along_a_sequence(), TRAINING, world(tmp_path / "data", rows, sequence=True), tmp_path / "run")
+    tried = []
+    found = fitted_neighbourhood(
+        tmp_path / "run", tmp_path / "made", None, 30, "ndcg@5", None, False, tried.append
+    ).found
+    most = [choice for choice in tried[1:] if choice.term.neighbours == 25]
+    assert [*dict.fromkeys(choice.term.order for choice in most)] == ["ignore", "use"]
+    best = max(most, key=lambda choice: choice.mean)
+    assert {choice.term.order for choice in tried[1:] if choice.term.neighbours < 25} == {best.term.order}
+    assert found.best.term.order == best.term.order == "use"
 
 
 def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):

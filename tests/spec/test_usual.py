@@ -33,6 +33,7 @@ def test_a_network_has_the_term_if_asked(is_sequence):
     plain, near = (usual_network("songs", is_sequence, 9, has_term=has_term) for has_term in (False, True))
     assert plain.outputs[0].neighbourhood is None
     assert near.outputs[0].neighbourhood is not None
+    assert (near.outputs[0].neighbourhood.order == "use") == is_sequence
     assert NetworkSpec.parse(near.to_json()) == near
 
 

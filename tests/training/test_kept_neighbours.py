@@ -5,6 +5,8 @@ import pytest
 from tests.starts import CATALOGUES, OLD, begun, grown
 from tests.trainings import books, tied_near
 from widenet.runs import Model, train
+from widenet.spec.network import NetworkSpec
+from widenet.training.kept_neighbours import outputs_near
 
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
 TERM = {"neighbours": 4, "popularity": 0.4}
@@ -70,6 +72,12 @@ def test_another_term_counts_all_neighbours(term, before, tmp_path):
         tied_near(**term), TRAINING, data, tmp_path / "run", device="cpu", start_from=before.run.path
     )
     assert nearest(further, OLD) == nearest(fresh, OLD)
+
+
+def test_along_a_sequence_the_order_must_be_the_same():
+    specs = [NetworkSpec.of(tied_near(**TERM, order=order)) for order in ("use", "ignore")]
+    assert outputs_near(specs[0], specs[0]) == list(specs[0].outputs)
+    assert outputs_near(*specs) == []
 
 
 def test_weight_and_floor_do_not_matter(before, tmp_path):

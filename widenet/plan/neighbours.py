@@ -12,8 +12,8 @@ TRIED = (25, 10, 3)
 """The numbers of neighbours that are tried when a term is fitted."""
 _FOUND_BYTES = 8 + 8 + 4 + 4
 """Unit, neighbour, similarity and rank, while a term is fitted."""
-_PAIR_BYTES, _NEAR_PAIR_BYTES = 6 * 8, 10 * 8
-"""Copies of the key of a pair that is counted; in order, with what it counts."""
+_PAIR_BYTES = 11 * 8
+"""Keys, sums and their order, per pair that is counted, if all are distinct; without order a little less."""
 _SPREAD = 16
 """Largest mean square of the entries of an example, as a multiple of the square of their mean."""
 
@@ -26,15 +26,13 @@ def neighbours_bytes(job: Job, layer: OutputLayer, process: int) -> int:
 
 def counting_bytes(job: Job, process: int) -> int:
     """Return the bytes of the pairs that a process's threads count together."""
-    most = 0
+    pairs = 0
     for layer in job.network.outputs:
-        if (term := layer.neighbourhood) is not None:
+        if layer.neighbourhood is not None:
             of_one = _SPREAD * (job.entries[layer.field] + 1) ** 2
             of_all = math.inf if job.all_examples is None else round(job.all_examples * of_one)
-            in_order = term.order == "use" or (term.fit and _tried_orders(job, layer) > 1)
-            pair_bytes = _NEAR_PAIR_BYTES if in_order else _PAIR_BYTES
-            most = max(most, pair_bytes * int(min(COUNTED_PAIRS, of_all)))
-    return most * min(job.num_threads, job.num_held(process))
+            pairs = max(pairs, int(min(COUNTED_PAIRS, of_all)))
+    return _PAIR_BYTES * pairs * min(job.num_threads, job.num_held(process))
 
 
 def fitting_bytes(job: Job, process: int) -> int:
