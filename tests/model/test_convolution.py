@@ -272,3 +272,13 @@ def test_the_gradients_of_the_twin_are_central_differences_of_its_loss(document)
         assert float(ends[0] - ends[1]) / 2e-6 == pytest.approx(
             float((gradient * direction).sum()), rel=1e-5, abs=1e-7
         ), key
+
+
+@pytest.mark.parametrize("side", [3, 5])
+def test_outside_training_a_single_filter_rounds_equal_examples_alike(side):
+    moves = windows((200 + side - 1, 200), channels=1, kernel=200, padding="valid")
+    values, weight, _ = operands(moves, num_examples=1, filters=1, dtype=torch.float32)
+    blocks = Blocks(LocalExchange(8), 8, "", rows=64)
+    assert 2 < unfolding.predicted_examples(moves, "cpu") < 16
+    result_EU = convolution(values.expand(64, -1), weight, moves, blocks)
+    assert torch.equal(result_EU, result_EU[:1].expand_as(result_EU))

@@ -4,6 +4,7 @@ from math import prod
 
 import pytest
 import torch
+from torch.nn.functional import pad
 from torch.utils.flop_counter import FlopCounterMode
 
 from widenet.model.convolution import convolution
@@ -11,6 +12,7 @@ from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
 from widenet.plan.place import Place
 from widenet.plan.unfolding import (
+    PREDICTED_FILTERS,
     blocks_of_examples,
     examples_at_once,
     inner_of_filters,
@@ -94,5 +96,6 @@ def test_predicted_pieces_round_every_example_alike(side, filters):
         generator = torch.Generator().manual_seed(side)
         windows_KP = torch.rand(shape.inputs, prod(shape.positions), generator=generator)
         weight_FK = torch.rand(filters, shape.inputs, generator=generator)
-        sums_FEP = (weight_FK @ windows_KP.repeat(1, examples)).view(filters, examples, -1)
+        weight_FK = pad(weight_FK, (0, 0, 0, max(0, PREDICTED_FILTERS - filters)))
+        sums_FEP = (weight_FK @ windows_KP.repeat(1, examples)).view(len(weight_FK), examples, -1)
         assert torch.equal(sums_FEP, sums_FEP[:, :1].expand_as(sums_FEP))

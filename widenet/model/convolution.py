@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.model.operands import add_product, fill_product
+from widenet.model.operands import add_product, fill_product, with_rows
 from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.model.product import Blocks
 from widenet.plan.narrow import edges
 from widenet.plan.unfolding import (
+    PREDICTED_FILTERS,
     blocks_of_examples,
     inner_of_filters,
     inner_of_inputs,
@@ -66,15 +67,15 @@ class _Convolution(torch.autograd.Function):
         ctx.save_for_backward(operand_EN, operand_FK)
         ctx.work = work = _Work(len(values_EN), len(weight_FK), windows, blocks, values_EN)
         result_EU = work.empty(work.num, work.filters * prod(windows.positions))
+        filled_FK = operand_FK if blocks.rows is None else with_rows(operand_FK, PREDICTED_FILTERS)
 
         def fill(start: int, stop: int) -> None:
             for first, last in work.pieces(start, stop):
                 columns_KM = unfolded(operand_EN[first:last], windows)
-                sums_FM = work.empty(work.filters, columns_KM.shape[1])
-                fill_product(sums_FM, operand_FK, columns_KM)
-                result_EU[first:last] = (
-                    sums_FM.view(work.filters, last - first, -1).transpose(0, 1).reshape(last - first, -1)
-                )
+                sums_FM = work.empty(len(filled_FK), columns_KM.shape[1])
+                fill_product(sums_FM, filled_FK, columns_KM)
+                sums_FEP = sums_FM[: work.filters].view(work.filters, last - first, -1)
+                result_EU[first:last] = sums_FEP.transpose(0, 1).reshape(last - first, -1)
 
         return blocks.exchange.start_blocks(
             result_EU, work.edges, fill, windows.inputs, blocks.where

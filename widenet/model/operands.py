@@ -36,6 +36,12 @@ def product_by_rows(left_RK: Tensor, right_KC: Tensor, rows: int) -> Tensor:
     return result_RC[: len(left_RK), : right_KC.shape[1]]
 
 
+def with_rows(values_RK: Tensor, fewest: int) -> Tensor:
+    """Return a matrix with zeros after its rows, if there are fewer than `fewest`."""
+    missing = fewest - len(values_RK)
+    return pad(values_RK, (0, 0, 0, missing)) if missing > 0 else values_RK
+
+
 def filled(values_RK: Tensor, rows: int) -> Tensor:
     """Return a matrix with zeros after its rows, up to a multiple of `rows`."""
     missing = -len(values_RK) % rows

@@ -10,6 +10,13 @@ from widenet.plan.windows import Windows
 _UNFOLDED_NUMBERS = {"cpu": 2**20, "cuda": 2**26}
 """Numbers in the windows that are unfolded at once; on a CPU they fit into a core's cache."""
 
+PREDICTED_FILTERS = 2
+"""Fewest filters of every product outside training; a single one is joined by zeros.
+
+MKL rounds a product with one filter in another way for some of 4 or 8 examples (seen on an Intel Xeon with
+AMX).
+"""
+
 
 def blocks_of_examples(num_examples: int, windows: Windows, filters: int, most: int, device: str) -> int:
     """Return the number of blocks of examples, at most `most`; it depends on shapes alone."""
