@@ -12,12 +12,13 @@ from typing import Any
 
 from benchmarks import changes
 from benchmarks.commands import measured, widenet
-from benchmarks.neighbourhoods import set_term
 from benchmarks.places import DATA, ROOT, presets, workplace
 from benchmarks.usual import default_documents
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
 from widenet.plan.machine import available_threads
+from widenet.runs.term_search import set_term, words_of
+from widenet.spec.layers import Neighbourhood as Term
 
 SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
 _CASES = DATA / "diginetica" / "test_prefix_target.plain.txt"
@@ -68,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         type=_term,
         default=[],
-        help="also rank with these neighbourhood terms: none, or weight,floor,neighbours",
+        help="also rank with these terms: none, or weight,floor,neighbours[,popularity][,order]",
     )
     parser.add_argument("--sessions", type=int, default=0, help="train on the newest only; default: on all")
     parser.add_argument(
@@ -127,37 +128,42 @@ def _numbers(text: str) -> _Numbers | None:
     return None if text == "none" else tuple(map(float, text.split(",")))
 
 
-def _term(text: str) -> _Numbers | None:
-    numbers = _numbers(text)
-    if numbers is not None and len(numbers) != 3:
-        raise argparse.ArgumentTypeError(f"must be none, or weight,floor,neighbours; got {text!r}")
-    if numbers is not None and min(numbers) <= 0:
+def _term(text: str) -> Term | None:
+    numbers, order = text.removesuffix(",order"), text.endswith(",order")
+    if (settings := _numbers(numbers)) is None:
+        return None
+    if len(settings) not in (3, 4):
+        rule = "must be none, or weight,floor,neighbours[,popularity][,order]"
+        raise argparse.ArgumentTypeError(f"{rule}; got {text!r}")
+    if min(settings[:3]) <= 0:
         raise argparse.ArgumentTypeError(f"must be numbers above 0; got {text!r}")
-    return numbers
+    weight, floor, neighbours, popularity = *settings, *([0.0] * (4 - len(settings)))
+    kept = {"weight": weight, "floor": floor, "neighbours": int(neighbours), "popularity": popularity}
+    return Term.model_validate({**kept, "order": "use" if order else "ignore"})
 
 
 def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Namespace) -> None:
     """Print a row for each other "repeats" and each other "neighbourhood" of a trained model's output."""
-    [output] = model.network.outputs.values()
-    repeats, term = output.repeats, output.neighbourhood
+    [(output_name, output)] = model.network.outputs.items()
+    repeats, term = output.repeats, output.spec.neighbourhood
 
-    def show(kind: str, numbers: _Numbers | None) -> None:
+    def show(setting: str) -> None:
         cells = _ranked(model, folder)
-        print(f"| widenet, {name}, {kind} {_shown(numbers)} | {cells} | - | - | - |", flush=True)
+        print(f"| widenet, {name}, {setting} | {cells} | - | - | - |", flush=True)
+
+    def take(term: Term | None) -> None:
+        set_term(model.network, output_name, term)
+        if output.neighbourhood is not None:
+            output.neighbourhood.count(Dataset.open(folder / "train"))
 
     for numbers in asked.repeats:
         output.repeats = numbers
-        show("repeats", numbers)
+        show("repeats none" if numbers is None else f"repeats {', '.join(f'{each:g}' for each in numbers)}")
     output.repeats = repeats
-    for numbers in asked.terms:
-        setting = None if numbers is None else (int(numbers[2]), numbers[1], numbers[0], 0.0)
-        set_term(model.network, Dataset.open(folder / "train"), setting)
-        show("term", numbers)
-    output.neighbourhood = term
-
-
-def _shown(numbers: _Numbers | None) -> str:
-    return "none" if numbers is None else ", ".join(f"{number:g}" for number in numbers)
+    for other in asked.terms:
+        take(other)
+        show("term none" if other is None else words_of(other))
+    take(term)
 
 
 def prepare(folder: Path, num_sessions: int, is_validation: bool) -> list[tuple[list[str], str]]:
