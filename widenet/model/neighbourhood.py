@@ -187,7 +187,7 @@ class Neighbourhood:
         starts = torch.arange(history.num_entries + 1, device=history.indices.device)
         sums_Z = self._sums(SparseBatch(starts, history.indices), shard, row, 1)[:, 0]
         total = sums_Z.sum(dim=0, keepdim=True)
-        term = self._terms(_means(total, _weights(history)))
+        term = self._terms(_means(total, torch.full_like(total, max(1, len(sums_Z)))))
         share_Z: Tensor = sums_Z.double() / total.clamp_min(1) * term
         return share_Z.float()
 
