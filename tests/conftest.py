@@ -62,20 +62,20 @@ def environment_is_left_as_it_was():
 
 @pytest.fixture(scope="session")
 def groups(tmp_path_factory):
-    """Gives the group of so many processes, started when first asked for; starting one costs more than most
-    tests.
+    """Gives the group of so many processes, those of an earlier one and new ones; starting one costs more
+    than most tests.
 
     No test may lose one of its processes.
     """
     from tests.parallel.workers import Group
 
-    started = {}
+    started = []
 
     def of(size):
-        if size not in started:
-            started[size] = Group(size, tmp_path_factory.mktemp("group"))
-        return started[size]
+        if not started:
+            started.append(Group(size, tmp_path_factory.mktemp("group")))
+        return started[0].resized(size)
 
     yield of
-    for group in started.values():
+    for group in started:
         group.close()

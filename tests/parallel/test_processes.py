@@ -26,7 +26,7 @@ from tests.parallel.matrix import (
     write_data,
 )
 from tests.parallel.traffic import EXAMPLES, HIDDEN, sent, sent_and_planned
-from tests.parallel.workers import Group, exchange
+from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.kernels import exact_sum
@@ -75,11 +75,10 @@ def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, na
 
 
 @pytest.mark.parametrize("size", [7, *(pytest.param(size, marks=pytest.mark.long) for size in (5, 6))])
-def test_processes_that_hold_one_shard_or_two_give_the_bits_of_one(size, data, songs, tmp_path):
+def test_processes_that_hold_one_shard_or_two_give_the_bits_of_one(size, data, songs, groups):
     names = list(sequences.SETTINGS)[size % 3 :: 3][:1]
     alone = in_one("FEW_VALUES", data), [along_in_one(name, songs) for name in names]
-    with Group(size, tmp_path) as group:
-        assert group(a_few_in_many, names, data, songs) == [alone] * size
+    assert groups(size)(a_few_in_many, names, data, songs) == [alone] * size
 
 
 def a_few_in_many(names, data, songs):

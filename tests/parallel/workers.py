@@ -42,16 +42,29 @@ class Group:
     """N processes of one group, within which `widenet.train` and all else may be called."""
 
     def __init__(self, size, folder, timeout=TIMEOUT):
-        self.size, self.ends, self.processes = size, [], []
-        for rank in range(size):
+        self.size, self.folder, self.timeout = 0, folder, timeout
+        self.ends, self.processes, self.joined = [], [], 0
+        self.resized(size)
+
+    def resized(self, size):
+        """This group, of so many processes: the first of those that there are, and new ones if it needs more.
+
+        A process that has trained before trains in less time than a new one.
+        """
+        if size == self.size:
+            return self
+        while len(self.processes) < size:
             here, there = CONTEXT.Pipe()
-            process = CONTEXT.Process(
-                target=_work, args=(rank, size, str(folder / f"store-{size}"), timeout, there), daemon=True
-            )
+            process = CONTEXT.Process(target=_work, args=(there,), daemon=True)
             process.start()
             there.close()
             self.ends.append(here)
             self.processes.append(process)
+        self.size, self.joined = size, self.joined + 1
+        for rank, end in enumerate(self.ends[:size]):
+            end.send((_join, (rank, size, f"{self.folder}/store-{self.joined}", self.timeout)))
+        assert self.outcomes() == [None] * size
+        return self
 
     def __enter__(self):
         return self
@@ -93,11 +106,17 @@ def _received(end: Connection):
         return EOFError("the process has ended")
 
 
-def _work(rank, size, store, timeout, end):
-    os.environ.pop("WIDENET_THREADS", None)
+def _join(rank, size, store, timeout):
+    """Leave the group that this process is in, if it is in one, and join another."""
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
     distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=timeout
     )
+
+
+def _work(end):
+    os.environ.pop("WIDENET_THREADS", None)
     with one_thread_an_operation():
         while True:
             try:
