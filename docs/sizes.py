@@ -3,6 +3,7 @@
 import ast
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -13,6 +14,7 @@ _SHARE, _LEAST = 0.15, 25
 """How far a size on the page may be from the code: a share of it, or so many statements."""
 
 
+@cache
 def statements_by_room() -> Counter[str]:
     """Return the number of Python statements, without docstrings, of each room: "plan/", "sparse.py"."""
     counts: Counter[str] = Counter()

@@ -335,8 +335,8 @@ FILES = python_files("widenet", "tests", "benchmarks", "labs")
 
 
 def test_every_module_says_what_it_is():
-    said = {path: ast.get_docstring(parsed(path)) or "" for path in FILES}
-    assert [path for path, docstring in said.items() if not docstring.endswith(".")] == []
+    begins = re.compile(r'(#[^\n]*\n)*"""((?!""").)*\.\s*"""', re.DOTALL)
+    assert [path for path in FILES if not begins.match((ROOT / path).read_text("utf-8"))] == []
 
 
 def test_files_are_short():
