@@ -176,10 +176,11 @@ def test_numbers_in_8_bits_are_within_a_step_of_a_float64_oracle(is_square):
 @pytest.mark.parametrize(("value", "largest"), [(-0.3, 1.0), (2.0**-17 * 1.3, 1.0)])
 def test_the_mean_of_8_bits_over_all_chances_is_the_number(value, largest, monkeypatch):
     use("torch", monkeypatch)
-    monkeypatch.setattr(stochastic, "random_bits", lambda *_: (torch.arange(2**20) << 12)[:, None])
-    values = torch.tensor([[value, largest]]).expand(2**20, 2)
-    codes, tops = stochastic.packed(values, False, 0, torch.zeros(2**20, dtype=torch.int64))
-    found, counts = torch.unique(stochastic.unpacked(codes, tops, False)[:, 0], return_counts=True)
+    chances = torch.cat([torch.arange(2**20).view(2**13, 128) << 12, torch.zeros(2**13, 1).long()], dim=1)
+    monkeypatch.setattr(stochastic, "random_bits", lambda *_: chances)
+    values = torch.tensor([[value] * 128 + [largest]]).expand(2**13, 129)
+    codes, tops = stochastic.packed(values, False, 0, torch.zeros(2**13, dtype=torch.int64))
+    found, counts = torch.unique(stochastic.unpacked(codes, tops, False)[:, :-1], return_counts=True)
     pairs = zip(found.tolist(), counts.tolist(), strict=True)
     mean = sum(Fraction(rounded) * count for rounded, count in pairs) / 2**20
     lost = Fraction(2) ** -37 if abs(value) < 2**-14 else 0  # 2^-20 of the smallest code
