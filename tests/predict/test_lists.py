@@ -98,11 +98,9 @@ def greedy(ranked, k, limits):
     return chosen
 
 
-def marginal(scores, ranked, k, limits, diversity, vectors):
+def marginal(scores, ranked, k, limits, diversity, cosines):
     """The formula of `best_lists`, unit by unit, over pools of the ranked units that limits leave."""
     pool_size, limits = max(100, 5 * k), as_lists(limits)
-    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = (unit_vectors @ unit_vectors.T).tolist()
     score_of, chosen = dict(zip(ranked, scores, strict=True)), []
     while len(chosen) < k:
         pool = [u for u in ranked if u >= 0 and u not in chosen and fits(u, chosen, limits)][:pool_size]
@@ -207,10 +205,12 @@ def test_diversity_is_maximal_marginal_relevance_in_float64(network, diversity, 
     vectors = np.zeros((WIDTH, 7))
     for shard, part in weight.parts.items():
         vectors[shard :: weight.shards.count] = part.weight.detach().numpy()
+    unit_vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = (unit_vectors @ unit_vectors.T).tolist()
     rules, k = ListRules([limit(*each) for each in limits], diversity), int(random.integers(10, 20))
     scores, ranked = top_k(network, {"items": BATCH}, "out", WIDTH, BATCH)
     expected = [
-        marginal(own.tolist(), row, k, limits, diversity, vectors)
+        marginal(own.tolist(), row, k, limits, diversity, cosines)
         for own, row in zip(scores.double(), ranked.tolist(), strict=True)
     ]
     found = shown(best_lists(network, {"items": BATCH}, "out", k, BATCH, None, rules))
