@@ -238,7 +238,7 @@ def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation
     def with_lots_of(count, kept):
         def lots(output):
             [whole] = all_at_once(output)
-            for first in range(0, 8, count):
+            for first in range(0, 4, count):
                 held, room = whole.shards[first : first + count], whole.room
                 rows = first * room, (first + count) * room
                 bias_R = whole.bias_R[slice(*rows)]
@@ -247,10 +247,10 @@ def test_the_bits_do_not_depend_on_the_shards_of_a_launch_and_on_room(activation
         all_at_once = fused_output._lots
         with monkeypatch.context() as patch:
             patch.setattr(fused_output, "_lots", lots)
-            return stepped(spec, batch, *parameters, device, num_shards=8, half=half, kept=kept)
+            return stepped(spec, batch, *parameters, device, num_shards=4, half=half, kept=kept)
 
-    expected = with_lots_of(8, 2**30)
-    for count, kept in ((8, 0), (4, 2**30), (2, 0), (1, 2**30)):
+    expected = with_lots_of(4, 2**30)
+    for count, kept in ((4, 0), (2, 2**30), (1, 0)):
         found = with_lots_of(count, kept)
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
