@@ -2,10 +2,6 @@
 
 import errno
 import fcntl
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -15,8 +11,6 @@ import torch
 from tests.scripts import Conversation
 from widenet.kernels import compiled
 from widenet.kernels.table import runner
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 def doubled(numbers):
@@ -106,10 +100,11 @@ def test_a_lock_that_cannot_be_had_stops_nobody(error, tmp_path, monkeypatch):
 
 
 STEPS = """
-import os, sys, torch
+import os, sys, numba, torch
 from widenet.kernels.compiled_steps import Penalties, compiled_steps
+numba.config.CACHE_DIR = sys.argv[1]
 numbers = [0.5, 0.25, 0.125, 0.0625, 0.03125]
-for names in sys.argv[1:]:
+for names in sys.argv[2:]:
     child = os.fork()
     if child:
         assert os.waitpid(child, 0)[1] == 0
@@ -120,16 +115,17 @@ for names in sys.argv[1:]:
         print(name, weight.item(), *(kept.item() for kept in state), flush=True)
     os._exit(0)
 """
-"""Compiles the steps of the rules that each argument names, all with one state, in a process of its own."""
+"""Compiles the steps of the rules that each further argument names, all with one state, in a process of its
+own.
+"""
 
 
 def test_code_that_other_processes_kept_is_found_again_and_never_mistaken_for_another(tmp_path):
     def said(*names):
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-        found = subprocess.run(
-            [sys.executable, "-c", STEPS, *names], env=environment, capture_output=True, text=True, check=True
-        )
-        return found.stdout.splitlines()
+        process = Conversation([str(tmp_path), *names], STEPS)
+        out, complaint = process.communicate()
+        assert process.returncode == 0, complaint
+        return out.splitlines()
 
     alone = said("momentum", "rmsprop")
     assert len(alone) == 2
