@@ -78,7 +78,7 @@ class Found:
     before: Choice
     best: Choice
 
-    @property
+    @cached_property
     def term(self) -> Term | None:
         """The best term if it surely gains a hundredth, else the one before; None for none."""
         surely = self.best.gain_over(self.before)[1]
