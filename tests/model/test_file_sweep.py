@@ -15,7 +15,7 @@ from widenet.plan import streaming
 from widenet.plan.streaming import chunk_rows
 from widenet.scratch import Scratch, load, release, scratch_of, store
 
-ROWS, COLUMNS, REQUEST = 20_000, 64, 32 * 1024
+ROWS, COLUMNS, REQUEST = 8_000, 64, 32 * 1024
 AROUND = 5
 """Chunks of one tensor around those at work."""
 
