@@ -1,5 +1,6 @@
 """Evaluation of a trained model, with intervals, kept in its run directory if asked."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,9 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import known_parts
 from widenet.run_arguments import EvaluateArguments
 from widenet.stores import cache
+from widenet.training.cut import Cut
 from widenet.training.run_directory import RunDirectory
+from widenet.training.saved_facts import facts_of
 
 
 def check_options(run: RunDirectory, facts: Mapping[str, Any], arguments: EvaluateArguments) -> None:
@@ -92,6 +95,8 @@ def evaluated(
     if arguments.exclude_seen:
         metrics.num_seen = known_before(dataset, field, part, known_parts(dataset, field, part))
     if arguments.baselines:
+        if network.exchange.leads:
+            _warn_of_less_training(run, facts, dataset, part, field)
         metrics.baselines = _baselines(network, dataset, field, arguments)
     if arguments.keep:
         of = Evaluated(part, dataset.digest, field, bool(arguments.exclude_seen))
@@ -117,6 +122,39 @@ def _inverse_propensities(
             " place, or leave `propensity` out."
         )
     return propensity.inverse(trained.counts(field), trained.num_examples)
+
+
+def _warn_of_less_training(
+    run: RunDirectory, facts: Mapping[str, Any], dataset: Dataset, part: Part, field: str
+) -> None:
+    """Warn of baselines that learn from more than the network was trained on.
+
+    Nobody can tell if the dataset of the training is gone, or if the run began with other weights.
+
+    Args:
+        run: The run.
+        facts: The facts that were saved beside the weights.
+        dataset: The dataset of the evaluation, from whose training part the baselines learn.
+        part: The part of the evaluation.
+        field: The field of the baselines.
+    """
+    trained = run.dataset() if run.start is None else None
+    if trained is None or trained.digest != facts_of(facts).examples:
+        return
+    own, more = (each.field(field).num_entries.get("train", 0) for each in (trained, dataset))
+    if own >= more:
+        return
+    cut = Cut.read(run.path)
+    is_cut = cut is not None and cut.examples == dataset.digest
+    again = "train again with `no_validation`" if is_cut else f"train again on {dataset.path}"
+    has_part = part in trained.field(field).parts
+    equal = f"evaluate with `data={str(trained.path)!r}`, or {again}" if has_part else again
+    # Frames: here, `evaluated`, the method, its two wrappers, the caller.
+    warnings.warn(
+        f"{run.path} was trained on {own:,} entries, and the baselines on the {more:,} of {dataset.path}. To"
+        f" compare them on equal terms, {equal}.",
+        stacklevel=6,
+    )
 
 
 def _baselines(

@@ -178,7 +178,7 @@ class Model:
             `Metrics.intervals`, and with `baselines` theirs in `Metrics.baselines`.
 
         Warns:
-            UserWarning: The run, or one whose weights it started with, was trained on entries of the part.
+            UserWarning: The run, or one it started from, was trained on the part, or baselines were on more.
 
         Raises:
             FitError: The dataset does not fit the run, or does not have the part.
