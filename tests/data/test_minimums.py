@@ -45,8 +45,10 @@ def test_users_with_too_many_of_the_given_items_go_first(tmp_path):
     buckets.replace(0, Rows(np.array([user << 32 | item for user, item in pairs], np.uint64)))
     users, items = np.ones(3, dtype=bool), np.array([True, True, True, False])
     most_two = Selection(max_user_items=2, min_item_users=2)
-    assert small_enough(buckets, 1, users, items, most_two).tolist() == [False, True, True]
-    assert small_enough(buckets, 1, users, items, Selection()).all()
+    stay, num_rows = small_enough(buckets, 1, users, items, most_two)
+    assert (stay.tolist(), num_rows) == ([False, True, True], 3)
+    stay, num_rows = small_enough(buckets, 1, users, items, Selection())
+    assert (stay.tolist(), num_rows) == ([True] * 3, 0)
 
 
 def test_what_is_not_given_does_not_count(tmp_path):

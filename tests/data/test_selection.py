@@ -127,6 +127,8 @@ def test_the_interactions_users_and_items_that_minimums_drop_are_told(tmp_path, 
     options = {"min_value": 2, "min_user_items": 2, "max_user_items": 2, "overwrite": True, **further}
     facts = ingest(path, tmp_path / "ds", **options).manifest.source
     assert (facts["users_above_max_user_items"], facts["users_below_min_user_items"]) == (1, 1)
+    assert facts["train_interactions_above_max_user_items"] == 3  # all of b's
+    assert facts["train_interactions_below_minimums"] == 1  # d's x
 
 
 @pytest.mark.parametrize("rows_per_bucket", [7, 2**19])

@@ -142,7 +142,8 @@ class Merging:
             had_items = had_items & ~unknown
         num_before = int(self._num_train[had_items].sum())
         train = self._buckets["train"]
-        small = small_enough(train, self._num_buckets, np.ones_like(had_users), had_items, self._selection)
+        everyone = np.ones_like(had_users)
+        small, num_above = small_enough(train, self._num_buckets, everyone, had_items, self._selection)
         users, items = large_enough(train, self._num_buckets, small, had_items, self._selection)
         for part in self._selection.divided:
             shutil.rmtree(self._folder / part, ignore_errors=True)
@@ -152,7 +153,8 @@ class Merging:
             facts["users_above_max_user_items"] = int((had_users & ~small).sum())
             facts["users_below_min_user_items"] = int((had_users & small & ~users).sum())
             facts["items_below_min_item_users"] = int((had_items & ~items).sum())
-            facts["train_interactions_below_minimums"] = num_before - sum(self._num_of.values())
+            facts["train_interactions_above_max_user_items"] = num_above
+            facts["train_interactions_below_minimums"] = num_before - num_above - sum(self._num_of.values())
 
     def _filled(self, part: Part, sources: Sources) -> Buckets:
         shutil.rmtree(self._folder / part, ignore_errors=True)

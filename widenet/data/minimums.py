@@ -40,15 +40,19 @@ def large_enough(
 
 def small_enough(
     buckets: Buckets, num_buckets: int, users: np.ndarray, items: np.ndarray, selection: Selection
-) -> np.ndarray:
-    """Find the users who have at most `max_user_items` of some items, bool [users].
+) -> tuple[np.ndarray, int]:
+    """Find the users who have at most `max_user_items` of some items.
 
     The arguments are those of `large_enough`.
+
+    Returns:
+        The users that stay, bool [users], and the number of rows that the others have of these items.
     """
     if selection.max_user_items is None:
-        return users
+        return users, 0
     items_of_user, _ = _counts(buckets, num_buckets, users, items, selection.sequence)
-    return users & (items_of_user <= selection.max_user_items)
+    is_above = items_of_user > selection.max_user_items
+    return users & ~is_above, int(items_of_user[is_above].sum())
 
 
 def _counts(
