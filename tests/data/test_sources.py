@@ -233,10 +233,12 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     assert f"skipped 4 bad lines; the first: {first}" in said
     assert manifest.source["train_lines_skipped"] == 4
     assert contents(tmp_path / "ds") == digest
-    message = f"{first} More than 3 lines are bad: fix them, or raise `skip_bad_lines`."
-    with pytest.raises(DataError) as raised:
-        ingest(path, tmp_path / "other", value="value", skip_bad_lines=3)
-    assert str(raised.value) == message
+    more = source("s.csv", "user,item,value\n9,x,1\n9,x\n")
+    for allowed, end in ((3, "line 8"), (4, f"line 3 of {more}")):
+        with pytest.raises(DataError) as raised:
+            ingest([path, more], tmp_path / "other", value="value", skip_bad_lines=allowed)
+        bad = f"more than {allowed} lines were bad: fix them, or raise `skip_bad_lines`."
+        assert str(raised.value) == f"{first} Reading stopped at {end}, when {bad}"
 
 
 @pytest.mark.parametrize(

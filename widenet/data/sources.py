@@ -226,7 +226,7 @@ class Sources:
             The number of skipped lines.
 
         Raises:
-            DataError: More lines are bad; the message has the first one.
+            DataError: More lines are bad; the message has the first one, and where reading stopped.
         """
         first, num_skipped = None, 0
         for place, (source, columns) in enumerate(self.read):
@@ -237,9 +237,10 @@ class Sources:
                 numbers.add(number)
                 first = first or f"{source.name}: {source.row} {number}: {rule}"
                 if num_skipped + len(numbers) > most:
+                    end = f"{source.row} {number:,}" + f" of {source.name}" * (place > 0)
+                    bad = f"more than {most:,} {'line was' if most == 1 else 'lines were'} bad"
                     raise DataError(
-                        f"{first} More than {most:,} {'line is' if most == 1 else 'lines are'} bad: fix"
-                        " them, or raise `skip_bad_lines`."
+                        f"{first} Reading stopped at {end}, when {bad}: fix them, or raise `skip_bad_lines`."
                     )
             if numbers:
                 num_skipped += len(numbers)
