@@ -72,7 +72,11 @@ def test_descriptions_are_advised_only_where_an_item_has_no_interactions(cold, t
 def test_descriptions_are_advised_only_where_a_training_takes_them(training, tmp_path):
     data = described(tmp_path / "data")
     (said,) = unread(run_of(NETWORK, **training), data)
-    assert said.startswith("The network does not read the descriptions of items")
+    new = "new " * ("start" in training)
+    assert said.startswith(
+        f"The network does not read the descriptions of items, so it knows nothing of {new}items without"
+        " interactions."
+    )
     assert ('add "described_by": ["genre", "price"] to the layer "taste".' in said) == (not training)
 
 

@@ -50,9 +50,10 @@ def unread(run: RunDirectory, data: Dataset) -> list[str]:
             described = sorted(field.described)
             layer = _describable(run, data, described)
             advice = f' To change that, add "described_by": {json.dumps(described)} to the layer "{layer}".'
+            unknown = "items" if run.start is None else "new items"
             sentences.append(
-                "The network does not read the descriptions of items, so it knows nothing of items without"
-                f" interactions.{'' if layer is None else advice}"
+                "The network does not read the descriptions of items, so it knows nothing of"
+                f" {unknown} without interactions.{'' if layer is None else advice}"
             )
     return sentences
 

@@ -13,6 +13,7 @@ from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.by_examples import weights_by_examples
+from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
@@ -69,6 +70,13 @@ def load_start(start: Path | None, network: Network, dataset: Dataset, say: Call
             }
             rest = " and ".join(f"{number:,} {what}" for what, number in counts.items() if number)
             say(f'{start}: {num_known:,} features of field "{name}" begin with its weights; {rest}.')
+    for name, described in described_weights(before.layout).items():
+        if name in taken.names:
+            say(
+                f'{start}: the attributes that describe its layer "{described.layer}" are not read here:'
+                " known features keep vectors with theirs, and new ones begin without. To read them, train"
+                " without `start_from`."
+            )
     kept = [output.name for output in outputs_near(before.network, network.spec)]
     for name in kept:
         say(f'{start}: in output "{name}", known features keep its neighbours, and new ones count theirs.')
