@@ -219,10 +219,18 @@ def test_documents_that_are_not_named_are_usual_ones_which_the_run_keeps(widenet
     third = widenet("train", "network.json", "--data", "data", "--out", tmp_path / "third")
     assert third.err.startswith("No training.json was named:")
     assert "as from nothing" not in ended.err + third.err
-    further = widenet(
-        "train", run / "network.json", "--data", "data", "--out", tmp_path / "on", "--from", run
-    )
-    assert f"It trains as from nothing. To keep more of {run}, name a training.json with" in further.err
+    line = ["--data", "data", "--overwrite", "--out", tmp_path / "on", "--from", run]
+    same = widenet("train", run / "network.json", *line)
+    goes_on = f"the network of {run} goes on for a few epochs at a small learning rate.\n"
+    assert same.err.startswith(f"No training.json was named: {goes_on}")
+    assert "as from nothing" not in same.err
+    alone = widenet("train", *line)
+    assert alone.err.startswith(f"No network.json and no training.json was named: {goes_on}")
+    changed = json.loads((run / "network.json").read_text())
+    changed["layers"][0]["denoise"] = 0.1
+    (tmp_path / "changed.json").write_text(json.dumps(changed))
+    other = widenet("train", tmp_path / "changed.json", *line)
+    assert f"It trains as from nothing. To keep more of {run}, name a training.json with" in other.err
 
 
 @pytest.mark.usefixtures("inside")

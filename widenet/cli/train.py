@@ -22,6 +22,7 @@ from widenet.stores.uri import is_uri, shown
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset
     from widenet.plan.layout import Layout
+    from widenet.spec.network import NetworkSpec
 
 
 @with_flags_of(TrainArguments)
@@ -59,7 +60,7 @@ def train(
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:
         _print_lines(*layout.network.notes)
-        _print_default_documents(arguments, out)
+        _print_default_documents(arguments, layout.network, out)
         _print_unmeasured(layout, dataset, arguments)
     evaluation, earlier = layout.training.evaluation, identity(out)
     metric, named = None if evaluation is None else evaluation.metric, dataset.manifest.words.examples
@@ -167,36 +168,28 @@ def _print_facts(run: Path, out: str, written: Path | None) -> None:
     print_json(facts | {"path": out, "report": written})
 
 
-def _print_default_documents(arguments: TrainArguments, out: Path) -> None:
+def _print_default_documents(arguments: TrainArguments, network: "NetworkSpec", out: Path) -> None:
     """Print which documents are missing, for which a new run uses defaults, or those of another run."""
+    from widenet.runs.arguments import goes_on
+
     if arguments.resume or (not arguments.overwrite and not is_uri(out) and out.exists()):
         return
     given = {"network.json": arguments.network, "training.json": arguments.training}
-    if arguments.network is None and arguments.start_from is not None:
-        if arguments.training is None:
-            start = shown(arguments.start_from)
-            typer.echo(
-                f"No network.json and no training.json was named: the network of {start} goes on for a few"
-                " epochs at a small learning rate.",
-                err=True,
-            )
-            return
-        del given["network.json"]
-        typer.echo(
-            f"No network.json was named: the network is that of {shown(arguments.start_from)}.", err=True
-        )
     missing = " and no ".join(name for name, document in given.items() if document is None)
-    if missing:
-        typer.echo(
-            f"No {missing} was named: widenet uses a default and saves it in {shown(out)}.",
-            err=True,
+    if not missing:
+        return
+    start, further = None if arguments.start_from is None else str(shown(arguments.start_from)), None
+    if start is not None and arguments.training is not None:
+        use = f"the network is that of {start}"
+    elif goes_on(arguments, network):
+        use = f"the network of {start} goes on for a few epochs at a small learning rate"
+    else:
+        use = f"widenet uses a default and saves it in {shown(out)}"
+        further = start and (
+            f"It trains as from nothing. To keep more of {start}, name a training.json with few epochs and a"
+            " small learning rate."
         )
-    if arguments.training is None and arguments.start_from is not None:
-        typer.echo(
-            f"It trains as from nothing. To keep more of {shown(arguments.start_from)}, name a training.json"
-            " with few epochs and a small learning rate.",
-            err=True,
-        )
+    _print_lines(f"No {missing} was named: {use}.", further)
 
 
 def _print_unmeasured(layout: "Layout", dataset: "Dataset", arguments: TrainArguments) -> None:

@@ -12,7 +12,7 @@ from widenet.run_arguments import TrainArguments
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.spec.usual import MOST_PAIRS, usual_network, usual_training
+from widenet.spec.usual import MOST_PAIRS, usual_network, usual_networks, usual_training
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri, is_uri
@@ -97,17 +97,30 @@ def training_of(
     return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
 
 
-def goes_on(arguments: TrainArguments) -> bool:
-    """Return whether a new training goes on with the network of the run whose weights it begins with."""
-    return not arguments.resume and arguments.network is None and arguments.start_from is not None
+def goes_on(arguments: TrainArguments, network: NetworkSpec) -> bool:
+    """Return whether a new training goes on with the network of the run whose weights it begins with.
+
+    Args:
+        arguments: The arguments of the training.
+        network: Its network document.
+    """
+    start = None if arguments.resume else start_of(arguments)
+    if start is None or arguments.network is None:
+        return start is not None
+    return _holds_documents(start) and _essence(network) == _essence(NetworkSpec.read(start / "network.json"))
 
 
 def is_usual(network: NetworkSpec, dataset: Dataset) -> bool:
-    """Return whether a network is the default of a dataset, with whatever terms and descriptions."""
+    """Return whether a network is the default of a dataset, with whatever terms and descriptions.
+
+    It may be the default for another number of features: so it stays one when the dataset grows.
+    """
     try:
-        return _essence(network) == _essence(_default_network(dataset, counts_pairs=False))
+        field = _default_field(dataset)
     except FitError:
         return False
+    usual = usual_networks(field, dataset.field(field).kind == "sequence")
+    return _essence(network) in map(_essence, usual)
 
 
 def _essence(network: NetworkSpec) -> dict[str, Any]:
@@ -124,16 +137,21 @@ def _holds_documents(run: Path | None) -> TypeGuard[Path]:
     return run is not None and (run / "network.json").is_file() and (run / "training.json").is_file()
 
 
-def _default_network(dataset: Dataset, counts_pairs: bool = True) -> NetworkSpec:
-    """Return the default network; without counting pairs, that without a neighbourhood term."""
+def _default_field(dataset: Dataset) -> str:
+    """Return the field of the default network; raises FitError if the dataset has none for it."""
     able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
     field = "items" if "items" in able else able[0] if len(able) == 1 else None
     if field is None:
         raise FitError(
             f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
         )
+    return field
+
+
+def _default_network(dataset: Dataset) -> NetworkSpec:
+    field = _default_field(dataset)
     known = dataset.field(field)
-    has_term = counts_pairs and _num_pairs(dataset, field) <= MOST_PAIRS
+    has_term = _num_pairs(dataset, field) <= MOST_PAIRS
     return usual_network(field, known.kind == "sequence", known.width, sorted(known.described), has_term)
 
 

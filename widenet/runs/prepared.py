@@ -57,7 +57,7 @@ def prepared(
             from widenet.runs.cutting import cut_anew
 
             dataset = stack.enter_context(cut_anew(arguments, field, dataset, say or warnings.warn))
-        if arguments.training is None and goes_on(arguments):
+        if arguments.training is None and goes_on(arguments, network):
             training = further_training()
         else:
             is_default = arguments.training is None and is_usual(network, dataset)

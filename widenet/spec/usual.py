@@ -76,6 +76,17 @@ def usual_network(
     return NetworkSpec.of({"name": "usual", "layers": layers}, "network.json")
 
 
+def usual_networks(field: str, is_sequence: bool) -> list[NetworkSpec]:
+    """Return the default networks for all numbers of features, without descriptions and terms.
+
+    Args:
+        field: Name of the field.
+        is_sequence: Whether the field is a sequence.
+    """
+    sizes = (_FEWEST_UNITS << doublings for doublings in range((_MOST_UNITS // _FEWEST_UNITS).bit_length()))
+    return [usual_network(field, is_sequence, _MOST_WEIGHTS // units) for units in sizes]
+
+
 def usual_training(
     has_validation: bool,
     num_examples: int,
