@@ -142,6 +142,49 @@ def test_any_number_of_processes_fits_the_same_term(size, fitted, data, groups, 
     assert Model.load(tmp_path / "run").run.network == fitted.run.network
 
 
+def with_two_outputs(**term):
+    """Two outputs of the same items, of which each has a term of its own."""
+    *layers, output = tied_near(**WEAK, **term)["layers"]
+    return {"layers": [*layers, output, {**output, "name": "also", "source": "taste", "cosine": None}]}
+
+
+BOTH = {**EVALUATED, "shards": 4, "evaluation": {"metric": "ndcg@5", "output": "also"}}
+
+
+@pytest.fixture(scope="module")
+def twice(data, tmp_path_factory):
+    """A run of which two terms were fitted, and what was said of them."""
+    heard, path = Heard(), tmp_path_factory.mktemp("twice") / "run"
+    return train(with_two_outputs(fit=True), BOTH, data, path, device="cpu", report=heard), heard
+
+
+def test_the_terms_of_two_outputs_are_fitted_one_after_the_other(twice, data, tmp_path):
+    model, heard = twice
+    begun = [said.split('"')[1] for said in heard.said if said.startswith("Fitting the neighbourhood term")]
+    assert begun == ["next", "also"]
+    train(with_two_outputs(), BOTH, data, tmp_path / "plain", device="cpu")
+    searched = tmp_path / "plain"
+    for output in begun:
+        made = tmp_path / output
+        widenet.fit_neighbourhood(searched, made, metric="ndcg@5", output=output)
+        searched = made
+    assert Model.load(searched).fingerprint() == model.fingerprint()
+    terms = [output.neighbourhood for output in model.run.network.outputs]
+    assert all(term.weight > 0.001 for term in terms)
+    assert terms[0] != terms[1]
+
+
+def trained_with_two_outputs(data, out):
+    return train(with_two_outputs(fit=True), BOTH, data, out, device="cpu").fingerprint()
+
+
+def test_four_processes_fit_two_terms_to_the_bits_of_one(twice, data, groups, tmp_path):
+    model, _ = twice
+    found = groups(4)(trained_with_two_outputs, str(data.path), str(tmp_path / "run"))
+    assert found == [model.fingerprint()] * 4
+    assert Model.load(tmp_path / "run").run.network == model.run.network
+
+
 ALONE = [[user % WIDTH, (user * 7 + 1) % WIDTH] for user in range(60)]
 
 
