@@ -100,6 +100,10 @@ def complaint(words: list[str]) -> str | None:
         *(name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)),
     }
     return next(
-        (f"no option {word!r}" for word in rest if word.startswith("-") and word.split("=")[0] not in known),
+        (
+            f"no option {word!r}"
+            for word in rest
+            if word.startswith("-") and word != "-" and word.split("=")[0] not in known
+        ),
         None,
     )

@@ -3,7 +3,11 @@ stay.
 """
 
 import random
+import re
+from pathlib import Path
+from subprocess import check_output
 
+import pandas as pd
 import pytest
 
 from widenet.data import tables
@@ -11,6 +15,7 @@ from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
 
+PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
 HEAD = "user,item,rating,time\n"
 
 
@@ -56,6 +61,15 @@ def test_equal_rows_of_a_sequence_are_kept_and_counted(tmp_path, source):
     clicks = source("c.csv", f"user,item,time\n{rows}")
     facts = ingest([clicks], tmp_path / "ds", sequence=True, time="time").manifest.source
     assert (facts["train_equal_rows_kept"], facts["train_rows_read"]) == (4, 11)
+    [drop] = re.findall(
+        r"^(awk .*clicks\.csv) \| widenet data ingest - ", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    distinct = check_output(["sh", "-c", drop.replace("clicks.csv", str(clicks))], text=True)
+    once = ingest([source("d.csv", distinct)], tmp_path / "once", sequence=True, time="time")
+    facts = once.manifest.source
+    assert (facts["train_equal_rows_kept"], facts["train_rows_read"]) == (0, 7)
+    in_pandas = pd.read_csv(clicks).drop_duplicates(["user", "item", "time"])
+    assert ingest(in_pandas, tmp_path / "pandas", sequence=True, time="time").digest == once.digest
 
 
 def test_a_source_that_changes_while_it_is_read_is_refused(tmp_path, source, monkeypatch):
