@@ -12,12 +12,13 @@ from typing import Any
 
 from benchmarks import changes
 from benchmarks.commands import measured, widenet
+from benchmarks.neighbourhoods import count_term
 from benchmarks.places import DATA, ROOT, presets, workplace
 from benchmarks.usual import default_documents
 from widenet import Dataset, Model, ingest
 from widenet.data.manifest import Part
 from widenet.plan.machine import available_threads
-from widenet.runs.term_search import set_term, words_of
+from widenet.runs.term_search import words_of
 from widenet.spec.layers import Neighbourhood as Term
 
 SESSIONS = DATA / "diginetica" / "train_sessions.plain.txt"
@@ -130,9 +131,10 @@ def _numbers(text: str) -> _Numbers | None:
 
 def _term(text: str) -> Term | None:
     numbers, order = text.removesuffix(",order"), text.endswith(",order")
-    if (settings := _numbers(numbers)) is None:
+    settings = _numbers(numbers)
+    if settings is None and not order:
         return None
-    if len(settings) not in (3, 4):
+    if settings is None or len(settings) not in (3, 4):
         rule = "must be none, or weight,floor,neighbours[,popularity][,order]"
         raise argparse.ArgumentTypeError(f"{rule}; got {text!r}")
     if min(settings[:3]) <= 0:
@@ -144,26 +146,20 @@ def _term(text: str) -> Term | None:
 
 def _print_rankings(name: str, model: Model, folder: Path, asked: argparse.Namespace) -> None:
     """Print a row for each other "repeats" and each other "neighbourhood" of a trained model's output."""
-    [(output_name, output)] = model.network.outputs.items()
-    repeats, term = output.repeats, output.spec.neighbourhood
+    [output] = model.network.outputs.values()
+    repeats = output.repeats
 
     def show(setting: str) -> None:
         cells = _ranked(model, folder)
         print(f"| widenet, {name}, {setting} | {cells} | - | - | - |", flush=True)
-
-    def take(term: Term | None) -> None:
-        set_term(model.network, output_name, term)
-        if output.neighbourhood is not None:
-            output.neighbourhood.count(Dataset.open(folder / "train"))
 
     for numbers in asked.repeats:
         output.repeats = numbers
         show("repeats none" if numbers is None else f"repeats {', '.join(f'{each:g}' for each in numbers)}")
     output.repeats = repeats
     for other in asked.terms:
-        take(other)
+        count_term(model.network, Dataset.open(folder / "train"), other)
         show("term none" if other is None else words_of(other))
-    take(term)
 
 
 def prepare(folder: Path, num_sessions: int, is_validation: bool) -> list[tuple[list[str], str]]:

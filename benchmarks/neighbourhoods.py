@@ -19,7 +19,7 @@ from widenet.metrics.ranking import Metrics
 from widenet.metrics.resampling import intervals
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.runs.term_search import set_term as give_term
+from widenet.runs.term_search import set_term
 from widenet.spec.layers import Neighbourhood as Term
 
 PRESETS = "gowalla", "goodbooks"
@@ -126,12 +126,17 @@ def _measured(
     temperatures = asked.temperatures or [output.spec.cosine.temperature]
     settings = product(asked.neighbours, asked.floors, asked.weights, asked.popularities)
     for setting in (None, *settings):
-        set_term(network, dataset, setting)
+        count_term(network, dataset, None if setting is None else _term(setting))
         for temperature in temperatures:
             _set_temperature(network, temperature)
             cells = ["no term", "-", "-", "-"] if setting is None else [f"{number:g}" for number in setting]
             metrics = metrics_of(network, dataset, part, rows)
             yield " | ".join([*cells, f"{temperature:g}"]), metrics
+
+
+def _term(setting: Setting) -> Term:
+    neighbours, floor, weight, popularity = setting
+    return Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity)
 
 
 def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
@@ -151,16 +156,12 @@ def prepared(asked: argparse.Namespace, folder: Path) -> tuple[Dataset, Part]:
     return latest, "heldout"
 
 
-def set_term(network: Network, dataset: Dataset, setting: Setting | None) -> None:
+def count_term(network: Network, dataset: Dataset, term: Term | None) -> None:
     """Give the output of a trained network another neighbourhood term, or none; the weights stay."""
     [(name, output)] = network.outputs.items()
-    if setting is None:
-        give_term(network, name, None)
-        return
-    neighbours, floor, weight, popularity = setting
-    give_term(network, name, Term(weight=weight, floor=floor, neighbours=neighbours, popularity=popularity))
-    assert output.neighbourhood is not None
-    output.neighbourhood.count(dataset)
+    set_term(network, name, term)
+    if output.neighbourhood is not None:
+        output.neighbourhood.count(dataset)
 
 
 def _set_temperature(network: Network, temperature: float) -> None:

@@ -88,10 +88,12 @@ class SparseBatch:
 
     def distinct_in_order(self) -> "SparseBatch":
         """Return the batch with each index of an example only where it occurs last, without values."""
-        keys_U, places_Z = torch.unique(self._keys(), return_inverse=True)
-        entries_Z = torch.arange(self.num_entries, device=self.indices.device)
-        last_U = torch.zeros_like(keys_U).scatter_reduce_(0, places_Z, entries_Z, "amax")
-        return self.with_values(None).keep(last_U[places_Z] == entries_Z)
+        keys_Z, order_Z = torch.sort(self._keys(), stable=True)
+        is_last_Z = torch.ones_like(keys_Z, dtype=torch.bool)
+        is_last_Z[:-1] = keys_Z[1:] != keys_Z[:-1]
+        kept_Z = torch.empty_like(is_last_Z)
+        kept_Z[order_Z] = is_last_Z
+        return self.with_values(None).keep(kept_Z)
 
     def _keys(self) -> Tensor:
         """Return example and index of each entry as one integer, int64 [Z].

@@ -18,6 +18,7 @@ from benchmarks.__main__ import parser
         ),
         (["--terms", "0,0.01,25"], "must be numbers above 0; got '0,0.01,25'"),
         (["--terms", "none", "0.4,0.01,-1"], "must be numbers above 0; got '0.4,0.01,-1'"),
+        (["--terms", "none,order"], "must be none, or weight,floor,neighbours[,popularity][,order]"),
         (["--terms", "0.4,0.01,order"], "must be none, or weight,floor,neighbours[,popularity][,order]"),
     ],
 )

@@ -10,6 +10,7 @@ from benchmarks.places import presets
 from tests.benchmarks.toys import cells_of
 from widenet import split, train
 from widenet.runs.arguments import documents
+from widenet.spec.layers import Neighbourhood
 
 
 def test_a_row_of_settings_is_the_training_of_these_settings(ordered, tmp_path, capsys):
@@ -51,8 +52,9 @@ def test_default_documents_are_measured_on_any_set(monkeypatch, tmp_path, capsys
     data = split(tmp_path / "data", tmp_path / "parted", validation=0.1)
     network, training = documents(None, None, data)
     model = train(usual._narrowed(network, 3), training, data, tmp_path / "run")
-    for term, printed in ((None, without), ((4, 0.02, 0.5, 0), with_term)):
-        neighbourhoods.set_term(model.network, data, term)
+    term = Neighbourhood(neighbours=4, floor=0.02, weight=0.5)
+    for other, printed in ((None, without), (term, with_term)):
+        neighbourhoods.count_term(model.network, data, other)
         metrics = model.evaluate(data, "validation", ks=(20,))
         assert printed[6:8] == [f"{metrics['recall@20']:.4f}", f"{metrics['ndcg@20']:.4f}"]
     with pytest.raises(SystemExit, match="topics has no preset; add --default"):

@@ -25,7 +25,7 @@ def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):
     ingest([tmp_path / "rows.txt"], tmp_path / "whole", format="adjacency", sequence=True)
     dataset = split(tmp_path / "whole", tmp_path / "data", validation_last=1)
     network, training = default_documents(dataset)
-    assert (network["layers"][1]["units"], network["layers"][3]["neighbourhood"]["weight"]) == (128, 0.8)
+    assert (network["layers"][1]["units"], network["layers"][3]["neighbourhood"]["weight"]) == (128, 1.2)
     network["layers"][1]["units"], network["layers"][2] = 6, ATTENTION
     model = train(network, {**training, "epochs": 2}, dataset, tmp_path / "run")
     found = model.evaluate(dataset, "validation", ks=(20,))

@@ -1,5 +1,6 @@
 """Features that occur together, against dense products of int64 matrices and exact fractions."""
 
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from widenet.data import together
 from widenet.data.lists import dataset_from_lists
+from widenet.plan.neighbours import _PAIR_BYTES
 
 WIDTH = 23
 ROWS = [sorted({(row * row + step * (1 + row % 5)) % WIDTH for step in range(row % 9)}) for row in range(60)]
@@ -97,6 +99,23 @@ def near_by_hand(units, number):
             for other in sorted(closest[:number])
         ]
     return found
+
+
+def test_counting_takes_the_memory_that_a_plan_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "COUNTED_PAIRS", 2**17)
+    rows = np.random.default_rng(0).integers(20_000, size=(300, 90)).tolist()
+    data = dataset_from_lists(tmp_path / "data", rows, width=20_000, sequence=True)
+    units, planned = range(0, 20_000, 20), _PAIR_BYTES * 2**17
+    peaks = []
+    for in_order in (False, True):
+        together.neighbours(data, "items", units, 1000, in_order)
+        tracemalloc.start()
+        found = together.neighbours(data, "items", units, 1000, in_order)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert 0.8 * 2**17 < len(found.features) < 2**17
+    assert peaks[0] < peaks[1] < planned
+    assert planned < 1.3 * peaks[1]
 
 
 @pytest.mark.parametrize("number", [3, 100])

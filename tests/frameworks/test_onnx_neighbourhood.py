@@ -54,7 +54,7 @@ def scores(model, fields):
 def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence, order, tmp_path):
     term = {**TERM, "neighbours": neighbours, "order": order}
     model = trained(tmp_path, sequence=sequence, neighbourhood=term)
-    rows = [row[:1] + row + row[:2] for row in ROWS if row] if sequence else ROWS
+    rows = [row[:1] + row + row[:2] for row in ROWS] if sequence else ROWS
     fields = {"items": SparseBatch.from_lists(rows)}
     export_onnx(model, tmp_path / "all.onnx")
     export_onnx(model, tmp_path / "best.onnx", top_k=6)

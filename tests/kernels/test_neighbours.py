@@ -81,5 +81,6 @@ def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
             monkeypatch.setattr(neighbourhood, "runner", lambda *_, runner=runner: runner)
             found.append(before.clone())
             own.add(found[-1], history, shard, start)
+        assert torch.equal(found[0][-1], before[-1])  # of an example without features
         assert not torch.equal(found[0], before) or units == 1
         assert torch.equal(found[0].view(torch.int32), found[1].view(torch.int32))

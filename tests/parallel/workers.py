@@ -60,10 +60,12 @@ class Group:
             there.close()
             self.ends.append(here)
             self.processes.append(process)
-        self.size, self.joined = size, self.joined + 1
+        self.size, self.joined = 0, self.joined + 1
         for rank, end in enumerate(self.ends[:size]):
             end.send((_join, (rank, size, f"{self.folder}/store-{self.joined}", self.timeout)))
-        assert self.outcomes() == [None] * size
+        answers = self.outcomes(range(size))
+        assert answers == [None] * size, f"answers to earlier questions: {answers}"
+        self.size = size
         return self
 
     def __enter__(self):

@@ -17,6 +17,7 @@ from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory, snapshot_bytes
+from widenet.plan.neighbours import fitting_bytes
 from widenet.plan.shards import held
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -131,8 +132,35 @@ def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
         memory(job(width=100, neighbourhood={}, num_examples=number, entries={"items": 3.0})).workspace
         for number in (None, 10**6, 600)
     )
-    assert assumed == large == 11 * 8 * 2**22
-    assert small == 11 * 8 * 16 * 600 * 4**2
+    assert assumed == large == 12 * 8 * 2**22
+    assert small == 12 * 8 * 16 * 600 * 4**2
+
+
+def test_along_a_sequence_a_fit_keeps_the_neighbours_of_both_orders():
+    def fitting(kind):
+        layout = bind(
+            NetworkSpec.of(
+                {
+                    "layers": [
+                        {"name": "in", "kind": "input", "field": "items"},
+                        {"name": "mid", "units": 4, "activation": "linear", "bias": False},
+                        {
+                            "name": "out",
+                            "kind": "output",
+                            "field": "items",
+                            **({"predict": "next"} if kind == "sequence" else {}),
+                            "neighbourhood": {"fit": True},
+                        },
+                    ]
+                }
+            ),
+            TrainingSpec.of({}),
+            {"items": Width(1000, kind)},
+        )
+        return fitting_bytes(Job.of(layout), 0)
+
+    assert fitting("sparse") == 1000 * (25 * (8 + 8 + 4 + 4) + 8)
+    assert fitting("sequence") == 2 * fitting("sparse")
 
 
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():

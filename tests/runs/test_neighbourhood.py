@@ -1,5 +1,6 @@
 """The neighbourhood term that is chosen on a validation part: against trainings and evaluations with it."""
 
+import numpy as np
 import pytest
 
 import widenet
@@ -11,6 +12,9 @@ from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, term_search, train
 from widenet.runs.neighbourhood import fit_neighbourhood, fitted_neighbourhood
+from widenet.runs.term_search import Choice
+from widenet.spec.layers import Neighbourhood as Term
+from widenet.spec.usual import TERM_IN_ORDER
 
 WIDTH = 40
 """Items 2 n and 2 n + 1 go together; a network of few units that has hardly learned does not know it."""
@@ -202,6 +206,15 @@ def test_along_a_sequence_both_orders_are_tried_and_the_better_one_goes_on(tmp_p
     best = max(most, key=lambda choice: choice.mean)
     assert {choice.term.order for choice in tried[1:] if choice.term.neighbours < 25} == {best.term.order}
     assert found.best.term.order == best.term.order == "use"
+
+
+def test_a_floor_that_is_worse_is_not_the_best_of_its_number():
+    def measure(term):
+        good = term.floor == TERM_IN_ORDER["floor"] and term.weight == TERM_IN_ORDER["weight"]
+        return Choice(term, 1 - term.popularity if good else 0.1 * term.floor, np.zeros(0))
+
+    best = term_search._best(measure, TERM_IN_ORDER, 25)
+    assert best.term == Term.model_validate({**TERM_IN_ORDER, "popularity": 0, "neighbours": 25})
 
 
 def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):

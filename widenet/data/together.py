@@ -1,4 +1,4 @@
-"""Which features of a field occur together in training examples: exact sums, block by block."""
+"""Which features of a field occur together in training examples: sums of whole numbers, block by block."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _ROWS = 4096
 _PIECES = 8
 """Pairs are made in pieces of `COUNTED_PAIRS` / 8, or all those of one feature of an example."""
 _ONE_IN_ORDER = 1 << 20
-"""In order, what a pair counts is a multiple of 1 / 2^20, so that a sum has the same bits in every order."""
+"""In order, 1 / d is rounded down to a multiple of 1 / 2^20, so that no order of a sum matters."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Examples:
 
         Args:
             units: Of a sequence, leave out examples without these features: to make others distinct takes
-                long.
+                long. None: all examples, whose features may have any order.
         """
         repeated = self.dataset.field(self.field).kind == "sequence"
         for start in range(0, self.dataset.num_examples, _ROWS):
@@ -126,7 +126,8 @@ class _Examples:
                 kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
                 batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
             if repeated:
-                batch = batch.distinct_in_order() if self.in_order else batch.distinct()
+                needs_order = self.in_order and units is not None
+                batch = batch.distinct_in_order() if needs_order else batch.distinct()
             yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
@@ -142,12 +143,14 @@ class _Examples:
         """Return what the pairs of some units count together."""
         summed = _Sums(np.zeros(0, np.int64), np.zeros(0, np.int64))
         pending: list[_Pairs] = []
+        num_pending = 0
         for indptr, features in self.rows(units):
             for paired in _paired(indptr, features, units, self.width, self.in_order):
                 pending.append(paired)
-                if sum(len(pairs.keys) for pairs in pending) > COUNTED_PAIRS:
+                num_pending += len(paired.keys)
+                if num_pending > COUNTED_PAIRS:
                     summed = _added(summed, pending)
-                    pending = []
+                    pending, num_pending = [], 0
         return _added(summed, pending)
 
 

@@ -68,7 +68,7 @@ def _by_place(inner: Graph, none_has: str, features: str, ones: str) -> str:
     here = inner.op("Equal", inner.op("Gather", last, features), numbers)
     counts = inner.op("Cast", here, to=TensorProto.FLOAT)
     places = inner.op("CumSum", counts, inner.constant(0, np.int64), reverse=1)
-    return str(inner.op("Div", counts, inner.op("Max", places, inner.constant(1))))
+    return str(inner.op("Div", counts, places))
 
 
 def table_of(

@@ -43,7 +43,6 @@ def compiled_neighbours() -> Callable[..., int]:
                     else:
                         high = middle
                 while low < len(key_Z) and key_Z[low] < first + units:
-                    # One product after the other, each rounded, as torch does.
                     unit, term = key_Z[low] - first, int(similarity_Z[low] * weight * scale)
                     if term > 0:
                         if sum_U[unit] == 0:

@@ -18,8 +18,8 @@ from widenet.spec.layers import OutputLayer
 _FRACTION_BITS = 40
 """Similarities are added as multiples of 2^-40: no order, batch or device changes such a sum.
 
-Without `popularity`, the float32 similarity of features that occur up to 65,536 times is such a multiple;
-others are truncated.
+Without `popularity` and order, the float32 similarity of features that occur up to 65,536 times is such a
+multiple; others are truncated.
 """
 EMPTY = 2**63 - 1
 """The key of an empty place."""

@@ -12,8 +12,8 @@ TRIED = (25, 10, 3)
 """The numbers of neighbours that are tried when a term is fitted."""
 _FOUND_BYTES = 8 + 8 + 4 + 4
 """Unit, neighbour, similarity and rank, while a term is fitted."""
-_PAIR_BYTES = 11 * 8
-"""Keys, sums and their order, per pair that is counted, if all are distinct; without order a little less."""
+_PAIR_BYTES = 12 * 8
+"""Keys, sums, their order and the neighbours of a pair that is counted, if all are distinct and are kept."""
 _SPREAD = 16
 """Largest mean square of the entries of an example, as a multiple of the square of their mean."""
 

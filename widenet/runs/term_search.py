@@ -161,7 +161,7 @@ def set_term(network: Network, name: str, term: Term | None) -> None:
 
 @dataclass
 class _Trial:
-    """Measures terms of a network's output, for all of which it counts once."""
+    """Measures terms of a network's output, for all of which it counts once with each order."""
 
     network: Network
     name: str

@@ -189,8 +189,8 @@ class Neighbourhood(Spec):
 
     The term of unit j is weight * log(1 + s_j / floor), where s_j is the mean over the example's features i
     of c_ij / sqrt(n_i n_j), times (n_j / n)^popularity: c_ij training examples have both i and j, n_i have i,
-    and n have the most frequent feature. The counts are exact, and each unit keeps its largest. Training
-    minimizes the loss without the term. A feature that a sequence has several times counts once.
+    and n have the most frequent feature. All training examples count, and each unit keeps its largest.
+    Training minimizes the loss without the term. A feature that a sequence has several times counts once.
     """
 
     weight: Annotated[float, Field(gt=0)] = 0.6
@@ -203,8 +203,8 @@ class Neighbourhood(Spec):
     """Exponent of a unit's frequency in its similarities. 0: rare and frequent units count alike."""
     order: Literal["use", "ignore"] = "ignore"
     """use: of a sequence, two features that are d places apart add 1 / d to c_ij, and in the mean the newest
-    feature has the weight 1, the one before it 1 / 2, the next 1 / 3, and so on. Each feature counts where it
-    occurs last, and no other has a place.
+    feature has the weight 1, the one before it 1 / 2, the next 1 / 3, and so on. Of a feature that occurs
+    several times, all places but the last are taken out before.
     """
     fit: bool = False
     """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of

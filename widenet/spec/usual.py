@@ -14,9 +14,9 @@ _MOST_WEIGHTS = 1 << 28
 _SPREAD = 0.9
 """Length of these vectors in the mean, before the first step."""
 TERM = {"weight": 0.8, "popularity": 0.4}
+"""The neighbourhood term of a set before it is fitted, with the other settings of the specification."""
 TERM_IN_ORDER = {"weight": 1.2, "floor": 0.002, "popularity": 0.2, "order": "use"}
-"""The neighbourhood term before it is fitted, with the other settings of the specification; for a set, and
-along a sequence."""
+"""The same along a sequence."""
 MOST_PAIRS = 1 << 30
 """Pairs of features of an example, over all examples, up to which the default network has the term."""
 _FEWEST_BATCHES, _FEWEST_EXAMPLES = 16, 8
