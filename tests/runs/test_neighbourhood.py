@@ -211,7 +211,7 @@ def test_along_a_sequence_both_orders_are_tried_and_the_better_one_goes_on(tmp_p
 def test_a_floor_that_is_worse_is_not_the_best_of_its_number():
     def measure(term):
         good = term.floor == TERM_IN_ORDER["floor"] and term.weight == TERM_IN_ORDER["weight"]
-        return Choice(term, 1 - term.popularity if good else 0.1 * term.floor, np.zeros(0))
+        return Choice(term, 1 - term.popularity if good else term.floor * term.weight, np.zeros(0))
 
     best = term_search._best(measure, TERM_IN_ORDER, 25)
     assert best.term == Term.model_validate({**TERM_IN_ORDER, "popularity": 0, "neighbours": 25})
