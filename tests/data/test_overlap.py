@@ -26,6 +26,18 @@ def test_entries_count_where_user_and_item_are_trained_on(rows_at_once, monkeypa
     assert overlap.trained_on(data, "items", "train", training) == 1
 
 
+def test_what_comes_again_in_a_sequence_does_not_count(tmp_path):
+    def sequences(name, rows, **parts):
+        return dataset_from_lists(tmp_path / name, rows, ids=["a", "b"], width=5, sequence=True, **parts)
+
+    # Cut of the same sequences: nothing that is held out was trained on.
+    whole = sequences("whole", [[0, 1, 2, 1], [3, 4, 3]], heldout=[[1, 3], [4]])
+    cut = sequences("cut", [[0, 1, 2], [3, 4]], validation=[[1], [3]])
+    assert overlap.trained_on(whole, "items", "heldout", cut) == 0
+    longer = sequences("longer", [[0, 1, 2, 1, 1, 3], [3, 4, 3]])
+    assert overlap.trained_on(whole, "items", "heldout", longer) == 1
+
+
 def test_the_table_of_ids_is_made_once(monkeypatch, tmp_path):
     monkeypatch.setattr(overlap, "_ROWS_AT_ONCE", 1)
     tables = []

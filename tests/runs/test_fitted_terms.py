@@ -57,7 +57,10 @@ def test_the_term_is_that_of_a_search_after_the_training(fitted, heard, data, tm
     )
     assert fitted.fingerprint() == searched.fingerprint() != plain.fingerprint()
     assert fitted.run.network == searched.run.network
-    assert heard.terms == [f"ndcg@5 {choice}" for choice in tried]
+    best = [max(tried[:number], key=lambda choice: choice.mean) for number in range(1, len(tried) + 1)]
+    assert heard.terms == [
+        f"{number} tried, the best so far: ndcg@5 {choice}" for number, choice in enumerate(best, 1)
+    ]
     said = words_of(searched.run.network.outputs[0].neighbourhood)
     assert [sentence for sentence in heard.said if said in sentence]
 

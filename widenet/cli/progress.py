@@ -121,7 +121,7 @@ class TrainingReport:
             typer.echo(line, err=True)
 
     def tried(self, text: str) -> None:
-        """Show a term that was tried: in the bar, or as a line after a long silence."""
+        """Show the best term so far: in the bar, or as a line after a long silence."""
         if self.bar is not None:
             self.bar.update(self.task, metric=text)
         elif not self.quiet and monotonic() - self.spoken >= _LONGEST_SILENCE:

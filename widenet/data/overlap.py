@@ -16,18 +16,23 @@ def trained_on(dataset: Dataset, field: str, part: Part, training: Dataset) -> i
     """Count the entries of a part that are in the train part of the same example in another dataset.
 
     Examples are the same if they have the same id. Features are the same if they have the same name or, if
-    the field of a dataset has no names, the same index.
+    the field of a dataset has no names, the same index. A feature of a sequence that its example has in the
+    train part, too, does not count: to come again is no secret.
 
     Memory holds a table of all ids of the other dataset, four bytes for each example of this one, and the
     entries of some examples.
     """
     num_common, other_index = 0, _other_index(dataset, field, training)
+    comes_again = dataset.field(field).kind == "sequence" and part != "train"
     width = max(each.field(field).width for each in (dataset, training))
     other_row = pc.fill_null(pc.index_in(_ids(dataset), value_set=_ids(training)), -1).to_numpy()
     for start in range(0, dataset.num_examples, _ROWS_AT_ONCE):
         rows = other_row[start : start + _ROWS_AT_ONCE].astype(np.int64)
         common = np.flatnonzero(rows >= 0)
         entries = _entries(dataset, field, part, start + common, width, other_index)
+        if comes_again:
+            known = _entries(dataset, field, "train", start + common, width, other_index)
+            entries = entries[~np.isin(entries, known)]
         trained = _entries(training, field, "train", rows[common], width)
         num_common += int(np.isin(entries, trained).sum())
     return num_common

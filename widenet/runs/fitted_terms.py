@@ -40,8 +40,12 @@ def fit_terms(
     evaluation = run.training.evaluation
     assert evaluation is not None
 
+    choices: list[Choice] = []
+
     def tried(choice: Choice) -> None:
-        report.tried(f"{evaluation.metric} {choice}")
+        choices.append(choice)
+        best = max(choices, key=lambda each: each.mean)
+        report.tried(f"{len(choices)} tried, the best so far: {evaluation.metric} {best}")
 
     def check_interrupted() -> None:
         if any(network.exchange.collect(interrupted(), "interruption")):
@@ -50,6 +54,7 @@ def fit_terms(
     has_changed = False
     for layer in wanted:
         output = f'"{layer.name}"'
+        choices.clear()
         report.say(f"Fitting the neighbourhood term of {output} by {evaluation.metric}.")
         excludes = evaluation.seen == "exclude"
         asked = evaluation.metric, excludes, CHOOSING_USERS, tried, check_interrupted

@@ -25,7 +25,7 @@ class Report(Protocol):
         return
 
     def tried(self, text: str) -> None:
-        """Called with each neighbourhood term that is tried after the last epoch, and its metric."""
+        """Called after the last epoch for each neighbourhood term that is tried, with the best so far."""
         return
 
     def say(self, text: str) -> None:
