@@ -13,7 +13,6 @@ from widenet.report.write import write_report
 from widenet.runs import Model, term_search, train
 from widenet.runs.neighbourhood import fit_neighbourhood, fitted_neighbourhood
 from widenet.runs.term_search import Choice
-from widenet.spec.layers import Neighbourhood as Term
 from widenet.spec.usual import TERM_IN_ORDER
 
 WIDTH = 40
@@ -193,7 +192,7 @@ def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
     assert max(choice.mean for choice in tried) > tried[0].mean
 
 
-def test_along_a_sequence_both_orders_are_tried_and_the_better_one_goes_on(tmp_path):
+def test_along_a_sequence_both_orders_are_tried(tmp_path):
     # Along a ring; without order, the item before the first is as near as the one after the newest.
     rows = [[(user * 7 + step) % WIDTH for step in range(9)] for user in range(90)]
     train(along_a_sequence(), TRAINING, world(tmp_path / "data", rows, sequence=True), tmp_path / "run")
@@ -201,20 +200,22 @@ def test_along_a_sequence_both_orders_are_tried_and_the_better_one_goes_on(tmp_p
     found = fitted_neighbourhood(
         tmp_path / "run", tmp_path / "made", None, 30, "ndcg@5", None, False, tried.append
     ).found
-    most = [choice for choice in tried[1:] if choice.term.neighbours == 25]
-    assert [*dict.fromkeys(choice.term.order for choice in most)] == ["ignore", "use"]
-    best = max(most, key=lambda choice: choice.mean)
-    assert {choice.term.order for choice in tried[1:] if choice.term.neighbours < 25} == {best.term.order}
-    assert found.best.term.order == best.term.order == "use"
+    known = dict.fromkeys((choice.term.order, choice.term.neighbours) for choice in tried[1:])
+    assert [*known] == [(order, number) for order in ("ignore", "use") for number in (25, 10, 3)]
+    assert found.best.term.order == "use"
 
 
-def test_a_floor_that_is_worse_is_not_the_best_of_its_number():
+def test_weights_that_suit_one_floor_are_not_taken_to_the_other():
+    tried = []
+
     def measure(term):
-        good = term.floor == TERM_IN_ORDER["floor"] and term.weight == TERM_IN_ORDER["weight"]
-        return Choice(term, 1 - term.popularity if good else term.floor * term.weight, np.zeros(0))
+        tried.append(term)
+        good = term.floor == TERM_IN_ORDER["floor"]
+        return Choice(term, 1 - 0.1 * term.weight if good else term.floor * term.weight, np.zeros(0))
 
-    best = term_search._best(measure, TERM_IN_ORDER, 25)
-    assert best.term == Term.model_validate({**TERM_IN_ORDER, "popularity": 0, "neighbours": 25})
+    term_search._try_neighbours(measure, TERM_IN_ORDER, 25)
+    weights = [term.weight for term in tried if term.floor == TERM_IN_ORDER["floor"]]
+    assert max(weights) == 2 * TERM_IN_ORDER["weight"]  # once, to see that it is worse
 
 
 def test_models_with_other_terms_have_other_fingerprints(data, tmp_path):

@@ -221,21 +221,19 @@ def _try_all(measure: _Measure, own: Term | None, is_sequence: bool) -> None:
     measure(None)
     if own is not None:
         measure(own)
-    most, *fewer = TRIED
-    usual: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER] if is_sequence else [TERM]
-    start = max(usual, key=lambda start: _best(measure, start, most).mean)
-    for number in fewer:
-        _best(measure, start, number)
+    starts: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER] if is_sequence else [TERM]
+    for start in starts:
+        for number in TRIED:
+            _try_neighbours(measure, start, number)
 
 
-def _best(measure: _Measure, start: Mapping[str, Any], number: int) -> Choice:
+def _try_neighbours(measure: _Measure, start: Mapping[str, Any], number: int) -> None:
     """Measure terms of so many neighbours: all exponents, then the best with other floors and weights."""
     usual = Term.model_validate({**start, "neighbours": number})
     exponents = (usual.model_copy(update={"popularity": popularity}) for popularity in _POPULARITIES)
     best = max(map(measure, exponents), key=_mean)
     for floor in _FLOORS:
         best = max(best, _climbed(measure, measure(_other(best, floor=floor))), key=_mean)
-    return best
 
 
 def _climbed(measure: _Measure, start: Choice) -> Choice:
