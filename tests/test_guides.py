@@ -68,7 +68,7 @@ def follow(text, capsys):
             assert [line for line in fence.body.splitlines() if not is_shown(line, out)] == [], out
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "recipes.md"])
+@pytest.mark.parametrize("page", ["tutorial.md", pytest.param("recipes.md", marks=pytest.mark.slow)])
 def test_a_guide_can_be_followed(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     follow((DOCS / page).read_text("utf-8"), capsys)
@@ -158,6 +158,7 @@ def add(page, folder):
     return words[2:-2], words[-1]
 
 
+@pytest.mark.slow
 def test_something_can_be_added_as_shown(tmp_path):
     for folder in ("widenet", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with what Python and Numba have compiled
