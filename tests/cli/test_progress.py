@@ -40,13 +40,14 @@ def test_elsewhere_it_is_a_line_an_epoch(capsys):
 
 
 def test_elsewhere_a_long_epoch_is_not_silent(monkeypatch, capsys):
-    clock = iter([0.0, 0.0, 10.0, 31.0, 31.0, 40.0])
+    clock = iter([0.0, 0.0, 25.0, 40.0, 56.0, 56.0, 70.0])
     monkeypatch.setattr("widenet.cli.progress.monotonic", lambda: next(clock))
     report = TrainingReport()
     report.start(LoopState(), 2, 100)
-    for _ in range(3):
+    for _ in range(4):
         report.advance(31, 3.0)
-    assert capsys.readouterr().err == "loss 3.0000, 2 users/s, 69 s left\n"
+    # 62 users in the 31 seconds after the first step; 107 of 200 are left.
+    assert capsys.readouterr().err == "loss 3.0000, 2 users/s, 53.5 s left\n"
 
 
 def test_the_metric_that_the_training_chooses_by_is_shown_too(capsys):

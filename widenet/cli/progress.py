@@ -79,13 +79,17 @@ class TrainingReport:
 
     def advance(self, num_examples: int, loss: float) -> None:
         """Update the bar after a step."""
-        if self.loss is None and self.bar is not None:
+        is_first = self.loss is None
+        if is_first and self.bar is not None:
             self.bar.update(self.task, metric="")
         self.loss = loss if self.loss is None else self.loss + _SHARE_OF_NEW_LOSS * (loss - self.loss)
         if self.bar is not None:
             speed, memory = self.bar.tasks[self.task].speed, used_memory()
             rate, taken = "-" if speed is None else f"{speed:,.0f}", "" if memory is None else amount(memory)
             self.bar.update(self.task, advance=num_examples, loss=_loss(self.loss), rate=rate, memory=taken)
+        elif is_first:  # it compiles, so its time says nothing of the others'
+            self.todo -= num_examples
+            self.spoken = monotonic()
         else:
             self._speak(num_examples)
 
