@@ -114,8 +114,7 @@ def test_counting_takes_the_memory_that_a_plan_says(tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert 0.8 * 2**17 < len(found.features) < 2**17
-    assert peaks[0] < peaks[1] < planned
-    assert planned < 1.3 * peaks[1]
+    assert max(peaks) < planned < 1.3 * max(peaks)
 
 
 @pytest.mark.parametrize("number", [3, 100])
