@@ -109,6 +109,7 @@ def job(**changes):
         "sample": changes.pop("sample", None),
         "delta_norm": changes.pop("delta_norm", None),
         "neighbourhood": changes.pop("neighbourhood", None),
+        "predict": changes.pop("predict", "all"),
     }
     network = {
         "layers": [
@@ -118,9 +119,8 @@ def job(**changes):
         ]
     }
     training = TrainingSpec.of({"batch_size": 512, **changes.pop("training", {})})
-    return Job.of(
-        bind(NetworkSpec.of(network), training, {"items": Width(changes.pop("width", 10**5))}), **changes
-    )
+    items = Width(changes.pop("width", 10**5), changes.pop("kind", "sparse"))
+    return Job.of(bind(NetworkSpec.of(network), training, {"items": items}), **changes)
 
 
 def test_the_workspace_does_not_grow_with_the_width_once_logits_are_not_kept():
@@ -137,30 +137,11 @@ def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
 
 
 def test_along_a_sequence_a_fit_keeps_the_neighbours_of_both_orders():
-    def fitting(kind):
-        layout = bind(
-            NetworkSpec.of(
-                {
-                    "layers": [
-                        {"name": "in", "kind": "input", "field": "items"},
-                        {"name": "mid", "units": 4, "activation": "linear", "bias": False},
-                        {
-                            "name": "out",
-                            "kind": "output",
-                            "field": "items",
-                            **({"predict": "next"} if kind == "sequence" else {}),
-                            "neighbourhood": {"fit": True},
-                        },
-                    ]
-                }
-            ),
-            TrainingSpec.of({}),
-            {"items": Width(1000, kind)},
-        )
-        return fitting_bytes(Job.of(layout), 0)
+    def fitting(**sequence):
+        return fitting_bytes(job(width=1000, neighbourhood={"fit": True}, **sequence), 0)
 
-    assert fitting("sparse") == 1000 * (25 * (8 + 8 + 4 + 4) + 8)
-    assert fitting("sequence") == 2 * fitting("sparse")
+    assert fitting() == 1000 * (25 * (8 + 8 + 4 + 4) + 8)
+    assert fitting(kind="sequence", predict="next") == 2 * fitting()
 
 
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():
