@@ -8,7 +8,7 @@ import torch
 
 from widenet.kernels.neighbours import neighbour_means
 from widenet.model import neighbourhood
-from widenet.model.neighbourhood import EMPTY, Neighbourhood
+from widenet.model.neighbourhood import EMPTY, History, Neighbourhood
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch
@@ -73,7 +73,7 @@ def test_the_terms_have_the_bits_of_torch(shard, monkeypatch):
     part.key_Z, part.similarity_Z = neighbours_of(rng, 200, size)
     history = SparseBatch.from_lists(rows_of(rng, 200, 40))
     weights = torch.from_numpy(rng.random(history.num_entries, dtype=np.float32))
-    history = history.with_values(weights if shard else None)
+    history = History.of(history.with_values(weights if shard else None))
     for start, units in ((0, size), (5, 37), (size - 1, 1)):
         before = torch.from_numpy(rng.standard_normal((41, units), dtype=np.float32))
         found = []

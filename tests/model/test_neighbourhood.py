@@ -213,8 +213,9 @@ def terms_of(model, rows, shard):
     term = model.network.outputs["out"].neighbourhood
     found = torch.zeros(len(rows), term.shards.size(shard))
     with fixed_arithmetic():
-        term.add(found[:, :4], SparseBatch.from_lists(rows), shard, 0)
-        term.add(found[:, 4:], SparseBatch.from_lists(rows), shard, 4)
+        history = term.history(SparseBatch.from_lists(rows))
+        term.add(found[:, :4], history, shard, 0)
+        term.add(found[:, 4:], history, shard, 4)
     return found
 
 

@@ -46,6 +46,29 @@ class Part:
         return {"key": self.key_Z, "similarity": self.similarity_Z}
 
 
+@dataclass(frozen=True)
+class History:
+    """Examples of a field as a term reads them.
+
+    Attributes:
+        features: E examples, each feature once, with its weight in the mean as value.
+        weight_E: Sum of the weights of each example, float64; 1 for one without features.
+    """
+
+    features: SparseBatch
+    weight_E: Tensor
+
+    @classmethod
+    def of(cls, features: SparseBatch) -> "History":
+        """Return the history of examples that have each feature once, with weights of at least 1 in all."""
+        if features.values is None:
+            return cls(features, features.counts().double().clamp_min(1))
+        sums_E = torch.zeros(features.num_examples, dtype=torch.int64, device=features.indices.device)
+        weight_Z = features.values.double().mul_(2.0**_FRACTION_BITS).long()
+        sums_E.index_add_(0, features.example_of_entry(), weight_Z)
+        return cls(features, sums_E.double().mul_(2.0**-_FRACTION_BITS).clamp_min(1))
+
+
 class Neighbourhood:
     """Adds the neighbourhood term to logits; `spec.layers.Neighbourhood` has its formula.
 
@@ -74,14 +97,14 @@ class Neighbourhood:
         """Whether the order of a sequence counts."""
         return self.spec.order == "use"
 
-    def history(self, batch: SparseBatch) -> SparseBatch:
-        """Return examples of the field as the term reads them: each feature once, its weight as value."""
+    def history(self, batch: SparseBatch) -> History:
+        """Return examples of the field as the term reads them."""
         if not self.in_order:
-            return batch.distinct()
+            return History.of(batch.distinct())
         once = batch.distinct_in_order()
         entries_Z = torch.arange(once.num_entries, device=once.indices.device)
         places_Z = once.indptr[1:][once.example_of_entry()] - entries_Z
-        return once.with_values(1 / places_Z.float())
+        return History.of(once.with_values(1 / places_Z.float()))
 
     def count(self, dataset: Dataset) -> None:
         """Find the neighbours in the training part of a dataset."""
@@ -148,14 +171,14 @@ class Neighbourhood:
             similarities = part.similarity_Z[: len(counted_Z)].cpu()[is_new_Z]
             self._put(shard, keys, torch.cat([similarities, similarity_Z[own_Z]]))
 
-    def add(self, logits_ET: Tensor, history: SparseBatch, shard: int, start: int) -> None:
+    def add(self, logits_ET: Tensor, history: History, shard: int, start: int) -> None:
         """Add the term to the logits of the units from `start` of a shard, in place.
 
         An example's numbers have the same bits in every batch.
 
         Args:
             logits_ET: float32.
-            history: E examples of the field, as `history` returns them; on the logits' device.
+            history: E examples of the field, on the logits' device.
             shard: A shard of this process.
             start: First unit, as row of the shard.
         """
@@ -165,14 +188,14 @@ class Neighbourhood:
 
             part, size = self.parts[shard], self.shards.size(shard)
             tile = size, start, units, _FRACTION_BITS
-            weights = _weights(history)
-            cell_N, mean_N = neighbour_means(history, weights, part.key_Z, part.similarity_Z, *tile)
+            known = history.features, history.weight_E
+            cell_N, mean_N = neighbour_means(*known, part.key_Z, part.similarity_Z, *tile)
             # Zeros fill the last vector instruction: a shorter one rounds in another way.
             means = torch.nn.functional.pad(mean_N, (0, -len(mean_N) % _COLUMNS))
             logits_ET[cell_N // units, cell_N % units] += self._terms(means)[: len(cell_N)]
             return
-        sums_EC = self._sums(history, shard, start, units)
-        logits_ET += self._terms(_means(sums_EC, _weights(history)[:, None]))[:, :units]
+        sums_EC = self._sums(history.features, shard, start, units)
+        logits_ET += self._terms(_means(sums_EC, history.weight_E[:, None]))[:, :units]
 
     def shares(self, history: SparseBatch, shard: int, row: int) -> Tensor:
         """Return what each feature of an example has of the term of a unit, float32 [Z].
@@ -216,16 +239,6 @@ class Neighbourhood:
                 terms *= torch.repeat_interleave(history.values[span].double(), num_N)
             sums.index_add_(0, cells, terms.mul_(2.0**_FRACTION_BITS).long())
         return sums.view(history.num_examples, columns)
-
-
-def _weights(history: SparseBatch) -> Tensor:
-    """Return the sum of the weights of each example's features, float64 [E]; 1 for one without features."""
-    if history.values is None:
-        return history.counts().double().clamp_min(1)
-    sums = torch.zeros(history.num_examples, dtype=torch.int64, device=history.indices.device)
-    weights = history.values.double().mul_(2.0**_FRACTION_BITS).long()
-    sums.index_add_(0, history.example_of_entry(), weights)
-    return sums.double().mul_(2.0**-_FRACTION_BITS).clamp_min(1)
 
 
 def _means(sums: Tensor, weights: Tensor) -> Tensor:
