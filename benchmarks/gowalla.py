@@ -45,9 +45,9 @@ def run(asked: argparse.Namespace) -> None:
         _print_shares(dataset)
 
 
-def prepare(folder: Path) -> None:
-    """Make the dataset "data" in a folder: the published split."""
-    ingest([DATA / "gowalla" / "train.txt"], folder / "data", heldout=DATA / "gowalla" / "test.txt")
+def prepare(folder: Path, source: Path = DATA / "gowalla") -> None:
+    """Make the dataset "data" in a folder: a published split, a line of items for each user."""
+    ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt")
 
 
 def _row(name: str, metrics: dict[str, float], seconds: str = "-") -> None:

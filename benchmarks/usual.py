@@ -27,6 +27,9 @@ _LENGTH = 0.9
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--sets", nargs="+", choices=sorted(SETS), default=list(SETS), help="data sets")
+    parser.add_argument(
+        "--splits", nargs="+", type=Path, help="folders of other sets, each with train.txt and test.txt"
+    )
     parser.add_argument("--share", type=float, default=0.1, help="share of each user's items for validation")
     parser.add_argument("--units", type=int, help="most units of every network, for less time")
     parser.add_argument(
@@ -37,9 +40,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print metrics of tuned and of default documents, trained beside a validation part and without one."""
     print("| data | documents | validation NDCG@20 | Recall@20 | NDCG@20 | s |\n|---|---|---|---|---|---|")
-    for name in asked.sets:
+    sets = SETS if asked.splits is None else {split.name: _published(split) for split in asked.splits}
+    for name in asked.sets if asked.splits is None else sets:
         with workplace() as folder:
-            prepare, tuned = SETS[name]
+            prepare, tuned = sets[name]
             prepare(folder)
             whole = Dataset.open(folder / "data")
             parted = split(folder / "data", folder / "parted", validation=asked.share)
@@ -138,13 +142,20 @@ def _prepare_topics(folder: Path) -> None:
     hold_out(days.World.of(0).choose(range(days.USERS), days.FIRST, 0), folder)
 
 
+def _published(source: Path) -> "_Set":
+    """Return how a published split is made; its tuned documents are those for Gowalla."""
+    return lambda folder: gowalla.prepare(folder, source), _preset("gowalla")
+
+
 def hold_out(interactions: Any, folder: Path, **options: Any) -> None:
     """Make the dataset "data" of interactions: a fifth of each user's items is held out."""
     ingest(interactions, folder / "whole", **options)
     split(folder / "whole", folder / "data", heldout=0.2)
 
 
-SETS: dict[str, tuple[Callable[[Path], None], Documents]] = {
+_Set = tuple[Callable[[Path], None], Documents]
+
+SETS: dict[str, _Set] = {
     "gowalla": (gowalla.prepare, _preset("gowalla")),
     "goodbooks": (goodbooks.prepare, _preset("goodbooks")),
     "movielens": (_prepare_movielens, _tuned(0.25, 20, 64)),

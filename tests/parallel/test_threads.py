@@ -24,6 +24,17 @@ def test_a_worker_keeps_to_one_torch_thread_even_if_it_first_works_outside():
         torch.set_num_threads(before)
 
 
+def test_a_worker_that_began_without_torch_takes_no_number_given_to_another_thread():
+    both_at_work, workers, before = Barrier(2), Workers(2), torch.get_num_threads()
+    assert workers.pool is not None
+    workers.run(lambda _: both_at_work.wait(), range(2))
+    torch.set_num_threads(2)
+    try:
+        assert workers.pool.submit(torch.get_num_threads).result() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_what_was_found_comes_in_the_order_asked_for(threads):
     assert Workers(threads).run(lambda shard: 10 * shard, range(3, 6)) == [30, 40, 50]

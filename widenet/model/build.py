@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import roomy
+from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.exchange import Exchange
@@ -217,7 +217,7 @@ class _InitialWeights:
         """Yield first numbers of shards in the host's memory; a thread draws a shard at a time."""
         most = _DRAWN_BYTES // (4 * (weight.columns or 1) * max(1, shards.size(0)))
         num_threads = max(1, min(available_threads(), most))
-        with ThreadPoolExecutor(num_threads, initializer=partial(torch.set_num_threads, 1)) as pool:
+        with ThreadPoolExecutor(num_threads, initializer=keep_to_one_thread) as pool:
             for place in range(0, len(held), num_threads):
                 some = held[place : place + num_threads]
                 draws = [pool.submit(self._first, name, weight, shards.size(shard), shard) for shard in some]

@@ -14,6 +14,7 @@ from torch import Tensor, distributed
 
 from widenet.errors import GroupError
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
+from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.model.exchange import Pending
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
@@ -251,7 +252,7 @@ class ProcessExchange:
 
 
 def _open_line(device: torch.device) -> None:
-    torch.set_num_threads(1)
+    keep_to_one_thread()
     # On CUDA all threads share a stream: the line's work follows what computed its terms, and precedes what
     # uses its results.
     if device.type == "cuda":

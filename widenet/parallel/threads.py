@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import partial
 from typing import TypeVar
 
 import torch
 
 from widenet.kernels.cuda_products import cuda_products
+from widenet.kernels.one_thread import keep_to_one_thread
 
 T = TypeVar("T")
 
@@ -33,18 +33,15 @@ def fixed_arithmetic() -> Iterator[None]:
 
 
 class Workers:
-    """Runs work on shards or blocks in `num_threads` threads: the calling one and those of a pool.
-
-    A thread keeps the number of torch threads that it had at its first operation. So each thread of the pool
-    sets it to one when it starts.
-    """
+    """Runs work on shards or blocks in `num_threads` threads: the calling one and those of a pool."""
 
     def __init__(self, num_threads: int) -> None:
         self.num_threads = num_threads
         self.pool: ThreadPoolExecutor | None = None
         if num_threads > 1:
-            single = partial(torch.set_num_threads, 1)
-            self.pool = ThreadPoolExecutor(num_threads - 1, thread_name_prefix="shard", initializer=single)
+            self.pool = ThreadPoolExecutor(
+                num_threads - 1, thread_name_prefix="shard", initializer=keep_to_one_thread
+            )
 
     def run(self, work: Callable[[int], T], numbers: Sequence[int]) -> list[T]:
         """Return `work(number)` for every shard or block, in order.

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from threading import Thread
 
 import msgspec
-import torch
 
 from widenet.data.dataset import Dataset
+from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.serve.batches import tell
 from widenet.serve.calls import (
@@ -100,7 +100,7 @@ def _answer(channel: Channel, reply: Callable[[Call], Reply]) -> None:
 def main(settings: str) -> None:
     """Answer calls until the service has ended."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the service answers what it has accepted
-    torch.set_num_threads(1)  # so that no thread that loads changes it beside the one that computes
+    keep_to_one_thread()  # so that no thread that loads changes it beside the one that computes
     sys.setswitchinterval(_SECONDS_IN_TURN)
     given = msgspec.json.decode(settings, type=Settings)
     served = _Served(given)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.checkpoint import TRUNK, neighbourhood_files, piece_files, replicas_of, state_of, wide_file
+from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.publication import Publication
@@ -31,9 +31,7 @@ class Saving:
     def __init__(self, run: RunDirectory, network: Network, in_background: bool) -> None:
         self.run, self.network, self.settings = run, network, run.training.checkpoints
         self.snapshot = Snapshot(network) if in_background else None
-        self.thread = ThreadPoolExecutor(
-            1, thread_name_prefix="checkpoint", initializer=partial(torch.set_num_threads, 1)
-        )
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint", initializer=keep_to_one_thread)
         self.pending: Publication | None = None
         self.work: Future[Any] | None = None
         self.is_placing = self.is_overdue = self.is_closed = self.has_saved = False
