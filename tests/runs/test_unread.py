@@ -234,6 +234,42 @@ def test_items_that_nobody_had_in_training_are_not_personal_unless_described(tmp
     train(NETWORK, training, data, tmp_path / "next", start_from=plain.run.path).recommend(["c"])
 
 
+ASIDE = (
+    "{} has these items, but only in its {}, which the training did not see, and the network does not read"
+    " descriptions of them: the recommendations are not personal. To learn them, {}."
+)
+WHOLE = "train on a dataset whose training part has them, such as the one before its split"
+
+
+def test_items_that_are_set_aside_are_not_said_to_be_nobodys(tmp_path, widenet):  # noqa: F811
+    ends = {"validation": [[2], []], "heldout": [[], [3, 2]], "width": 5}
+    data = dataset_from_lists(tmp_path / "data", [[0, 1], [0]], **ends)
+    model = train(NETWORK, {"epochs": 1, "shards": 1}, data, tmp_path / "run")
+    both, heldout = "validation part and heldout part", "heldout part"
+    for basket, where in ((["2"], both), (["3"], heldout), (["3", "2"], both)):
+        with pytest.warns(UserWarning, match="has these items, but only") as caught:
+            model.recommend(basket)
+        assert [str(each.message) for each in caught] == [ASIDE.format(data.path, where, WHOLE)]
+    assert model.doubts(["0", "3"]) == []
+    said = widenet("recommend", model.run.path, "--items", "3").err
+    assert ASIDE.format(data.path, heldout, WHOLE) in said.splitlines()
+    for basket in (["4"], ["3", "4"]):
+        assert model.doubts(basket)[0].startswith("Nobody had these items in training,")
+    data.path.rename(tmp_path / "elsewhere")
+    assert model.doubts(["3"])[0].startswith("Nobody had these items in training,")
+
+
+def test_items_that_a_training_has_set_aside_are_learnt_without_a_validation_part(tmp_path, widenet):  # noqa: F811
+    log = [(user, item, time) for user in "uvw" for time, item in enumerate("ab")] + [("u", "late", 9)]
+    names = {"user": "user", "item": "item", "time": "time"}
+    table = dict(zip(names, map(list, zip(*log, strict=True)), strict=True))
+    data = ingest(table, tmp_path / "data", **names, keep_times=True)
+    model = train(NETWORK, None, data, tmp_path / "run", report=Heard())
+    said = widenet("recommend", model.run.path, "--items", "late").err
+    remedy = "train with --no-validation"
+    assert ASIDE.format(tmp_path / "run" / "data", "validation part", remedy) in said.splitlines()
+
+
 def test_a_user_is_known_by_numbers_or_by_the_earlier_parts_of_a_sequence(tmp_path):
     rows = np.arange(2)
     numbers = dataset_from_lists(tmp_path / "numbers", [[], [1]], dense={"age": [[0.0], [1.0]]}, width=2)

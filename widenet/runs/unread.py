@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from widenet.data.dataset import Dataset
-from widenet.data.manifest import Part
+from widenet.data.manifest import PARTS, Part
 from widenet.errors import WidenetError
 from widenet.plan.binding import bind
 from widenet.plan.descriptions import described_weights
@@ -200,14 +200,49 @@ def unlearnt_inputs(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> l
     features = unlearnt(run)
     if not inputs or not inputs.keys() <= features.keys():
         return []
+    units = {}
     for name, batch in person.batches_of(run, inputs).items():
         assert isinstance(batch, SparseBatch), "a field with counts has features"
-        if not features[name][batch.indices.numpy()].all():
+        units[name] = batch.indices.numpy()
+        if not features[name][units[name]].all():
             return []
-    return [
-        "Nobody had these items in training, and the network does not read descriptions of them: the"
-        " recommendations are not personal."
-    ]
+    unread = "the network does not read descriptions of them: the recommendations are not personal."
+    return [_set_aside(run, units, unread) or f"Nobody had these items in training, and {unread}"]
+
+
+def _set_aside(run: RunDirectory, units: Mapping[str, np.ndarray], unread: str) -> str | None:
+    """Return a sentence about features whose interactions are all in parts that the training did not see.
+
+    Args:
+        run: The run.
+        units: By field, features without interactions in training.
+        unread: The end of the sentence.
+
+    Returns:
+        The sentence, and one with the remedy. None if a feature has no interactions at all, or the dataset of
+        the training is gone.
+    """
+    dataset = run.dataset()
+    if dataset is None:
+        return None
+    counts: dict[str, dict[Part, np.ndarray]] = {}
+    for name, own in units.items():
+        parts = [part for part in dataset.field(name).parts if part != "train"]
+        counts[name] = {part: dataset.counts(name, part)[own] for part in parts}
+    if not all(np.any([*own.values()], axis=0).all() for own in counts.values()):
+        return None
+    hold = [part for part in PARTS if any(own[part].any() for own in counts.values() if part in own)]
+    where = " and ".join(f"{part} part" for part in hold)
+    cut = Cut.read(run.path)
+    remedy = (
+        "train with `no_validation=True`"
+        if cut is not None and cut.options and hold == ["validation"]
+        else "train on a dataset whose training part has them, such as the one before its split"
+    )
+    return (
+        f"{dataset.path} has these items, but only in its {where}, which the training did not see, and"
+        f" {unread} To learn them, {remedy}."
+    )
 
 
 def warn_of_unlearnt(run: RunDirectory, inputs: Mapping[str, Sequence[Any]]) -> None:
