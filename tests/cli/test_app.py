@@ -172,3 +172,32 @@ def test_a_command_of_a_group_is_named_for_its_name_alone(widenet):
     )
     assert "'search'. Did you mean `widenet knn search`? See" in widenet("search").err
     assert "Did you mean `" not in widenet("nonsense").err
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("explain", "widenet recommend RUN --items ITEM --explain"),
+        ("explian RUN --itms 3", "widenet recommend RUN --items ITEM --explain"),
+        ("similr RUN", "widenet knn like RUN ITEM"),
+        ("fit data", "widenet train --data DATA --out RUN"),
+    ],
+)
+def test_a_command_that_has_another_name_in_python_is_named(words, instead, widenet):
+    ended = widenet(*words.split())
+    name = words.partition(" ")[0]
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == (
+        f"widenet: No such command '{name}'. Did you mean `{instead}`? See `widenet --help`.\n"
+    )
+    command = [word for word in instead.split()[1:] if word.isalpha() and word.islower()]
+    described = widenet(*command, "--help").out
+    assert [flag for flag in instead.split() if flag.startswith("--") and flag not in described] == []
+
+
+def test_the_nearest_command_is_named_for_a_misspelt_one(widenet):
+    assert (
+        widenet("plann").err
+        == "widenet: No such command 'plann'. Did you mean 'plan'? See `widenet --help`.\n"
+    )
+    assert widenet("nonsense").err == "widenet: No such command 'nonsense'. See `widenet --help`.\n"

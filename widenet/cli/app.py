@@ -16,7 +16,15 @@ import typer
 from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import in_one_line, on_command_line
-from widenet.errors import NO_ROOM, OptionError, WidenetError, did_you_mean, is_out_of_memory, unwritten
+from widenet.errors import (
+    NO_ROOM,
+    OptionError,
+    WidenetError,
+    alike,
+    did_you_mean,
+    is_out_of_memory,
+    unwritten,
+)
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
@@ -127,6 +135,12 @@ _RULES = {
     "float_parsing": "a number",
 }
 """Rule that a value breaks, by pydantic's type of error."""
+_ELSEWHERE = {
+    "explain": "widenet recommend RUN --items ITEM --explain",
+    "fit": "widenet train --data DATA --out RUN",
+    "similar": "widenet knn like RUN ITEM",
+}
+"""The command line for what Python has under another name."""
 _NO_COMMAND = re.compile("No such command '([^']*)'")
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -238,15 +252,22 @@ def _show_usage(error: Any, words: list[str]) -> None:
         near = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2]))
         problem += near if near.startswith(" Did") else ""
     if (unknown := _NO_COMMAND.match(problem)) is not None and command == "widenet":
-        problem += _of_groups(unknown[1])
+        problem = f"No such command '{unknown[1]}'.{_instead_of(unknown[1]) or problem[unknown.end() + 1 :]}"
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
 
 
-def _of_groups(name: str) -> str:
-    """Suggest the command of this name in a group, such as `widenet data describe`: a sentence or nothing."""
+def _instead_of(name: str) -> str:
+    """Suggest another command line than the nearest command: a sentence or nothing.
+
+    It is what Python calls by this name, also misspelt, or the command of this name in a group, such as
+    `widenet data describe`.
+    """
     groups = [group for group, command in _COMMANDS.items() if command.app.endswith(":app")]
     named = [group for group in groups if name in _Late(group, _COMMANDS[group]).whole.commands]
-    return f" Did you mean `widenet {named[0]} {name}`?" if named else ""
+    if named:
+        return f" Did you mean `widenet {named[0]} {name}`?"
+    near = alike(name, [*_COMMANDS, *extensions(COMMANDS), *_ELSEWHERE])
+    return f" Did you mean `{_ELSEWHERE[near[0]]}`?" if near and near[0] in _ELSEWHERE else ""
 
 
 def _command_of(words: list[str]) -> str:
