@@ -11,6 +11,7 @@ import pytest
 from widenet.data.manifest import Manifest
 
 DOCUMENTS = ["plan", "network.json", "training.json"]
+READS = "--width must name a field that the network reads (items); got "
 
 
 @pytest.fixture
@@ -195,29 +196,25 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             ["--data", "data", "--width", "items=9"],
             "--width must not stand beside --data: the dataset knows the widths. Leave one out.",
         ),
-        (["--width", "items"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items".'),
-        (["--width", "items=0"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=0".'),
+        (["--width", "items"], '--width must be items=N with N from 1 to 4,294,967,296; got "items".'),
+        (["--width", "items=0"], '--width must be items=N with N from 1 to 4,294,967,296; got "items=0".'),
         (
             ["--width", "items=4294967297"],
-            '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=4294967297".',
+            '--width must be items=N with N from 1 to 4,294,967,296; got "items=4294967297".',
         ),
         (
             ["--width", "items=1.5e0"],
-            '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=1.5e0".',
+            '--width must be items=N with N from 1 to 4,294,967,296; got "items=1.5e0".',
         ),
-        (
-            ["--width", "itms=9"],
-            '--width must name a field that the network reads; got "itms". Did you mean "items"?',
-        ),
-        (
-            ["--width", "items=9", "--width", "books=9"],
-            '--width must name a field that the network reads; got "books". Known: items.',
-        ),
+        (["--width", "itms=9"], READS + '"itms". Did you mean "items"?'),
+        (["--width", "items=9", "--width", "books=9"], READS + '"books".'),
+        (["--width", "history=9"], READS + '"history". That is a layer; its field is "items".'),
+        (["--width", "taste=9"], READS + '"taste".'),
         (
             ["--width", "items=9", "--width", "items=8"],
             "--width must name each of items once; got items, items.",
         ),
-        (["--width", "items=9_"], '--width must be FIELD=N with N from 1 to 4,294,967,296; got "items=9_".'),
+        (["--width", "items=9_"], '--width must be items=N with N from 1 to 4,294,967,296; got "items=9_".'),
         (
             ["--width", "items=9", "--device-memory", "much"],
             "--device-memory must be an amount of bytes above 0, such as 141GB;",

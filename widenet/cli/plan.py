@@ -12,7 +12,7 @@ import typer
 
 from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.wording import say
-from widenet.errors import OptionError, did_you_mean
+from widenet.errors import OptionError, nearest
 from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
@@ -286,12 +286,10 @@ def _facts(
     from widenet.plan.layout import Width
     from widenet.plan.positions import sequences_of
 
-    pairs, fields = [_width(text) for text in widths], network.fields
+    fields = network.fields
+    pairs = [_width(text, fields) for text in widths]
     if unknown := next((name for name, _ in pairs if name not in fields), None):
-        raise OptionError(
-            "--width must name a field that the network reads; got"
-            f' "{unknown}".{did_you_mean(unknown, fields)}'
-        )
+        raise _no_field(unknown, network)
     kinds = dict.fromkeys(sequences_of(network), "sequence")
     kinds |= {layer.field: "dense" for layer in network.inputs if layer.shape is not None}
     widths_by_field = {name: Width(number, kinds.get(name, "sparse")) for name, number in pairs}
@@ -315,6 +313,15 @@ def _facts(
     )
 
 
+def _no_field(name: str, network: "NetworkSpec") -> OptionError:
+    """Return the error for a width of something that is no field."""
+    layer = next((each for each in network.layers if each.name == name), None)
+    own = getattr(layer, "field", None)
+    remedy = nearest(name, network.fields) if own is None else f' That is a layer; its field is "{own}".'
+    known = ", ".join(network.fields)
+    return OptionError(f'--width must name a field that the network reads ({known}); got "{name}".{remedy}')
+
+
 def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> float:
     """The time in which a disk moves the bytes of a step, for processes that share it."""
     if planned["weights_in"] != "disk":
@@ -326,11 +333,11 @@ def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> fl
     return processes * most / bytes_of(bandwidth, "--disk-bandwidth")
 
 
-def _width(text: str) -> tuple[str, int]:
+def _width(text: str, fields: tuple[str, ...]) -> tuple[str, int]:
     name, _, number = text.rpartition("=")
     if not name:
         number = ""
-    return name, _number(number, "--width", "FIELD=N", text)
+    return name, _number(number, "--width", " or ".join(f"{each}=N" for each in fields), text)
 
 
 def _number(text: str, option: str, form: str, whole: str | None = None) -> int:
