@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from widenet.cli.missing_data import suggested_data
 from widenet.cli.places import refuse_uris
 from widenet.cli.processes import left_to_the_first, speaks
 from widenet.cli.wording import in_one_line, on_command_line
@@ -253,6 +254,8 @@ def _show_usage(error: Any, words: list[str]) -> None:
         problem += near if near.startswith(" Did") else ""
     if (unknown := _NO_COMMAND.match(problem)) is not None and command == "widenet":
         problem = f"No such command '{unknown[1]}'.{_instead_of(unknown[1]) or problem[unknown.end() + 1 :]}"
+    if problem.startswith("Missing option '--data'"):
+        problem += suggested_data(words)
     typer.echo(f"{command}: {problem} See `{command} --help`.", err=True)
 
 
