@@ -9,6 +9,7 @@ import pytest
 from tests.commands import blocks
 from tests.dsstne.models import connected, fully, write_model
 from tests.interop.networks import dataset, model_of
+from widenet.frameworks.onnx_export import export_onnx
 from widenet.runs import Model
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "interchange.md"
@@ -33,6 +34,17 @@ def test_export_writes_a_model_and_its_names(widenet):
     assert [line.split(":")[0] for line in ended.out.splitlines()] == ["all.onnx.json", "all.onnx"]
     session = onnxruntime.InferenceSession("all.onnx")
     assert [output.name for output in session.get_outputs()] == ["next"]
+
+
+@pytest.mark.parametrize(("k", "given", "said"), [(23, 23, ""), (24, 23, "--top-k asks for 24 units; {}.\n")])
+def test_more_units_than_there_are_are_all_of_them(k, given, said, model, widenet):
+    ended = widenet("export", "run", "--out", "best.onnx", "--top-k", k, "--include-seen")
+    assert (ended.status, ended.err) == (0, said.format('"next" gives 23, which are all'))
+    session = onnxruntime.InferenceSession("best.onnx")
+    assert [output.shape[1] for output in session.get_outputs()] == [given, given]
+    with pytest.warns(UserWarning, match="^`top_k` asks for 24 units;") as caught:
+        export_onnx(model, "again.onnx", top_k=24)
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.usefixtures("model")

@@ -1,5 +1,6 @@
 """Commands that exchange networks with other programs: export, import."""
 
+import warnings
 from inspect import signature
 from pathlib import Path
 from typing import Annotated
@@ -38,7 +39,10 @@ def export(
     if overwrite and "overwrite" not in signature(write).parameters:
         raise OptionError("--overwrite is not an option of this format. Remove the earlier file.")
     words = {"overwrite": True} if overwrite else {}
-    written = write(run, out, top_k, not include_seen, **words)
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
+        written = write(run, out, top_k, not include_seen, **words)
+    for each in caught:
+        say(str(each.message))
     if as_json:
         print_json([{"path": path, "num_bytes": path.stat().st_size} for path in written])
         return

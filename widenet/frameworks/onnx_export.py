@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -57,7 +58,8 @@ def export_onnx(
     Args:
         model: The trained network.
         out: The .onnx file to write.
-        top_k: Give the k best units of each output O instead of all scores.
+        top_k: Give the K best units of each output O instead of all scores; all of its units, in order, if it
+            has fewer.
         exclude_seen: Leave an example's own features out of its k best units.
         overwrite: Replace an earlier model that widenet wrote, with the files beside it.
 
@@ -65,6 +67,9 @@ def export_onnx(
         The written files: the weights if they are large, the names of items if there are any, and the model.
         Its outputs are float32 O [E, L], or with `top_k` float32 O.scores [E, K] and int64 O.units [E, K].
         Missing entries are -inf and -1.
+
+    Warns:
+        UserWarning: All outputs have fewer units than `top_k`.
 
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
@@ -107,7 +112,19 @@ def export_onnx(
         raise OptionError(unwritten(out, error)) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+    for sentence in _fewer_units(model, top_k or 0):
+        warnings.warn(sentence, stacklevel=2)
     return files
+
+
+def _fewer_units(model: Model, top_k: int) -> list[str]:
+    """Return a sentence for each output if all have fewer units than are asked for."""
+    widths = {output.name: model.run.fields[output.field].width for output in model.network.spec.outputs}
+    return [
+        f'`top_k` asks for {top_k:,} units; "{name}" gives {width:,}, which are all.'
+        for name, width in widths.items()
+        if max(widths.values()) < top_k
+    ]
 
 
 def _files_of(out: Path) -> list[Path]:
