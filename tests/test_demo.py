@@ -56,12 +56,12 @@ def test_the_command_runs_twice_with_the_same_outcome(tmp_path, capsys):
     shown = []
     for _ in range(2):
         with pytest.raises(SystemExit) as ended:
-            main(["demo", "--out", str(tmp_path / "demo")])
+            main(["demo", "--out", str(tmp_path / "a demo")])
         assert ended.value.code in (0, None)
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1]
     assert "On the held-out items" in shown[0]
-    assert (tmp_path / "demo" / "run" / "report.html").is_file()
+    assert (tmp_path / "a demo" / "run" / "report.html").is_file()
     assert shown[0].count("To somebody who had, among others: ") == 3
     (_, *words) = shlex.split(shown[0].splitlines()[-1].partition(": ")[2])
     capsys.readouterr()

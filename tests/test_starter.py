@@ -107,6 +107,13 @@ def test_the_commands_that_the_project_shows_exist(tmp_path):
     assert [complaint(words) for words in shown if complaint(words)] == []
 
 
+def test_the_command_quotes_a_folder_for_a_shell(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["new", "my books"])
+    assert capsys.readouterr().out.splitlines()[-1] == "Next: cd 'my books', then make"
+
+
 def test_the_command_names_the_files_and_refuses_a_folder_that_exists(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for status in (None, 2):

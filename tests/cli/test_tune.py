@@ -63,6 +63,8 @@ def test_a_study_is_refused_as_a_run_by_name(widenet, files, tmp_path):
     listed = json.loads(widenet("runs", study, "--json").out)
     assert {run["name"] for run in listed["runs"]} == {"trials/00000", "trials/00001"}
     assert listed["problems"] == []
+    named = study.rename(tmp_path / "my study")
+    assert f"; `widenet runs '{named}'` lists them." in widenet("fingerprint", named).err
 
 
 def test_mistakes_are_one_sentence(widenet, files, tmp_path):

@@ -49,5 +49,5 @@ def demo(
     written = leave_report(model, dataset, quiet=False)
     if written is not None:
         typer.echo(f"\nThe same as a page, with curves: {written}")
-    titles = shlex.join(examples[0][0][:2])
-    typer.echo(f"Try your own, by titles: widenet recommend {out / 'run'} --items {titles}")
+    command = ["widenet", "recommend", str(out / "run"), "--items", *examples[0][0][:2]]
+    typer.echo(f"Try your own, by titles: {shlex.join(command)}")

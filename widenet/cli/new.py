@@ -1,5 +1,6 @@
 """`widenet new`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -16,4 +17,4 @@ def new(
 
     for path in start(folder):
         typer.echo(path)
-    typer.echo(f"Next: cd {folder}, then make")
+    typer.echo(f"Next: {shlex.join(['cd', str(folder)])}, then make")

@@ -1,5 +1,6 @@
-"""The commands that a person may give next."""
+"""The commands that a person may give next, their paths quoted for a shell where they need it."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from widenet.stores.uri import is_uri
@@ -16,30 +17,31 @@ def after_training(
     """Return the line with the commands for a trained run: `predict`, and `evaluate` if a part is set aside.
 
     Args:
-        run: The run, as commands name it.
-        data: Its dataset, as commands name it.
+        run: Path or URI of the run.
+        data: Path or URI of its dataset.
         dataset: The opened dataset.
         network: The network of the run.
         training: The training of the run.
-        cut: The dataset with a validation part that the training has made of `data`, if it has.
+        cut: Path of the dataset with a validation part that the training has made of `data`, if it has.
     """
     parts = dataset.fields[network.outputs[0].field].parts
     evaluation = training.evaluation
     ranks_seen = evaluation is not None and evaluation.seen == "include"
     seen = " --include-seen" if ranks_seen or network.outputs[0].repeats is not None else ""
-    words, evaluated, part = f"{run} --data {data}{seen}", data, ""
+    evaluated, part = data, ""
     if "heldout" not in parts:
         evaluated, part = cut or data, " --part validation"
     has_part = {"heldout", "validation"} & {*parts}
-    evaluate = f"widenet evaluate {run} --data {evaluated}{seen}{part}, or " if has_part else ""
-    return f"Next: {evaluate}widenet predict {words} --out recommendations.parquet"
+    evaluate = f"{shlex.join(['widenet', 'evaluate', run, '--data', evaluated])}{seen}{part}, or "
+    predict = f"{shlex.join(['widenet', 'predict', run, '--data', data])}{seen} --out recommendations.parquet"
+    return f"Next: {evaluate if has_part else ''}{predict}"
 
 
 def other_term(run: str, dataset: "Dataset", network: "NetworkSpec", training: "TrainingSpec") -> str | None:
     """Return the line with the command that looks for a better neighbourhood term; None if it would not help.
 
     Args:
-        run: The run, as commands name it.
+        run: Path or URI of the run.
         dataset: The dataset that the training has read.
         network: The network of the run.
         training: The training of the run; the command refuses weights that it has pruned.
@@ -49,4 +51,5 @@ def other_term(run: str, dataset: "Dataset", network: "NetworkSpec", training: "
     term = output.neighbourhood
     if others or term is None or term.fit or not has_part or is_uri(run) or training.pruning is not None:
         return None
-    return f"Perhaps better lists, without a new training: widenet neighbourhood {run} --out {run}-near"
+    command = shlex.join(["widenet", "neighbourhood", run, "--out", f"{run}-near"])
+    return f"Perhaps better lists, without a new training: {command}"

@@ -1,6 +1,7 @@
 """Checks that a directory is a run, or none, without torch: a wrong path is refused at once."""
 
 import fcntl
+import shlex
 from pathlib import Path
 
 from widenet.errors import CheckpointError
@@ -61,7 +62,8 @@ def is_study(path: Path) -> bool:
 
 
 def _name_trial(study: Path) -> str:
-    return f"Name the run of a trial in {study / TRIALS}; `widenet runs {study}` lists them."
+    lists = shlex.join(["widenet", "runs", str(study)])
+    return f"Name the run of a trial in {study / TRIALS}; `{lists}` lists them."
 
 
 def check_not_of_study(path: Path) -> None:
