@@ -149,6 +149,13 @@ class Dataset:
             values = torch.from_numpy(stored.view(np.float32))
         return SparseBatch(torch.from_numpy(indptr), torch.from_numpy(indices), values)
 
+    def entries(self, field: str, rows: RowNumbers, part: Part = "train") -> tuple[np.ndarray, np.ndarray]:
+        """As `sparse`, as arrays without values: indices uint32 [Z] and row starts int64 [E + 1].
+
+        Does not load torch.
+        """
+        return self._entries(self.sparse_field(field, part), part, self._row_numbers(rows))
+
     def dense(self, field: str, rows: RowNumbers) -> "Tensor":
         """As `rows`, for a dense field: float32 [E, width]; raises FitError for a sparse one."""
         import torch

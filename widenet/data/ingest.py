@@ -17,6 +17,7 @@ from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
+from widenet.data.random_order import note_on_random_order
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
 from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
@@ -99,7 +100,14 @@ class _Work:
         }
 
     def run(self, folder: Path, tables: Tables) -> Manifest:
-        """Fill a folder with the dataset."""
+        """Fill a folder with the dataset; say if the order of its sequences looks random."""
+        manifest, field = self._written(folder, tables), self._options.field
+        if self._options.sequence and (note := note_on_random_order(Dataset(folder, manifest), field)):
+            self._report(note)
+        return manifest
+
+    def _written(self, folder: Path, tables: Tables) -> Manifest:
+        """Write the dataset into a folder."""
         options, selection, scratch = self._options, self._options.selection, folder / "scratch"
         names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
         parts = tuple(part for part in PARTS if part in names)
