@@ -88,7 +88,36 @@ def test_lists_and_reports_show_the_metric_of_the_fitted_term(fitted, data):
     page = write_report(fitted.run.path, fitted.run.path / "report.html").read_text()
     assert f"{value:.4f}" in page
     assert "network-fitted.json" in page
+    assert "neighbourhood_fits" not in page
     assert "ndcg@5 is with the fitted neighbourhood term; the curves are with the first one." in page
+
+
+def fits_of(model):
+    """The fits in the last line of the log, without seconds, which are at least 0; no other line has any."""
+    *earlier, last = model.run.records()
+    assert not any("neighbourhood_fits" in record for record in earlier)
+    fits = last["neighbourhood_fits"]
+    assert all(fit.pop("seconds") >= 0 for fit in fits)
+    return fits
+
+
+def test_the_log_says_what_was_tried_and_found(fitted, twice, heard):
+    [fit] = fits_of(fitted)
+    (best,) = [line for line in heard.said if line.startswith('The term of "next": ')]
+    term = best.removeprefix('The term of "next": ').partition(". For ")[0]
+    assert (fit["output"], fit["metric"], fit["num_tried"]) == ("next", "ndcg@5", len(heard.terms))
+    assert fit["term"] == fit["best_term"] == term == words_of(fitted.run.network.outputs[0].neighbourhood)
+    numbers = f"{fit['best']:.4f}, and {fit['before']:.4f} with the term before."
+    assert best.endswith(f" For {fit['num_users']} users who did not choose it, ndcg@5 is {numbers}")
+    assert [fit["output"] for fit in fits_of(twice[0])] == ["next", "also"]
+
+
+def test_a_log_that_somebody_has_removed_stops_no_fit(fitted, data, tmp_path):
+    shutil.copytree(fitted.run.path, tmp_path / "run")
+    (tmp_path / "run" / "log.jsonl").unlink()
+    asked = tied_near(**WEAK, fit=True), EVALUATED, data, tmp_path / "run"
+    resumed = train(*asked, device="cpu", resume=True)
+    assert (resumed.run.records(), resumed.fingerprint()) == ([], fitted.fingerprint())
 
 
 def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_path):
@@ -102,7 +131,13 @@ def test_a_training_that_goes_on_after_its_end_fits_the_same(fitted, data, tmp_p
     assert not (path / "model").exists()
     resumed = train(*asked, device="cpu", resume=True)
     assert resumed.fingerprint() == fitted.fingerprint()
-    assert train(*asked, device="cpu", resume=True).fingerprint() == fitted.fingerprint()
+    first = (path / "log.jsonl").read_bytes().splitlines()
+    again = train(*asked, device="cpu", resume=True)
+    assert again.fingerprint() == fitted.fingerprint()
+    last = (path / "log.jsonl").read_bytes().splitlines()
+    assert (last[:-1], len(last)) == (first[:-1], EVALUATED["epochs"])
+    assert [line.count(b"neighbourhood_fits") for line in last] == [0] * (len(last) - 1) + [1]
+    assert fits_of(again) == fits_of(resumed) == fits_of(fitted)
 
 
 def test_what_is_made_of_the_run_has_its_term(fitted, data, tmp_path):

@@ -1,15 +1,18 @@
 """Fits the neighbourhood terms that ask for it when a training has ended."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from widenet.data.dataset import Dataset
 from widenet.model.network import Network
+from widenet.parallel.group import by_leader
 from widenet.run_arguments import CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search, words_of
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS
 from widenet.training.fitted_network import saved_fit
+from widenet.training.log_curves import FITS
 from widenet.training.loop import Evaluate
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
@@ -51,16 +54,20 @@ def fit_terms(
         if any(network.exchange.collect(interrupted(), "interruption")):
             raise KeyboardInterrupt
 
-    has_changed = False
+    has_changed, fits = False, []
     for layer in wanted:
         output = f'"{layer.name}"'
         choices.clear()
+        started = time.monotonic()
         report.say(f"Fitting the neighbourhood term of {output} by {evaluation.metric}.")
         excludes = evaluation.seen == "exclude"
         asked = evaluation.metric, excludes, CHOOSING_USERS, tried, check_interrupted
         found = search(network, layer.name, dataset, *asked)
         has_changed = has_changed or found.term != found.before.term
         report.say(_said(found, evaluation.metric, output, dataset.manifest.words.examples))
+        facts_of_fit = _facts(found, layer.name, evaluation.metric, len(choices))
+        fits.append({**facts_of_fit, "seconds": round(time.monotonic() - started, 3)})
+    by_leader(network.exchange, lambda: _log(run, fits), "log")
     facts = saved_fit(run, network)
     if not has_changed:
         return facts
@@ -93,6 +100,26 @@ def _hindrance(run: RunDirectory, dataset: Dataset, layer: OutputLayer) -> str |
     if PART not in dataset.field(layer.field).parts or len(able_rows(dataset, layer.field)) < 2:
         return f'the {PART} part of "{layer.field}" has fewer than two {dataset.manifest.words.examples}'
     return None
+
+
+def _log(run: RunDirectory, fits: list[dict[str, Any]]) -> None:
+    """Add the fits to the log, unless somebody has removed it."""
+    if run.records():
+        run.log_more({FITS: fits})
+
+
+def _facts(found: Found, output: str, metric: str, num_tried: int) -> dict[str, Any]:
+    """Return what the log says of a fit; `metric` is the mean over the users who did not choose the term."""
+    return {
+        "output": output,
+        "num_tried": num_tried,
+        "metric": metric,
+        "num_users": len(found.best.values_E),
+        "before": found.before.mean,
+        "best": found.best.mean,
+        "best_term": words_of(found.best.term),
+        "term": words_of(found.term),
+    }
 
 
 def _said(found: Found, metric: str, output: str, examples: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from widenet.pictures.curves import Drawing, curves
 from widenet.pictures.html import Html, tag
 
+FITS = "neighbourhood_fits"
+"""The entry of the last line that lists the fits of terms."""
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
 BESIDE_METRICS = (
     "epoch",
@@ -18,6 +20,7 @@ BESIDE_METRICS = (
     "regularization",
     "num_examples",
     "arithmetic",
+    FITS,
 )
 """The entries of a log line that are not metrics."""
 _NUMBERS = frozenset({int, float})

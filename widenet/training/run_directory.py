@@ -54,6 +54,7 @@ from widenet.training.run_path import (
     without_weights,
 )
 from widenet.training.saved_facts import WeightsFacts, facts_of
+from widenet.training.term_fits import without_fits
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
@@ -394,4 +395,4 @@ class RunDirectory:
         histogram_log.rewind(self.path, epochs)
         path = self.path / "log.jsonl"
         if path.exists():
-            write_whole(path, b"".join(path.read_bytes().splitlines(keepends=True)[:epochs]))
+            write_whole(path, without_fits(path.read_bytes().splitlines(keepends=True)[:epochs]))
