@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from widenet.data import together
+from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.plan.neighbours import _PAIR_BYTES
 
@@ -44,6 +45,7 @@ def by_brute_force(units, number):
 def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
     monkeypatch.setattr(together, "_ROWS", 7)
+    monkeypatch.setattr(together, "_ENTRIES", pairs)
     found = together.neighbours(dataset, "items", units, number)
     expected = by_brute_force(units, number)
     assert [*zip(found.positions.tolist(), found.features.tolist(), strict=True)] == [
@@ -51,6 +53,22 @@ def test_they_are_those_of_a_dense_product(units, number, pairs, dataset, monkey
     ]
     assert found.similarities.dtype == np.float32
     np.testing.assert_allclose(found.similarities, [value for _, _, value in expected], rtol=1e-7)
+
+
+def test_no_more_entries_are_read_together_than_memory_shall_hold(dataset, monkeypatch):
+    read, sparse = [], Dataset.sparse
+
+    def noted(self, field, rows):
+        batch = sparse(self, field, rows)
+        read.append((rows.stop - rows.start, len(batch.indices)))
+        return batch
+
+    monkeypatch.setattr(Dataset, "sparse", noted)
+    monkeypatch.setattr(together, "_ENTRIES", 20)
+    together.neighbours(dataset, "items", range(1), 1)
+    assert sum(examples for examples, _ in read) == 2 * len(ROWS)  # once for counts, once for pairs
+    assert 20 - max(map(len, ROWS)) < sum(entries for _, entries in read) / len(read) <= 20
+    assert max(entries for _, entries in read) <= 20
 
 
 def test_each_feature_of_a_sequence_counts_once(dataset, tmp_path):

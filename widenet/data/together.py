@@ -9,8 +9,8 @@ import torch
 from widenet.data.dataset import Dataset
 from widenet.plan.tiles import COUNTED_PAIRS
 
-_ROWS = 4096
-"""Examples that are read together."""
+_ROWS, _ENTRIES = 4096, 1 << 18
+"""Most examples that are read together, and most of their entries, unless a single one has more."""
 _PIECES = 8
 """Pairs are made in pieces of `COUNTED_PAIRS` / 8, or all those of one feature of an example."""
 _ONE_IN_ORDER = 1 << 20
@@ -120,8 +120,8 @@ class _Examples:
                 long. None: all examples, whose features may have any order.
         """
         repeated = self.dataset.field(self.field).kind == "sequence"
-        for start in range(0, self.dataset.num_examples, _ROWS):
-            batch = self.dataset.sparse(self.field, slice(start, start + _ROWS))
+        for rows in self._read_together():
+            batch = self.dataset.sparse(self.field, rows)
             if repeated and units is not None:
                 kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
                 batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
@@ -129,6 +129,12 @@ class _Examples:
                 needs_order = self.in_order and units is not None
                 batch = batch.distinct_in_order() if needs_order else batch.distinct()
             yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
+
+    def _read_together(self) -> Iterator[slice]:
+        for first in range(0, self.dataset.num_examples, _ROWS):
+            lengths = self.dataset.entry_counts(self.field, slice(first, first + _ROWS))
+            for start, stop in _blocks(lengths, _ENTRIES):
+                yield slice(first + start, first + stop)
 
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Return how many examples have each feature, and its pairs in them, int64 [width]."""
