@@ -290,7 +290,7 @@ def fingerprint(network: Network) -> str:
         everyone = network.exchange.collect(own, "neighbourhoods")
         for name, output in network.outputs.items():
             if (term := output.spec.neighbourhood) is not None:
-                order = " order" if term.order == "use" else ""
+                order = f" {term.order}" if term.in_order else ""
                 digest.update(f"{name}\n{term.weight!r} {term.floor!r}{order}\n".encode())
         for file, digests in sorted({file: files[file] for files in everyone for file in files}.items()):
             digest.update(f"{file}\n{digests}\n".encode())

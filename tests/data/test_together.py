@@ -89,7 +89,7 @@ def test_no_block_has_more_pairs_than_fit_unless_one_unit_does():
 def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", 320)
     features = np.concatenate([np.arange(20), np.arange(3, 33)])
-    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40, False)]
+    pieces = [*together._paired(np.array([0, 20, 50]), features, range(2, 20, 3), 40, "ignore")]
     lengths = [len(pairs.keys) for pairs in pieces]
     assert max(lengths) <= 40
     assert sum(lengths) == 6 * 19 + 5 * 29
@@ -98,14 +98,14 @@ def test_the_pairs_of_long_examples_are_made_in_pieces(monkeypatch):
 CLICKS = [[(row * row + step * step * (1 + row % 5)) % 11 for step in range(row % 9)] for row in range(70)]
 
 
-def near_by_hand(units, number):
+def near_by_hand(units, number, order):
     """As `by_brute_force`, for `CLICKS` in order: 1 / d, rounded down to a multiple of 2^-20."""
     once = [[one for place, one in enumerate(row) if one not in row[place + 1 :]] for row in CLICKS]
     together_of, counts = {}, {unit: sum(unit in row for row in once) for unit in range(WIDTH)}
     for row in once:
         for place, one in enumerate(row):
             for other_place, other in enumerate(row):
-                if place != other_place:
+                if other_place < place or (order == "use" and other_place > place):
                     near = Fraction(2**20 // abs(place - other_place), 2**20)
                     together_of[one, other] = together_of.get((one, other), 0) + near
     found = []
@@ -125,26 +125,27 @@ def test_counting_takes_the_memory_that_a_plan_says(tmp_path, monkeypatch):
     data = dataset_from_lists(tmp_path / "data", rows, width=20_000, sequence=True)
     units, planned = range(0, 20_000, 20), _PAIR_BYTES * 2**17
     peaks = []
-    for in_order in (False, True):
-        together.neighbours(data, "items", units, 1000, in_order)
+    for order in ("ignore", "use"):
+        together.neighbours(data, "items", units, 1000, order)
         tracemalloc.start()
-        found = together.neighbours(data, "items", units, 1000, in_order)
+        found = together.neighbours(data, "items", units, 1000, order)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert 0.8 * 2**17 < len(found.features) < 2**17
     assert max(peaks) < planned < 1.3 * max(peaks)
 
 
+@pytest.mark.parametrize("order", ["use", "forward"])
 @pytest.mark.parametrize("number", [3, 100])
 @pytest.mark.parametrize("pairs", [1, 40, 2**22])
-def test_in_order_pairs_count_by_how_near_they_are(number, pairs, tmp_path, monkeypatch):
+def test_in_order_pairs_count_by_how_near_they_are(order, number, pairs, tmp_path, monkeypatch):
     monkeypatch.setattr(together, "COUNTED_PAIRS", pairs)
     monkeypatch.setattr(together, "_ROWS", 7)
     assert any(len(row) > len(set(row)) for row in CLICKS)
     clicks = dataset_from_lists(tmp_path / "data", CLICKS, width=WIDTH, sequence=True)
     for units in (range(WIDTH), range(1, WIDTH, 3)):
-        found = together.neighbours(clicks, "items", units, number, in_order=True)
-        expected = near_by_hand(units, number)
+        found = together.neighbours(clicks, "items", units, number, order)
+        expected = near_by_hand(units, number, order)
         assert [*zip(found.positions.tolist(), found.features.tolist(), strict=True)] == [
             (position, feature) for position, feature, _ in expected
         ]

@@ -49,7 +49,9 @@ def scores(model, fields):
         return np.concatenate([each.numpy() for each in layer_values(model.network, fields, "out")], axis=1)
 
 
-@pytest.mark.parametrize(("sequence", "order"), [(False, "ignore"), (True, "ignore"), (True, "use")])
+@pytest.mark.parametrize(
+    ("sequence", "order"), [(False, "ignore"), (True, "ignore"), (True, "use"), (True, "forward")]
+)
 @pytest.mark.parametrize("neighbours", [2, 40])
 def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence, order, tmp_path):
     term = {**TERM, "neighbours": neighbours, "order": order}

@@ -146,7 +146,7 @@ def once(row):
     return [feature for place, feature in enumerate(row) if feature not in row[place + 1 :]]
 
 
-def term_in_order(histories, popularity):
+def term_in_order(histories, popularity, order):
     """The term in order, dense in float64."""
     near, counts = np.zeros((WIDTH, WIDTH)), np.zeros(WIDTH)
     for row in map(once, CLICKS):
@@ -154,7 +154,7 @@ def term_in_order(histories, popularity):
         for place, feature in enumerate(row):
             for distance, other in enumerate(row[place + 1 :], 1):
                 near[feature, other] += 1 / distance
-                near[other, feature] += 1 / distance
+                near[other, feature] += order == "use" and 1 / distance
     length = np.sqrt(np.maximum(counts, 1))
     similar = near / length / length[:, None] * (counts / counts.max()) ** popularity
     means = []
@@ -164,12 +164,14 @@ def term_in_order(histories, popularity):
     return TERM["weight"] * np.log1p(np.array(means) / TERM["floor"])
 
 
-@pytest.mark.parametrize("runner", ["numba", "torch"])
-def test_in_order_near_pairs_and_new_features_count_most(runner, clicks, plain_along, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("order", "runner"), [("use", "numba"), ("use", "torch"), ("forward", "numba")])
+def test_in_order_near_pairs_and_new_features_count_most(
+    order, runner, clicks, plain_along, tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "runner", lambda *_: runner)
-    expected = term_in_order(HISTORIES, 0.5)
+    expected = term_in_order(HISTORIES, 0.5, order)
     assert np.abs(expected - term_of([row for row in ROWS if row], 0.5)).max() > 1
-    model = train(along(**TERM, order="use"), TRAINING, clicks, tmp_path / "run")
+    model = train(along(**TERM, order=order), TRAINING, clicks, tmp_path / "run")
     check_terms(model, plain_along, expected)
 
 
@@ -178,15 +180,16 @@ def used_along(out, data):
     return model.fingerprint(), [(each.items, each.scores.tolist()) for each in model.predict(data, k=6)]
 
 
-def trained_along(data, out):
-    train(along(**TERM, order="use"), TRAINING, data, out)
+def trained_along(data, out, order):
+    train(along(**TERM, order=order), TRAINING, data, out)
     return used_along(out, data)
 
 
-def test_any_number_of_processes_finds_the_same_in_order(clicks, groups, tmp_path):
-    alone = trained_along(clicks.path, tmp_path / "1")
+@pytest.mark.parametrize("order", ["use", "forward"])
+def test_any_number_of_processes_finds_the_same_in_order(order, clicks, groups, tmp_path):
+    alone = trained_along(clicks.path, tmp_path / "1", order)
     assert groups(2)(used_along, tmp_path / "1", clicks.path) == [alone] * 2
-    assert groups(4)(trained_along, clicks.path, tmp_path / "4") == [alone] * 4
+    assert groups(4)(trained_along, clicks.path, tmp_path / "4", order) == [alone] * 4
     train(along(**TERM), TRAINING, clicks, tmp_path / "without order")
     assert used_along(tmp_path / "without order", clicks.path)[1] != alone[1]
 

@@ -136,12 +136,12 @@ def test_pairs_for_a_neighbourhood_count_as_far_as_the_dataset_may_have_them():
     assert small == 12 * 8 * 16 * 600 * 4**2
 
 
-def test_along_a_sequence_a_fit_keeps_the_neighbours_of_both_orders():
+def test_along_a_sequence_a_fit_keeps_the_neighbours_of_all_orders():
     def fitting(**sequence):
         return fitting_bytes(job(width=1000, neighbourhood={"fit": True}, **sequence), 0)
 
     assert fitting() == 1000 * (25 * (8 + 8 + 4 + 4) + 8)
-    assert fitting(kind="sequence", predict="next") == 2 * fitting()
+    assert fitting(kind="sequence", predict="next") == 3 * fitting()
 
 
 def test_logits_are_kept_where_a_softmax_or_a_limit_needs_them_again():

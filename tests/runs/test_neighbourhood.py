@@ -192,17 +192,19 @@ def test_a_network_along_a_sequence_may_have_a_term(tmp_path):
     assert max(choice.mean for choice in tried) > tried[0].mean
 
 
-def test_along_a_sequence_both_orders_are_tried(tmp_path):
-    # Along a ring; without order, the item before the first is as near as the one after the newest.
-    rows = [[(user * 7 + step) % WIDTH for step in range(9)] for user in range(90)]
+@pytest.mark.parametrize(("steps", "best"), [(9, "use"), (2, "forward")])
+def test_along_a_sequence_all_orders_are_tried(steps, best, tmp_path):
+    # Along a ring; without order, the item before the first is as near as the one after the newest. If a
+    # user has a single item, only a term that looks forward knows on which side the next one is.
+    rows = [[(user * 7 + step) % WIDTH for step in range(steps + user // WIDTH % 2)] for user in range(90)]
     train(along_a_sequence(), TRAINING, world(tmp_path / "data", rows, sequence=True), tmp_path / "run")
     tried = []
     found = fitted_neighbourhood(
         tmp_path / "run", tmp_path / "made", None, 30, "ndcg@5", None, False, tried.append
     ).found
     known = dict.fromkeys((choice.term.order, choice.term.neighbours) for choice in tried[1:])
-    assert [*known] == [(order, number) for order in ("ignore", "use") for number in (25, 10, 3)]
-    assert found.best.term.order == "use"
+    assert [*known] == [(order, number) for order in ("ignore", "use", "forward") for number in (25, 10, 3)]
+    assert found.best.term.order == best
 
 
 def test_weights_that_suit_one_floor_are_not_taken_to_the_other():

@@ -8,6 +8,7 @@ import torch
 
 from widenet.data.dataset import Dataset
 from widenet.plan.tiles import COUNTED_PAIRS
+from widenet.spec.layers import Order
 
 _ROWS, _ENTRIES = 4096, 1 << 18
 """Most examples that are read together, and most of their entries, unless a single one has more."""
@@ -25,7 +26,8 @@ class Neighbours:
         positions: Position of the unit among those asked for, int64 [Z].
         features: The neighbour, int64 [Z].
         similarities: c_ij / sqrt(n_i n_j), float32 [Z]: c_ij examples have both, n_i and n_j one of them. In
-            order, c_ij is the sum of 1 / d over them, if the features are d places apart.
+            order, c_ij is the sum of 1 / d over them, if the features are d places apart; forward, over those
+            in which j is later.
         ranks: Place of the neighbour among those of the unit, from 0 for the nearest, int32 [Z].
         counts: n_i of every feature of the field, int64 [width].
     """
@@ -43,7 +45,9 @@ class Neighbours:
         return Neighbours(positions, features, similarities, self.ranks[kept], self.counts)
 
 
-def neighbours(dataset: Dataset, field: str, units: range, number: int, in_order: bool = False) -> Neighbours:
+def neighbours(
+    dataset: Dataset, field: str, units: range, number: int, order: Order = "ignore"
+) -> Neighbours:
     """Return the features that occur most with each of some units, in the training part.
 
     The nearest are those with the largest c_ij^2 / n_i; of equal ones, lower features. An example of h
@@ -55,10 +59,10 @@ def neighbours(dataset: Dataset, field: str, units: range, number: int, in_order
         field: A sparse field, or a sequence, of which each feature counts once.
         units: Ascending features of this field; those from its width on occur with none.
         number: Largest number of neighbours of a unit.
-        in_order: Whether pairs count more the nearer they are in a sequence. A feature then counts where it
-            occurs last.
+        order: Whether pairs count more the nearer they are in a sequence, and only for the later feature. A
+            feature then counts where it occurs last.
     """
-    examples = _Examples(dataset, field, in_order)
+    examples = _Examples(dataset, field, order)
     named = units[: len(range(units.start, examples.width, units.step))]
     counts, pairs = examples.counts()
     blocks = [
@@ -100,7 +104,7 @@ class _Examples:
 
     dataset: Dataset
     field: str
-    in_order: bool
+    order: Order
 
     @property
     def width(self) -> int:
@@ -110,7 +114,7 @@ class _Examples:
     @property
     def one(self) -> int:
         """What a pair counts that is next to each other, or any pair without order."""
-        return _ONE_IN_ORDER if self.in_order else 1
+        return 1 if self.order == "ignore" else _ONE_IN_ORDER
 
     def rows(self, units: range | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield row starts, int64 [E + 1], and features, int64 [Z], in blocks.
@@ -126,7 +130,7 @@ class _Examples:
                 kept_Z = torch.from_numpy(_are_in(units, batch.indices.numpy()))
                 batch = batch.take(torch.unique(batch.example_of_entry()[kept_Z]))
             if repeated:
-                needs_order = self.in_order and units is not None
+                needs_order = self.order != "ignore" and units is not None
                 batch = batch.distinct_in_order() if needs_order else batch.distinct()
             yield batch.indptr.numpy(), batch.indices.numpy().astype(np.int64)
 
@@ -151,7 +155,7 @@ class _Examples:
         pending: list[_Pairs] = []
         num_pending = 0
         for indptr, features in self.rows(units):
-            for paired in _paired(indptr, features, units, self.width, self.in_order):
+            for paired in _paired(indptr, features, units, self.width, self.order):
                 pending.append(paired)
                 num_pending += len(paired.keys)
                 if num_pending > COUNTED_PAIRS:
@@ -194,7 +198,7 @@ def _nearest(
 
 
 def _paired(
-    indptr: np.ndarray, features: np.ndarray, units: range, width: int, in_order: bool
+    indptr: np.ndarray, features: np.ndarray, units: range, width: int, order: Order
 ) -> Iterator[_Pairs]:
     """Yield the pairs of some examples in any order, a piece at a time."""
     own = np.flatnonzero(_are_in(units, features))
@@ -205,9 +209,10 @@ def _paired(
         before = np.cumsum(piece) - piece
         others = np.arange(int(piece.sum())) + np.repeat(starts[start:stop] - before, piece)
         entries = np.repeat(own[start:stop], piece)
-        entries, others = entries[entries != others], others[entries != others]
+        stays = others < entries if order == "forward" else others != entries
+        entries, others = entries[stays], others[stays]
         keys = (features[entries] - units.start) // units.step * width + features[others]
-        yield _Pairs(keys, _ONE_IN_ORDER // np.abs(entries - others) if in_order else None)
+        yield _Pairs(keys, None if order == "ignore" else _ONE_IN_ORDER // np.abs(entries - others))
 
 
 def _added(summed: _Sums, pending: list[_Pairs]) -> _Sums:

@@ -48,8 +48,8 @@ def with_term(
         """Return the mean similarity of one example's features, each once, with every unit, [L]."""
         features = own(indices)
         ones = inner.op("Expand", inner.constant(1), inner.op("Shape", features))
-        weights = _by_place(inner, none_has, features, ones) if spec.order == "use" else ones
-        reduction = "add" if spec.order == "use" else "none"
+        weights = _by_place(inner, none_has, features, ones) if spec.in_order else ones
+        reduction = "add" if spec.in_order else "none"
         has = inner.op("ScatterElements", none_has, features, weights, axis=0, reduction=reduction)
         near = inner.op("Gather", has, weight_name(neighbours_name(output)))
         similar = inner.op("Mul", near, weight_name(similarities_name(output)))

@@ -92,14 +92,9 @@ class Neighbourhood:
         keys = torch.full((places,), EMPTY, dtype=torch.int64, device=device)
         return Part(keys, torch.zeros(places, device=device))
 
-    @property
-    def in_order(self) -> bool:
-        """Whether the order of a sequence counts."""
-        return self.spec.order == "use"
-
     def history(self, batch: SparseBatch) -> History:
         """Return examples of the field as the term reads them."""
-        if not self.in_order:
+        if not self.spec.in_order:
             return History.of(batch.distinct())
         once = batch.distinct_in_order()
         entries_Z = torch.arange(once.num_entries, device=once.indices.device)
@@ -113,7 +108,7 @@ class Neighbourhood:
 
     def found(self, dataset: Dataset, shard: int, number: int) -> Neighbours:
         """Return so many neighbours of each of a shard's units."""
-        return neighbours(dataset, self.field, self.shards.units(shard), number, self.in_order)
+        return neighbours(dataset, self.field, self.shards.units(shard), number, self.spec.order)
 
     def take(self, shard: int, found: Neighbours) -> None:
         """Take the neighbours of a shard's units, with similarities by the specification."""

@@ -147,8 +147,9 @@ def _check_output(place: Place, layer: OutputLayer, facts: FieldFacts, units: in
             f'{place.of("neighbourhood")} needs a sparse field or a sequence; "{layer.field}" is dense.'
             " Remove it."
         )
-    if layer.neighbourhood is not None and layer.neighbourhood.order == "use" and facts.kind != "sequence":
-        rule = f'"use" needs a sequence field; "{layer.field}" is {facts.kind}'
+    if layer.neighbourhood is not None and layer.neighbourhood.in_order and facts.kind != "sequence":
+        order = layer.neighbourhood.order
+        rule = f'"{order}" needs a sequence field; "{layer.field}" is {facts.kind}'
         remedy = "Remove it, or ingest with `sequence=True` where the order of the features matters."
         raise FitError(f"{place.of('neighbourhood.order')} {rule}. {remedy}")
     if layer.values == "ignore" and facts.kind != "dense":

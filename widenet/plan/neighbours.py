@@ -53,8 +53,8 @@ def fitting_bytes(job: Job, process: int) -> int:
 
 
 def _tried_orders(job: Job, layer: OutputLayer) -> int:
-    """Return how many settings of `order` are tried when a term is fitted: both along a sequence."""
-    return 2 if job.layout.fields[layer.field].kind == "sequence" else 1
+    """Return how many settings of `order` are tried when a term is fitted: all along a sequence."""
+    return 3 if job.layout.fields[layer.field].kind == "sequence" else 1
 
 
 def neighbours(job: Job) -> dict[str, dict[str, int]]:

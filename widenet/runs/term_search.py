@@ -27,6 +27,7 @@ PART: Part = "validation"
 _POPULARITIES, _FLOORS = (0.4, 0.2, 0.0), (0.01, 0.002)
 _MOST_WEIGHT = 6.4
 """Above, softmax leaves the other units probabilities that are too small to tell apart."""
+_ORDERS = {"ignore": "", "use": ", in order", "forward": ", in order, forward"}
 _SCREENING, _FINALISTS = 1024, 4
 """Users who try all terms, and the best terms of theirs that all users choose among."""
 _LEVEL = 0.95
@@ -39,8 +40,7 @@ def words_of(term: Term | None) -> str:
     if term is None:
         return "no term"
     settings = f"{term.neighbours} neighbours, popularity {term.popularity:g}"
-    order = ", in order" if term.order == "use" else ""
-    return f"weight {term.weight:g}, floor {term.floor:g}, {settings}{order}"
+    return f"weight {term.weight:g}, floor {term.floor:g}, {settings}{_ORDERS[term.order]}"
 
 
 @dataclass(frozen=True)
@@ -221,8 +221,8 @@ def _try_all(measure: _Measure, own: Term | None, is_sequence: bool) -> None:
     measure(None)
     if own is not None:
         measure(own)
-    starts: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER] if is_sequence else [TERM]
-    for start in starts:
+    starts: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER, {**TERM_IN_ORDER, "order": "forward"}]
+    for start in starts if is_sequence else [TERM]:
         for number in TRIED:
             _try_neighbours(measure, start, number)
 

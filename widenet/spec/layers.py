@@ -184,6 +184,10 @@ class DeltaBoost(Spec):
     """Of all other units."""
 
 
+Order = Literal["use", "forward", "ignore"]
+"""How a neighbourhood term reads a sequence."""
+
+
 class Neighbourhood(Spec):
     """Add to a finished network's logits how often the units occurred together with the example's features.
 
@@ -201,11 +205,18 @@ class Neighbourhood(Spec):
     """Features that each unit keeps: those with the largest c_ij^2 / n_i, of equal ones the first."""
     popularity: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Exponent of a unit's frequency in its similarities. 0: rare and frequent units count alike."""
-    order: Literal["use", "ignore"] = "ignore"
+    order: Order = "ignore"
     """use: of a sequence, two features that are d places apart add 1 / d to c_ij, and in the mean the newest
     feature has the weight 1, the one before it 1 / 2, the next 1 / 3, and so on. Of a feature that occurs
-    several times, all places but the last are taken out before.
+    several times, all places but the last are taken out before. forward: the same, but a pair counts for j
+    alone, the feature that comes later.
     """
+
+    @property
+    def in_order(self) -> bool:
+        """Whether places in a sequence count."""
+        return self.order != "ignore"
+
     fit: bool = False
     """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
     `evaluation`, on the validation part. Until then, and if the gain is not surely 1 %, these hold.
