@@ -45,8 +45,13 @@ def run(asked: argparse.Namespace) -> None:
         _print_shares(dataset)
 
 
-def prepare(folder: Path, source: Path = DATA / "gowalla") -> None:
-    """Make the dataset "data" in a folder: a published split, a line of items for each user."""
+def prepare(folder: Path) -> None:
+    """Make the dataset "data" in a folder: the published split."""
+    prepare_split(folder, DATA / "gowalla")
+
+
+def prepare_split(folder: Path, source: Path) -> None:
+    """Make the dataset "data" of the files of a published split, with a line of items for each user."""
     ingest([source / "train.txt"], folder / "data", heldout=source / "test.txt")
 
 

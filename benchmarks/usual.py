@@ -144,7 +144,7 @@ def _prepare_topics(folder: Path) -> None:
 
 def _published(source: Path) -> "_Set":
     """Return how a published split is made; its tuned documents are those for Gowalla."""
-    return lambda folder: gowalla.prepare(folder, source), _preset("gowalla")
+    return lambda folder: gowalla.prepare_split(folder, source), _preset("gowalla")
 
 
 def hold_out(interactions: Any, folder: Path, **options: Any) -> None:
