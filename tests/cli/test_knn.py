@@ -124,10 +124,14 @@ def test_a_file_that_is_there_is_not_replaced(there, widenet):
 
 
 @pytest.mark.usefixtures("vectors")
-def test_standard_output_that_is_full_is_one_sentence():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_standard_output_that_is_full_is_one_sentence(unbuffered):
     line = [sys.executable, "-m", "widenet", "knn", "search", "a.txt", "--queries", "queries.txt", "-k", "1"]
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        ended = subprocess.run(
+            line, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
     assert (ended.returncode, ended.stderr) == (
         2,
         "widenet: standard output cannot be written: No space left on device. Free some space, or choose"

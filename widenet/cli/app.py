@@ -142,6 +142,7 @@ _ELSEWHERE = {
     "similar": "widenet knn like RUN ITEM",
 }
 """The command line for what Python has under another name."""
+_OUTPUT = "standard output"
 _NO_COMMAND = re.compile("No such command '([^']*)'")
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -202,7 +203,7 @@ def main(arguments: list[str] | None = None) -> Any:
             typer.echo(f"widenet: {in_one_line(on_command_line(str(error)))}", err=True)
         sys.exit(error.status)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -219,6 +220,8 @@ def main(arguments: list[str] | None = None) -> Any:
         place = _place(error)
         said = f"{place}: {error.strerror or error}. Check the path and the disk."
         typer.echo(f"widenet: {unwritten(place, error) if error.errno in NO_ROOM else said}", err=True)
+        if place == _OUTPUT:
+            _drop_output()
         sys.exit(2)
     except _USAGE_ERROR as error:
         if not left_to_the_first():
@@ -229,10 +232,15 @@ def main(arguments: list[str] | None = None) -> Any:
     sys.exit(status)
 
 
+def _drop_output() -> None:
+    """Let nothing more reach standard output, not even what waits there: Python would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _place(error: OSError) -> str:
-    """The file that an error of the operating system is about, or "standard output"."""
+    """The file that an error of the operating system is about, or standard output."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(error.filename or ("standard output" if frame.f_code is typer.echo.__code__ else "a file"))
+    return str(error.filename or (_OUTPUT if frame.f_code is typer.echo.__code__ else "a file"))
 
 
 def _trace() -> None:
