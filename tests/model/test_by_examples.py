@@ -107,13 +107,13 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def alone(data):
-    return outcomes_alone(DIVIDED, data / "pictures", CHANGES)
+    return outcomes_alone(DIVIDED, data / "few pictures", CHANGES)
 
 
 @pytest.mark.parametrize(("size", "some"), SIZES)
 def test_every_number_of_processes_and_of_threads_gives_the_bits_of_one(size, some, data, alone, groups):
     assert len({fingerprint for _, fingerprint, *_ in alone}) == len(CHANGES)
-    for found in groups(size)(outcomes_here, DIVIDED, data / "pictures", CHANGES[some]):
+    for found in groups(size)(outcomes_here, DIVIDED, data / "few pictures", CHANGES[some]):
         pairs = zip(CHANGES[some], alone[some], found, strict=True)
         assert [changes for changes, one, many in pairs if one != many] == []
 

@@ -22,7 +22,7 @@ def folders(tmp_path_factory):
     """A dataset for each trunk."""
     data = write_data(tmp_path_factory.mktemp("data"))
     sequences.write(data / "songs")
-    return {"split": data / "dense", "gates": data / "songs", "divided": data / "pictures"}
+    return {"split": data / "dense", "gates": data / "songs", "divided": data / "few pictures"}
 
 
 @pytest.mark.parametrize("size", [3, *(pytest.param(size, marks=pytest.mark.long) for size in (1, 2, 4, 8))])

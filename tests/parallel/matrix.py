@@ -292,7 +292,8 @@ def write_data(folder):
     for name, width in WIDTHS.items():
         _dataset(folder / name, name, width, EXAMPLES)
     _dataset(folder / "deep", "dense", 31, 2 * DEEP_EXAMPLES)
-    _dataset(folder / "pictures", "dense", 31, 2 * 40, picture=3 * 12 * 12)
+    for pictures, examples in (("pictures", 2 * 40), ("few pictures", 20 + 6)):
+        _dataset(folder / pictures, "dense", 31, examples, picture=3 * 12 * 12)
     return folder
 
 
