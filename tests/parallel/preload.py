@@ -4,28 +4,63 @@ of it.
 
 import gc
 from importlib import import_module
+from pkgutil import iter_modules
 
 from tests import unsynced
 from widenet.kernels.compiled_ranking import compiled_ranking
-from widenet.kernels.compiled_search import compiled_choice
+from widenet.kernels.compiled_search import compiled_choice, compiled_search
+from widenet.kernels.compiled_softmax import compiled_softmax_sum
 from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
+from widenet.kernels.compiled_steps import compiled_steps
+from widenet.kernels.compiled_stochastic import compiled_packing, compiled_to_bfloat16, compiled_unpacking
 from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
+from widenet.kernels.compiled_tiles import compiled_pass
 from widenet.kernels.fixed_point import compiled_add
+from widenet.model import layers, losses
+from widenet.plan import layers as planned
+from widenet.training import optimizers
 
 unsynced.begin()
 # Nothing here may start a thread: a copy of a process is without it.
+MODULES = [
+    "pytest",  # what a test hands to a worker is of the test's module, which imports it
+    "torch.fx.experimental.symbolic_shapes",  # layers divided by examples import it when they go backward
+    "widenet.dsstne.spec.form",
+    "widenet.runs.training",
+    *(
+        f"{package.__name__}.{module.name}"
+        for package in (layers, losses, planned, optimizers)
+        for module in iter_modules(package.__path__)
+    ),
+]
+STATES = {
+    "sgd": 0,
+    "momentum": 1,
+    "nesterov": 1,
+    "adagrad": 1,
+    "rmsprop": 1,
+    "adadelta": 2,
+    "adam": 2,
+    "adamw": 2,
+}
 LOADED = [
-    import_module(
-        "torch.fx.experimental.symbolic_shapes"
-    ),  # layers divided by examples import it when they go backward
+    *map(import_module, MODULES),
     *map(compiled_add, ("float32", "float64")),
     *(compiled_sweep(name, False) for name in ("sigmoid", "softmax_sums", "softmax")),
+    *(compiled_sweep(name, True) for name in ("softmax_sums", "softmax")),
+    *map(compiled_pass, ("sigmoid", "softmax_sums", "softmax")),
+    *(compiled_steps(*rule) for rule in STATES.items()),
+    compiled_to_bfloat16(),
+    *map(compiled_packing, (False, True)),
+    *map(compiled_unpacking, (False, True)),
     compiled_sum("float32"),
+    compiled_softmax_sum(),
     compiled_sort(),
     compiled_group(),
     *map(compiled_cut, ("int32", "int64")),
     compiled_ranking(),
+    compiled_search(),
     compiled_choice(),
 ]
 gc.freeze()  # no copy looks for garbage in what all copies share
