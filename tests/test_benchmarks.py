@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import catalogue, device, latest
+from benchmarks import catalogue, commands, device, latest
 from benchmarks.__main__ import parser
 from benchmarks.alternately import Measured, Program, _Worker, measure, measure_alone
 from benchmarks.device import Step
@@ -26,6 +27,7 @@ from benchmarks.results import Table, processor, publish, quartiles, spread
 from benchmarks.steps.torch_bags import Autoencoder, arguments_of
 from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.synthetic import draw_interactions
+from tests.scripts import Script
 from widenet.errors import DataError
 from widenet.plan.binding import bind
 from widenet.plan.deferred_rows import defers_rows
@@ -286,7 +288,29 @@ def test_the_trainings_of_the_catalogue_are_exact_without_logits_and_over_a_samp
     assert outputs == {"exact l2": (True, False), "sampled softmax": (False, True)}
 
 
-def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, capsys):
+def test_the_figures_of_a_command_are_its_own(tmp_path):
+    writing = "open('file', 'wb').write(bytearray(60 << 20)); sum(range(10**6))"
+    ran = commands.measured([sys.executable, "-c", writing], tmp_path)
+    assert (tmp_path / "file").stat().st_size == 60 << 20
+    assert ran.seconds > 0
+    assert ran.cpu_seconds > 0
+    assert 60 << 20 < ran.peak_bytes < 120 << 20
+    with pytest.raises(SystemExit, match=r"(?s)-c 1 // 0 failed:.*ZeroDivisionError"):
+        commands.measured([sys.executable, "-c", "1 // 0"], tmp_path)
+
+
+def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, monkeypatch, capsys):
+    """Its commands run in copies of a process that has loaded widenet, whose figures nobody measures."""
+
+    def forked(line, folder):
+        assert line[:3] == [sys.executable, "-m", "widenet"]
+        script = Script("from widenet.cli import main; main()", folder / "said", words=line[3:], cwd=folder)
+        said, complained = script.communicate()
+        assert script.returncode == 0, said + complained
+        shutil.rmtree(folder / "said")
+        return commands.Ran(1.5, 2.5, 10**9, 10**6)
+
+    monkeypatch.setattr(catalogue, "measured", forked)
     asked = argparse.Namespace(
         items=400,
         users=300,
@@ -304,7 +328,7 @@ def test_the_catalogue_is_ingested_trained_and_recommended_from(tmp_path, capsys
     share, _, said = table["notes"][-1].partition(" ")
     assert said.startswith("of the recommendations are of the user's group")
     assert 0 <= float(share) < 0.5
-    assert all(float(cell) > 0 for row in table["rows"] for cell in row[1:3])
+    assert [row[1:-1] for row in table["rows"]] == [["1.5", "2.5", "1.00", "0.00"]] * 5
     assert str(table["notes"][-1]) in capsys.readouterr().out
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".md"]
 
