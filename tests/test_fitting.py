@@ -36,15 +36,15 @@ def books(folder):
 SOURCES = {
     "a path": (books, str),
     "pandas": (lambda _: pd.DataFrame(COLUMNS), int),
-    "polars": (lambda _: pl.DataFrame(COLUMNS), int),
-    "arrow": (lambda _: pa.table(COLUMNS), int),
-    "columns": (lambda _: COLUMNS, int),
     "tuples": (lambda _: PAIRS, int),
     "tuples of texts": (lambda _: [(str(user), str(item)) for user, item in PAIRS], str),
     "a matrix": (
         lambda _: scipy.sparse.csr_matrix(([1] * len(PAIRS), (COLUMNS["user"], COLUMNS["item"]))), int
     ),
 }  # fmt: skip
+"""Beside columns, which `fitted` is of. All tables are ingested as Arrow's, which tests/data/test_sources.py
+tests.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +59,10 @@ def test_every_kind_of_interactions_gives_the_same_network_and_keeps_the_type_of
     model = widenet.fit(make(tmp_path), tmp_path / "run", device="cpu", quiet=True)
     if kind != "a matrix":  # whose values are kept: all are 1
         assert model.fingerprint() == fitted.fingerprint()
-    found = model.recommend(users=[4, 7], k=2)
-    assert {type(row.item) for rows in found for row in rows} == {kind_of_id}
-    assert [{int(row.item) % 2 for row in rows} for rows in found] == [{0}, {1}]
+    for each, expected in ((model, kind_of_id), (fitted, int)):
+        found = each.recommend(users=[4, 7], k=2)
+        assert {type(row.item) for rows in found for row in rows} == {expected}
+        assert [{int(row.item) % 2 for row in rows} for rows in found] == [{0}, {1}]
 
 
 def test_a_run_is_an_ordinary_one_that_moves_with_its_dataset(fitted, tmp_path):
