@@ -61,8 +61,17 @@ def outcome(run):
     return Model.load(run).fingerprint(), log(run), (run / "histograms.jsonl").read_text()
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("stops", [(STEPS,), (7, 3, 1, 1)], ids=str)
+STOPS = [
+    *((name, (7, 3, 1, 1)) for name in SETTINGS),
+    *((name, (STEPS,)) for name in ("momentum", "nesterov", "rmsprop", "adadelta", "adagrad, tied")),
+]
+"""Every setting stops within an epoch and at the end of the second one. Those stop at the end of the first
+one, too, whose first epochs end otherwise than the second: without a metric, as the best so far, or without a
+checkpoint.
+"""
+
+
+@pytest.mark.parametrize(("name", "stops"), STOPS, ids=str)
 def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_one(
     name, stops, data, undisturbed, tmp_path
 ):

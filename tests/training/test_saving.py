@@ -109,8 +109,18 @@ def in_time(monkeypatch):
     monkeypatch.setattr(Saving, "is_writing", writes_in_time)
 
 
+KNOWN = {
+    "sgd, l2",  # has no state
+    "nesterov",  # as momentum
+    "rmsprop, sampled",  # as rmsprop, and as momentum, sampled
+    "sgd, l2, tied, sampled",
+    "rmsprop, on the input",  # as momentum, on the input
+}
+"""Settings whose checkpoints hold nothing that those of others do not."""
+
+
 @pytest.mark.usefixtures("in_time")
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name not in KNOWN])
 def test_a_training_that_crashes_within_an_epoch_goes_on_there_to_the_same_bits(
     name, data, undisturbed, tmp_path
 ):

@@ -104,8 +104,9 @@ def test_a_braked_training_that_is_interrupted_ends_with_the_same_bits(kind, lea
     facts = next(find() for find in state.candidates()).facts["state"]["brake"]
     assert facts["left_out"] >= 2
     assert len(facts["shortened"]) >= 24
-    unbraked = train(NETWORK, settings(kind, brake=False), leaping, tmp_path / "unbraked")
-    assert unbraked.fingerprint() != whole.fingerprint()
+    if kind == "sgd":
+        unbraked = train(NETWORK, settings(kind, brake=False), leaping, tmp_path / "unbraked")
+        assert unbraked.fingerprint() != whole.fingerprint()
 
 
 def test_a_step_that_is_left_out_counts_for_no_schedule(leaping, tmp_path):
