@@ -5,6 +5,7 @@ import math
 import random
 from fractions import Fraction
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -143,34 +144,33 @@ def blocked(name, data, precision, divided, num_threads):
         processes._gather_rows, processes.dividing_pays = gather_rows, rule
 
 
-@pytest.fixture(
-    scope="module",
-    params=[("deep", "float32"), ("deep", "bfloat16"), ("pictures", "float32"), ("pictures", "bfloat16")],
-)
+DIVIDED = {"deep": 2 * 3 * 2 + 3, "pictures": 2 * 3 + 5}
+"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and
+forward in the evaluation.
+"""
+BLOCKED = [*product(DIVIDED, ("float32", "bfloat16"))]
+TOGETHER = [
+    pytest.param(each, size, threads, marks=[] if (each in BLOCKED[::3]) == (size != 2) else pytest.mark.long)
+    for each, (size, threads) in product(BLOCKED, ((1, 2), (2, 1), (3, 2)))
+]
+"""Every two of a network, a precision and a number of processes meet in those that are always run."""
+
+
+@pytest.fixture(scope="module", params=BLOCKED)
 def alone(request, data):
     """A network, a precision, and what the two give."""
     with one_thread_an_operation():
         return *request.param, outcome_of(request.param[0], data, LocalExchange(8), request.param[1])
 
 
-DIVIDED = {"deep": 2 * 3 * 2 + 3, "pictures": 2 * 3 + 5}
-"""The two large products of DEEP and the one of PICTURES, forward and twice backward, in two steps; and
-forward in the evaluation.
-"""
-
-
-@pytest.mark.parametrize(("size", "num_threads"), [(1, 2), (2, 1), (3, 2)])
-def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(
-    size, num_threads, data, alone, groups
-):
+@pytest.mark.parametrize(("alone", "size", "threads"), TOGETHER, indirect=["alone"])
+def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, threads, data, alone, groups):
     name, precision, expected = alone
     for divided, gatherings in ((True, DIVIDED[name]), (False, 0)):
-        assert (
-            groups(size)(blocked, name, data, precision, divided, num_threads)
-            == [(expected, gatherings)] * size
-        )
+        found = groups(size)(blocked, name, data, precision, divided, threads)
+        assert found == [(expected, gatherings)] * size
     if size == 2:
-        usual = groups(2)(blocked, name, data, precision, None, num_threads)
+        usual = groups(2)(blocked, name, data, precision, None, threads)
         assert [found for found, _ in usual] == [expected] * 2
 
 
