@@ -142,7 +142,7 @@ SHARED = {"SharedWeights": {"SourceInputLayer": "Input", "SourceOutputLayer": "A
 SHAPES = {
     "an output on the input": ([], {}, {"Output", "Output bias"}),
     "shared weights": (
-        [{"Name": "A", **HIDDEN, "N": 8}, {"Name": "B", **HIDDEN, "N": 8, **SHARED}],
+        [{"Name": "A", **HIDDEN, "N": 3}, {"Name": "B", **HIDDEN, "N": 3, **SHARED}],
         {"Source": ["A", "B"]},
         {"A/Input", "A bias", "B bias", "Output", "Output bias"},
     ),
