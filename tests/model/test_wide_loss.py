@@ -82,18 +82,30 @@ def targets_of(kind, generator, num_examples, width, loss):
     return sparse(width, 0, 1), batch
 
 
-@pytest.mark.parametrize(
-    ("weighted", "shards"), [(False, 8), (True, 3)], ids=["8 shards", "3 shards, weighted"]
-)
-@pytest.mark.parametrize("kind", ["sparse", "sparse with values", "dense"])
-@pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
-def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(
-    loss, activation, kind, weighted, shards
-):
+KINDS = ["sparse", "sparse with values", "dense"]
+TWINS = [
+    pytest.param(
+        *pair,
+        kind,
+        shards,
+        id=f"{name_of(pair[0])}-{name_of(pair[1]) or pair[1]['kind']}-{kind}-{shards} shards",
+        marks=[] if (number + place + shards) % 2 else pytest.mark.long,
+    )
+    for number, pair in enumerate(PAIRS)
+    for place, kind in enumerate(KINDS)
+    for shards in (8, 3)
+]
+"""Every loss and activation is always run with every kind of targets, with 8 shards and with 3 and weights of
+examples in turn.
+"""
+
+
+@pytest.mark.parametrize(("loss", "activation", "kind", "shards"), TWINS)
+def test_a_step_under_every_loss_and_activation_is_that_of_the_dense_twin(loss, activation, kind, shards):
     generator = torch.Generator().manual_seed(5)
     facts, targets = targets_of(kind, generator, 7, 37, loss)
     batch = {"in": random_batch(generator, 7, 23, 6), "out": targets}
-    weights_E = torch.rand(7, generator=generator) * 3 if weighted else None
+    weights_E = torch.rand(7, generator=generator) * 3 if shards == 3 else None
     assert_step_matches_twin(
         document(loss, activation), {"in": sparse(23), "out": facts}, batch, {"shards": shards}, weights_E
     )
@@ -159,8 +171,15 @@ def test_a_tied_or_limited_network_gives_the_same_bits_with_and_without_room_for
     assert bits[0] == bits[1]
 
 
-@pytest.mark.parametrize(("loss", "activation"), PAIRS, ids=name_of)
-@pytest.mark.parametrize("where", ["h/in", "out", "h bias"])
+UNDEFINED = [
+    pytest.param(where, *pair, marks=pytest.mark.long if where == ("h bias", "h/in")[number % 2] else [])
+    for where in ("h/in", "out", "h bias")
+    for number, pair in enumerate(PAIRS)
+]
+"""One of the output is always tried under every loss and activation, and those below it in turn."""
+
+
+@pytest.mark.parametrize(("where", "loss", "activation"), UNDEFINED, ids=name_of)
 def test_an_undefined_weight_gives_an_undefined_loss_that_names_its_layer(loss, activation, where):
     generator = torch.Generator().manual_seed(5)
     real = Real(document(loss, activation), {}, {"in": sparse(23), "out": sparse(37)})

@@ -168,8 +168,17 @@ CHECKERBOARD = {
 }
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
-@pytest.mark.parametrize("document", CHECKERBOARD.values(), ids=CHECKERBOARD)
+LEARNING = [
+    pytest.param(
+        document, optimizer, marks=pytest.mark.long if (number + place) % 2 else [], id=f"{name}, {optimizer}"
+    )
+    for number, (name, document) in enumerate(CHECKERBOARD.items())
+    for place, optimizer in enumerate(("adam", "adagrad"))
+]
+"""Each network is always trained by one optimizer, and by the other one in the long form."""
+
+
+@pytest.mark.parametrize(("document", "optimizer"), LEARNING)
 def test_on_a_checkerboard_every_user_is_offered_items_of_the_right_parity(document, optimizer):
     num_users, width = 40, 31
     rng = np.random.default_rng(3)
