@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import widenet
-from tests.parallel.workers import Group, exchange
+from tests.parallel.workers import exchange
 from widenet.checkpoint import fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -152,12 +152,9 @@ def small_pictures(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.long) for size in (2, 4)), 8])
-def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(
-    size, small_pictures, tmp_path
-):
+def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(size, small_pictures, groups):
     folder, alone = small_pictures
-    with Group(size, tmp_path) as group:
-        assert group(steps_here, folder) == [alone] * size
+    assert groups(size)(steps_here, folder) == [alone] * size
 
 
 def test_eight_processes_divide_the_example_alexnet():
