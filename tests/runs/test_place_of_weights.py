@@ -107,6 +107,8 @@ def settings(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data, tmp_path, small_chunks):
+    if name == "momentum, on the input":  # whose weight is as high as wide, and is never in a file
+        data = books(tmp_path / "narrow", width=WIDTH // 10, titles=None)
     train(*settings(name), data, tmp_path / "memory")
     model = train(*settings(name), data, tmp_path / "disk", weights_in="disk")
     assert outcome(tmp_path / "disk") == outcome(tmp_path / "memory")
