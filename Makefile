@@ -27,8 +27,9 @@ test: .venv/.stamp
 test-avx2: .venv/.stamp
 	ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 NUMBA_CPU_NAME=haswell \
 	  NUMBA_CPU_FEATURES=+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+popcnt \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels tests/model/test_operands.py tests/model/test_product.py \
-	  tests/training/test_arithmetic.py tests/test_simulated_gpu.py
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m 'not faults and not long' tests/kernels tests/model/test_convolution.py \
+	  tests/model/test_operands.py tests/model/test_product.py tests/predict/test_blocks.py tests/training/test_arithmetic.py \
+	  tests/test_simulated_gpu.py
 
 # What needs a CUDA device; without one it is skipped, and the kernels run in Triton's interpreter.
 test-gpu: .venv/.stamp
