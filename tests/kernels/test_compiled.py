@@ -111,12 +111,12 @@ for names in sys.argv[2:]:
         continue
     for name in names.split():
         weight, gradient, state = torch.ones(1), torch.full((1,), 2.0), [torch.full((1,), 3.0)]
-        compiled_steps(name, 1).tile(weight, gradient, state, Penalties(), numbers)
+        compiled_steps.__wrapped__(name, 1).tile(weight, gradient, state, Penalties(), numbers)
         print(name, weight.item(), *(kept.item() for kept in state), flush=True)
     os._exit(0)
 """
 """Compiles the steps of the rules that each further argument names, all with one state, in a process of its
-own.
+own, also those that the process it is a copy of has compiled.
 """
 
 
