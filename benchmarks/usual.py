@@ -26,8 +26,9 @@ _LENGTH = 0.9
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
-    parser.add_argument("--sets", nargs="+", choices=sorted(SETS), default=list(SETS), help="data sets")
-    parser.add_argument(
+    sets = parser.add_mutually_exclusive_group()
+    sets.add_argument("--sets", nargs="+", choices=sorted(SETS), default=list(SETS), help="data sets")
+    sets.add_argument(
         "--splits", nargs="+", type=Path, help="folders of other sets, each with train.txt and test.txt"
     )
     parser.add_argument("--share", type=float, default=0.1, help="share of each user's items for validation")
@@ -40,10 +41,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print metrics of tuned and of default documents, trained beside a validation part and without one."""
     print("| data | documents | validation NDCG@20 | Recall@20 | NDCG@20 | s |\n|---|---|---|---|---|---|")
-    sets = SETS if asked.splits is None else {split.name: _published(split) for split in asked.splits}
-    for name in asked.sets if asked.splits is None else sets:
+    sets = [(name, *SETS[name]) for name in asked.sets]
+    for name, prepare, tuned in sets if asked.splits is None else map(_published, asked.splits):
         with workplace() as folder:
-            prepare, tuned = sets[name]
             prepare(folder)
             whole = Dataset.open(folder / "data")
             parted = split(folder / "data", folder / "parted", validation=asked.share)
@@ -142,9 +142,9 @@ def _prepare_topics(folder: Path) -> None:
     hold_out(days.World.of(0).choose(range(days.USERS), days.FIRST, 0), folder)
 
 
-def _published(source: Path) -> "_Set":
-    """Return how a published split is made; its tuned documents are those for Gowalla."""
-    return lambda folder: gowalla.prepare_split(folder, source), _preset("gowalla")
+def _published(source: Path) -> tuple[str, Callable[[Path], None], Documents]:
+    """Return a published split's name and how it is made, with the documents for Gowalla as tuned ones."""
+    return source.name, lambda folder: gowalla.prepare_split(folder, source), _preset("gowalla")
 
 
 def hold_out(interactions: Any, folder: Path, **options: Any) -> None:
@@ -153,9 +153,7 @@ def hold_out(interactions: Any, folder: Path, **options: Any) -> None:
     split(folder / "whole", folder / "data", heldout=0.2)
 
 
-_Set = tuple[Callable[[Path], None], Documents]
-
-SETS: dict[str, _Set] = {
+SETS: dict[str, tuple[Callable[[Path], None], Documents]] = {
     "gowalla": (gowalla.prepare, _preset("gowalla")),
     "goodbooks": (goodbooks.prepare, _preset("goodbooks")),
     "movielens": (_prepare_movielens, _tuned(0.25, 20, 64)),

@@ -37,7 +37,7 @@ LEVELS = [
     {"stores"},
     {"durable", "extensions", "late", "optional", "pictures", "randomness", "tensor_file", "transfer"},
     {"scratch"},
-    {"kernel_queue", "rooms"},
+    {"kernel_queue", "one_thread", "rooms"},
     {"errors"},
 ]
 """The rooms, from the top down: a module imports from its own room and from levels below it, nothing else."""
@@ -96,7 +96,7 @@ WHOLE_PROJECT_TESTS = {
 }
 """Tests of the project as a whole, which mirror no single module."""
 
-MAX_FILE_LINES, MAX_FUNCTION_LINES, MOST_STATEMENTS = 400, 60, 43_110
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MOST_STATEMENTS = 400, 60, 43_120
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from widenet.one_thread import keep_to_one_thread
+
 _LARGEST_BLOCK = 2**27
 _CACHED_BLOCK = 2**17
 
@@ -40,7 +42,7 @@ def tiled(width: int, hidden: Sequence[int], batch: int, threads: int) -> Callab
         ([_Products(inputs_EH, units) for _ in range(threads)], weight_LH.chunk(threads))
         for inputs_EH, weight_LH in _layers(width, hidden, batch)
     ]
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(threads, initializer=keep_to_one_thread)
 
     def steps(number: int) -> dict[str, Any]:
         for _ in range(number):

@@ -35,6 +35,14 @@ def test_a_dataset_that_lies_in_its_run_is_named_there_in_quotes(world, widenet,
     assert ended.err == MISSING.format("train", f" Add --data data, on which {run} was trained.")
 
 
+def test_the_folder_of_a_run_is_not_taken_for_the_run_that_is_named(inside, widenet, monkeypatch):
+    monkeypatch.chdir(inside / "run")
+    advice = f" Add --data {inside / 'data'}, on which {{}} was trained."
+    assert widenet("evaluate", "../run").err == MISSING.format("evaluate", advice.format("../run"))
+    assert widenet("evaluate", "nosuch").err == MISSING.format("evaluate", "")
+    assert widenet("train", "nosuch.json").err == MISSING.format("train", "")
+
+
 @pytest.mark.parametrize("machine", [None, "", "[]", "{}", '{"data": 5}', '{"data": "nowhere"}', "[" * 9999])
 def test_no_dataset_is_named_where_none_is_known(machine, world, widenet, tmp_path):
     run = tmp_path / "run"

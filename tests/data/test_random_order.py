@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from widenet.data import random_order
+from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.data.random_order import looks_random
@@ -63,15 +64,39 @@ def test_a_direction_counts_where_pairs_are_as_frequent_as_in_any_order(tmp_path
     assert looks_random(dataset(tmp_path / "either", either, 40), "items")
 
 
+def test_an_order_says_something_that_repeats_pairs_less_than_chance(tmp_path):
+    random = np.random.default_rng(7)
+    rare = 1 + random.integers(20_000, size=(USERS, 5))
+    apart = [[each for item in row for each in (0, item)] for row in rare.tolist()]
+    assert not looks_random(dataset(tmp_path / "data", apart, 20_001), "items")
+
+
+def test_no_more_entries_are_looked_at_than_memory_shall_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr(random_order, "_MOST_ENTRIES", 6_400)
+    looked, entries = [], Dataset.entries
+
+    def noted(self, field, examples):
+        found = entries(self, field, examples)
+        looked.append(np.diff(found[1]))
+        return found
+
+    monkeypatch.setattr(Dataset, "entries", noted)
+    rows = [[item % ITEMS for item in range(50_000)], *sequences("random")]
+    looks_random(dataset(tmp_path / "data", rows), "items")
+    [lengths] = looked
+    assert (set(lengths.tolist()), 3_200 < sum(lengths) <= 6_400) == ({LENGTH}, True)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
+        [[1, 1], [2, 2], [3, 3]],
         [[], [3], [7]],
         [[1, 2, 3], [4, 5]],
         [[item % 20 for item in row] for row in sequences("random", 80)],
         np.random.default_rng(3).integers(2**16, size=(USERS, LENGTH)).tolist(),
     ],
-    ids=["no pairs", "no repetition", "few users", "pairs that never repeat"],
+    ids=["pairs of the same", "no pairs", "no repetition", "few users", "pairs that never repeat"],
 )
 def test_nothing_is_said_where_nobody_can_tell(rows, tmp_path):
     assert not looks_random(dataset(tmp_path / "data", rows, 2**16), "items")

@@ -178,6 +178,7 @@ def test_any_number_of_processes_fits_the_same_term(size, fitted, data, groups, 
     found = groups(size)(trained_by_a_group, str(data.path), str(tmp_path / "run"))
     assert found == [fitted.fingerprint()] * size
     assert Model.load(tmp_path / "run").run.network == fitted.run.network
+    assert (tmp_path / "run" / "log.jsonl").read_bytes().count(b"neighbourhood_fits") == 1
 
 
 def with_two_outputs(**term):

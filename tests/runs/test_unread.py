@@ -257,17 +257,26 @@ def test_items_that_are_set_aside_are_not_said_to_be_nobodys(tmp_path, widenet):
         assert model.doubts(basket)[0].startswith("Nobody had these items in training,")
     data.path.rename(tmp_path / "elsewhere")
     assert model.doubts(["3"])[0].startswith("Nobody had these items in training,")
+    dataset_from_lists(tmp_path / "data", [[0, 1, 3], [0]], **ends)  # which has it in the training part
+    assert model.doubts(["3"])[0].startswith("Nobody had these items in training,")
 
 
-def test_items_that_a_training_has_set_aside_are_learnt_without_a_validation_part(tmp_path, widenet):  # noqa: F811
+@pytest.mark.parametrize("also_heldout", [False, True])
+def test_items_that_a_training_has_set_aside_are_learnt_without_a_validation_part(
+    also_heldout,
+    tmp_path,
+    widenet,  # noqa: F811
+):
     log = [(user, item, time) for user in "uvw" for time, item in enumerate("ab")] + [("u", "late", 9)]
     names = {"user": "user", "item": "item", "time": "time"}
     table = dict(zip(names, map(list, zip(*log, strict=True)), strict=True))
-    data = ingest(table, tmp_path / "data", **names, keep_times=True)
+    later = {"user": ["v"], "item": ["late"], "time": [10]} if also_heldout else None
+    data = ingest(table, tmp_path / "data", heldout=later, **names, keep_times=True)
     model = train(NETWORK, None, data, tmp_path / "run", report=Heard())
     said = widenet("recommend", model.run.path, "--items", "late").err
     remedy = "train with --no-validation"
-    assert ASIDE.format(tmp_path / "run" / "data", "validation part", remedy) in said.splitlines()
+    where = "validation part and heldout part" if also_heldout else "validation part"
+    assert ASIDE.format(tmp_path / "run" / "data", where, remedy) in said.splitlines()
 
 
 def test_a_user_is_known_by_numbers_or_by_the_earlier_parts_of_a_sequence(tmp_path):

@@ -143,6 +143,8 @@ _ELSEWHERE = {
 }
 """The command line for what Python has under another name."""
 _OUTPUT = "standard output"
+_MUCH_ALIKE = 0.85
+"""Least similarity of a misspelt name to one of those, see `errors.alike`."""
 _NO_COMMAND = re.compile("No such command '([^']*)'")
 _CHOICE = re.compile("'([^']*)' is not one of (.+)")
 _USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -270,14 +272,14 @@ def _show_usage(error: Any, words: list[str]) -> None:
 def _instead_of(name: str) -> str:
     """Suggest another command line than the nearest command: a sentence or nothing.
 
-    It is what Python calls by this name, also misspelt, or the command of this name in a group, such as
-    `widenet data describe`.
+    A group can have a command of this name, such as `widenet data describe`. Or Python has a function of
+    this name, or of one much like it.
     """
     groups = [group for group, command in _COMMANDS.items() if command.app.endswith(":app")]
     named = [group for group in groups if name in _Late(group, _COMMANDS[group]).whole.commands]
     if named:
         return f" Did you mean `widenet {named[0]} {name}`?"
-    near = alike(name, [*_COMMANDS, *extensions(COMMANDS), *_ELSEWHERE])
+    near = alike(name, [*_COMMANDS, *extensions(COMMANDS), *_ELSEWHERE], cutoff=_MUCH_ALIKE)
     return f" Did you mean `{_ELSEWHERE[near[0]]}`?" if near and near[0] in _ELSEWHERE else ""
 
 

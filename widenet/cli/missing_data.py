@@ -10,7 +10,7 @@ from widenet.training.existing_run import DATA
 
 
 def suggested_data(words: Sequence[str]) -> str:
-    """Suggest the dataset of the first run that a command line names, or one of whose documents it names.
+    """Suggest the dataset of the first run that a command line names; else that of a run's document.
 
     Args:
         words: The command line.
@@ -18,13 +18,15 @@ def suggested_data(words: Sequence[str]) -> str:
     Returns:
         A sentence to append, which begins with a space; nothing if there is no such run or dataset.
     """
-    for word in words:
-        for run in (Path(word), Path(word).parent):
-            with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-                data = _data_of(run)
-                if data.is_dir():
-                    name = run if run.name else run.absolute()
-                    return f" Add --data {shlex.quote(str(data))}, on which {name} was trained."
+    named = [*map(Path, words)]
+    with suppress(OSError, ValueError):
+        named += [path.parent for path in named if path.is_file()]
+    for run in named:
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            data = _data_of(run)
+            if data.is_dir():
+                name = run if run.name else run.absolute()
+                return f" Add --data {shlex.quote(str(data))}, on which {name} was trained."
     return ""
 
 

@@ -27,10 +27,10 @@ def note_on_random_order(dataset: Dataset, field: str) -> Note | None:
     if not looks_random(dataset, field):
         return None
     words = dataset.manifest.words
-    feature = words.feature(field)
     return Note(
-        f"note: the order of each {words.example}'s {feature}s looks random: shuffled sequences have the same"
-        " pairs of neighbours as often. A dataset without `sequence=True` may give a better model"
+        f"note: the order of each {words.example}'s {words.feature(field)}s looks random:"
+        " shuffled sequences have the same pairs of neighbours as often. A dataset without `sequence=True` may"
+        " give a better model"
     )
 
 
@@ -43,15 +43,12 @@ def looks_random(dataset: Dataset, field: str) -> bool:
     pairs, or pairs that hardly ever repeat, nothing is sure.
 
     Args:
-        dataset: The dataset, of whose examples at most `_MOST_ENTRIES` entries are in memory.
+        dataset: The dataset, of which at most `_MOST_ENTRIES` entries are in memory.
         field: A field of sequences.
     """
-    stride = max(1, -(-dataset.field(field).num_entries["train"] // _MOST_ENTRIES))
-    items, starts = dataset.entries(field, slice(0, dataset.num_examples, stride))
+    items, starts = dataset.entries(field, _examples(dataset, field))
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     num_pairs = int((rows[1:] == rows[:-1]).sum())
-    if not num_pairs:
-        return False
     random, width = stream(0, "order of sequences"), dataset.field(field).width
     shuffles = [
         _repetition(rows, items[np.argsort(rows + random.random(len(rows)), kind="stable")], width)
@@ -60,7 +57,16 @@ def looks_random(dataset: Dataset, field: str) -> bool:
     mean = math.fsum(shuffles) / _SHUFFLES
     deviation = math.sqrt(math.fsum((each - mean) ** 2 for each in shuffles) / (_SHUFFLES - 1))
     most = abs(_repetition(rows, items, width) - mean) + _DEVIATIONS * deviation
-    return most < min(_MOST_NATS * num_pairs, _LARGEST_SHARE * mean)
+    return deviation > 0 and most < min(_MOST_NATS * num_pairs, _LARGEST_SHARE * mean)
+
+
+def _examples(dataset: Dataset, field: str) -> np.ndarray:
+    """Return examples that are spread evenly, int64, without those of more than a 64th of all entries."""
+    stride = max(1, -(-dataset.field(field).num_entries["train"] // _MOST_ENTRIES))
+    examples = np.arange(0, dataset.num_examples, stride)
+    lengths = dataset.entry_counts(field, examples)
+    examples, lengths = (each[lengths <= _MOST_ENTRIES // 64] for each in (examples, lengths))
+    return examples[np.cumsum(lengths) <= _MOST_ENTRIES]
 
 
 def _repetition(rows: np.ndarray, items: np.ndarray, width: int) -> float:

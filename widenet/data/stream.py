@@ -14,6 +14,7 @@ from widenet import randomness
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import DataError, OptionError
+from widenet.one_thread import keep_to_one_thread
 from widenet.plan.job import BATCHES_AHEAD, steps_per_epoch
 from widenet.sparse import SparseBatch
 
@@ -150,7 +151,7 @@ class Stream:
 
 def ahead(make: Callable[[int], T], steps: range) -> Generator[T, None, None]:
     """Yield `make(step)` for every step; a thread works ahead, and ends with the iterator."""
-    with ThreadPoolExecutor(1, thread_name_prefix="widenet-batches") as thread:
+    with ThreadPoolExecutor(1, "widenet-batches", initializer=keep_to_one_thread) as thread:
         pending: deque[Future[T]] = deque()
         try:
             for step in steps:

@@ -59,8 +59,7 @@ def neighbours(
         field: A sparse field, or a sequence, of which each feature counts once.
         units: Ascending features of this field; those from its width on occur with none.
         number: Largest number of neighbours of a unit.
-        order: Whether pairs count more the nearer they are in a sequence, and only for the later feature. A
-            feature then counts where it occurs last.
+        order: How places in a sequence count, as in `spec.layers.Neighbourhood`.
     """
     examples = _Examples(dataset, field, order)
     named = units[: len(range(units.start, examples.width, units.step))]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import roomy
-from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.model.deferred_rows import DeferredRows
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.exchange import Exchange
@@ -28,6 +27,7 @@ from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
+from widenet.one_thread import keep_to_one_thread
 from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight

@@ -14,8 +14,8 @@ from torch import Tensor, distributed
 
 from widenet.errors import GroupError
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
-from widenet.kernels.one_thread import keep_to_one_thread
 from widenet.model.exchange import Pending
+from widenet.one_thread import keep_to_one_thread
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
 from widenet.parallel.local import Here, LocalExchange, in_rows, mean_of

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from widenet.kernels.cuda_products import cuda_products
-from widenet.kernels.one_thread import keep_to_one_thread
+from widenet.one_thread import keep_to_one_thread
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ def fit_neighbourhood(
 
     The weights stay. Tried are no term, that of the run, and terms of 25, 10 and 3 neighbours: for each
     number three exponents of popularity, and for the best of them two floors, and ever larger or smaller
-    weights, up to 6.4, as long as they are better. Along a sequence, this is done for both settings of
+    weights, up to 6.4, as long as they are better. Along a sequence, this is done for all settings of
     `order`. Other users then judge the best term: if the 95 % interval of its gain over the run as it is
     reaches below 1 % of the metric, the new run has the term of the run, or none.
 

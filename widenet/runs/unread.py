@@ -227,8 +227,9 @@ def _set_aside(run: RunDirectory, units: Mapping[str, np.ndarray], unread: str) 
         return None
     counts: dict[str, dict[Part, np.ndarray]] = {}
     for name, own in units.items():
-        parts = [part for part in dataset.field(name).parts if part != "train"]
-        counts[name] = {part: dataset.counts(name, part)[own] for part in parts}
+        counts[name] = {part: dataset.counts(name, part)[own] for part in dataset.field(name).parts}
+    if any(own.pop("train").any() for own in counts.values()):
+        return None  # the dataset is another one by now
     if not all(np.any([*own.values()], axis=0).all() for own in counts.values()):
         return None
     hold = [part for part in PARTS if any(own[part].any() for own in counts.values() if part in own)]
@@ -236,7 +237,9 @@ def _set_aside(run: RunDirectory, units: Mapping[str, np.ndarray], unread: str) 
     cut = Cut.read(run.path)
     remedy = (
         "train with `no_validation=True`"
-        if cut is not None and cut.options and hold == ["validation"]
+        if cut is not None
+        and cut.options
+        and all("validation" in own and own["validation"].all() for own in counts.values())
         else "train on a dataset whose training part has them, such as the one before its split"
     )
     return (

@@ -14,7 +14,7 @@ from threading import Thread
 import msgspec
 
 from widenet.data.dataset import Dataset
-from widenet.kernels.one_thread import keep_to_one_thread
+from widenet.one_thread import keep_to_one_thread
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.serve.batches import tell
 from widenet.serve.calls import (

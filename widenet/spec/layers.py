@@ -212,15 +212,15 @@ class Neighbourhood(Spec):
     alone, the feature that comes later.
     """
 
-    @property
-    def in_order(self) -> bool:
-        """Whether places in a sequence count."""
-        return self.order != "ignore"
-
     fit: bool = False
     """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
     `evaluation`, on the validation part. Until then, and if the gain is not surely 1 %, these hold.
     """
+
+    @property
+    def in_order(self) -> bool:
+        """Whether places in a sequence count."""
+        return self.order != "ignore"
 
 
 class OutputLayer(Spec, OfLayers):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from widenet.kernels.one_thread import keep_to_one_thread
+from widenet.one_thread import keep_to_one_thread
 
 
 @pytest.fixture
