@@ -130,6 +130,13 @@ def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
         vocabulary.find("")
 
 
+def test_of_titles_that_go_on_behind_a_text_the_most_alike_is_the_nearest(tmp_path):
+    titles = [f"Book {number}: the end" for number in range(1, 1_001)]
+    vocabulary = dataset_from_lists(tmp_path / "data", [[0]], titles=titles, width=1_000).vocabulary("items")
+    with pytest.raises(DataError, match=r"the title 'Boko 17'\. Nearest: Book 17: the end \("):
+        vocabulary.find("Boko 17")
+
+
 def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
     ids = [*(f"prel{number}" for number in range(5_001)), "perl"]
     vocabulary = dataset_from_lists(tmp_path / "data", [[0]], item_ids=ids).vocabulary("items")

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 import widenet
@@ -13,7 +14,9 @@ from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, train
 from widenet.runs.arguments import documents
-from widenet.runs.term_search import words_of
+from widenet.runs.fitted_terms import _said
+from widenet.runs.term_search import Choice, Found, words_of
+from widenet.spec.layers import Neighbourhood as Term
 from widenet.training.reports import Report
 
 EVALUATED = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}
@@ -90,6 +93,19 @@ def test_lists_and_reports_show_the_metric_of_the_fitted_term(fitted, data):
     assert "network-fitted.json" in page
     assert "neighbourhood_fits" not in page
     assert "ndcg@5 is with the fitted neighbourhood term; the curves are with the first one." in page
+
+
+def test_a_term_that_ignores_the_order_of_sequences_says_so():
+    terms = [Term(order=order) for order in ("use", "ignore")]
+    used, ignored = (
+        Choice(term, mean, np.full(9, mean)) for term, mean in zip(terms, (0.1, 0.2), strict=True)
+    )
+    said = _said(Found(used, ignored), "ndcg@5", '"next"', "users")
+    assert said.endswith(
+        " ndcg@5 is 0.2000, and 0.1000 with the term before. It ignores the order of the sequences: a dataset"
+        " without `sequence=True` may give better lists."
+    )
+    assert "ignores" not in _said(Found(ignored, Choice(terms[0], 0.3, np.full(9, 0.3))), "ndcg@5", "", "")
 
 
 def fits_of(model):

@@ -46,11 +46,9 @@ NETWORK_MISTAKES = [
             " then the training."
         ),
     ),
+    ({"layer": [], "optimizer": None}, ': layer is not a known field. Did you mean "layers"?'),
     ({"nam": "x", **network()}, ': nam is not a known field. Did you mean "name"?'),
-    (
-        {"zzz": "x", **network()},
-        ": zzz is not a known field. Known: name, shared_gradient, optimizer, layers.",
-    ),
+    ({"zzz": 0, **network()}, ": zzz is not a known field. Known: name, shared_gradient, optimizer, layers."),
     (network({"fild": "x"}), ': layers[0].fild is not a known field. Did you mean "field"?'),
     (network({"denoice": 0.5}), ': layers[0].denoice is not a known field. Did you mean "denoise"?'),
     (

@@ -7,6 +7,7 @@ from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.space import Between, SpaceSpec
 from widenet.spec.training import Evaluation, TrainingSpec
 from widenet.tuning.space import check_space, drawn, layout_of, random_choices, rounded, with_metric
+from widenet.tuning.tune import tune
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,14 @@ def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
         FitError, match=r"has no validation part, .* `widenet.split\('.*', out=DIR, validation=0.1"
     ):
         check_space(space(SPACE), plain)
+
+
+def test_a_mistake_is_said_before_a_validation_part_is_missed(tmp_path):
+    plain = people(tmp_path / "plain", validation=False)
+    said = r'layers\[1\].unit is not a known field. Did you mean "units"\? None of 100 documents'
+    with pytest.raises(DocumentError, match=said):
+        tune(with_layer(unit=3), plain, tmp_path / "study")
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(

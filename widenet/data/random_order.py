@@ -29,8 +29,8 @@ def note_on_random_order(dataset: Dataset, field: str) -> Note | None:
     words = dataset.manifest.words
     return Note(
         f"note: the order of each {words.example}'s {words.feature(field)}s looks random:"
-        " shuffled sequences have the same pairs of neighbours as often. A dataset without `sequence=True` may"
-        " give a better model"
+        " shuffled sequences have the same pairs of neighbours as often. A dataset without `sequence=True`"
+        " may give a better model"
     )
 
 

@@ -20,6 +20,8 @@ NUM_SUGGESTIONS = 5
 NUM_COMPARED = 5_000
 """Largest number of titles with which an unknown title is compared; one comparison takes microseconds."""
 
+_SHORTEST = 4
+"""Fewest letters of a title that an unknown text is compared with: fewer are like anything."""
 _LOOKED_AT = 100
 """How many ids tell whether ids are numbers."""
 
@@ -260,7 +262,8 @@ class Vocabulary:
             if not self._has_numbers:
                 pieces.setdefault(name.lower(), shown)
             for word in re.finditer(r"\S+", title):
-                pieces.setdefault(title[word.start() : word.start() + len(text) + 2].lower(), shown)
+                for length in (max(len(text), _SHORTEST), len(text) + 2):
+                    pieces.setdefault(title[word.start() : word.start() + length].lower(), shown)
         near = [pieces[piece] for piece in alike(text, pieces, NUM_SUGGESTIONS, cutoff=0.5)]
         return list(dict.fromkeys([*self.shown(self._misspelt(text)), *near]))[:NUM_SUGGESTIONS]
 

@@ -17,6 +17,8 @@ from widenet.training.loop import Evaluate
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 
+_UNORDERED = "It ignores the order of the sequences: a dataset without `sequence=True` may give better lists."
+
 
 def fit_terms(
     run: RunDirectory,
@@ -128,4 +130,9 @@ def _said(found: Found, metric: str, output: str, examples: str) -> str:
         return f"No other term of {output} is surely better by 1 %: {words_of(found.term)}."
     judges = f"{len(found.best.values_E):,} {examples} who did not choose it"
     means = f"{found.best.mean:.4f}, and {found.before.mean:.4f} with the term before"
-    return f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."
+    said = f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."
+    return f"{said} {_UNORDERED}" if _is_in_order(found.before) and not _is_in_order(found.best) else said
+
+
+def _is_in_order(choice: Choice) -> bool:
+    return choice.term is not None and choice.term.in_order

@@ -55,7 +55,7 @@ class NetworkSpec(Document):
     @classmethod
     def is_other(cls, values: dict[str, Any]) -> bool:
         """Whether plain values are a training document."""
-        return "layers" not in values and not values.keys().isdisjoint(_OF_TRAININGS)
+        return "layers" not in values and any(values.get(name) is not None for name in _OF_TRAININGS)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -30,7 +30,10 @@ class TuneArguments:
             form="SPACE",
         ),
     ]
-    data: Annotated["Dataset | str | Path", Argument("The dataset directory, with a validation part.")]
+    data: Annotated[
+        "Dataset | str | Path",
+        Argument("The dataset directory. Without a validation part, the study sets one aside."),
+    ]
     out: Annotated[str | Path, Argument("The directory of the study to make.")]
     _: KW_ONLY
     trials: Annotated[int, Argument("Number of pairs of documents to try.", at_least=1)] = 30

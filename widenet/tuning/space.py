@@ -1,9 +1,8 @@
 """Checks that a space holds documents that its dataset allows, before anything trains."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from widenet.spec.metric_names import check_metric
 from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec
 from widenet.training.check import check_training
 
+_Made = TypeVar("_Made")
 _TRIES = 100
 """Number of random pairs of documents that are tried for a value, before all if the space is small."""
 _DIGITS = 4
@@ -65,29 +65,31 @@ def check_space(space: SpaceSpec, dataset: Dataset) -> Layout:
             f"{dataset.path} has no validation part, by which trials are compared. Set one aside with"
             f" `widenet.split({str(dataset.path)!r}, out=DIR, validation=0.1)`."
         )
-    layout = _some_layout(space, dataset, "", None)
+    make = partial(layout_of, space, dataset)
+    layout = _some(space, "", None, make)
     for place, choice in space.choices.items():
         for value in choice.labels if isinstance(choice, From) else choice.between:
-            _some_layout(space, dataset, place, value)
+            _some(space, place, value, make)
     return layout
 
 
 def field_to_cut(space: SpaceSpec, dataset: Dataset) -> str | None:
-    """Return the field of which a study must set a validation part aside; None without one."""
-    for choose in _attempts(space, "", None):
-        with suppress(DocumentError):
-            target = target_of(space.documents(choose)[0], dataset)
-            is_cut = target is None or target.kind == "dense" or "validation" in target.parts
-            return None if target is None or is_cut else target.name
-    return None
+    """Return the field of which a study must set a validation part aside; None without one.
+
+    Raises:
+        DocumentError: No documents of the space keep their rules; the message has the first that is broken.
+    """
+    target = _some(space, "", None, lambda choose: target_of(space.documents(choose)[0], dataset))
+    is_cut = target is None or target.kind == "dense" or "validation" in target.parts
+    return None if target is None or is_cut else target.name
 
 
-def _some_layout(space: SpaceSpec, dataset: Dataset, place: str, value: Any) -> Layout:
-    """Return the layout of some documents that have a value at a place; see `check_space`."""
+def _some(space: SpaceSpec, place: str, value: Any, make: Callable[[Choose], _Made]) -> _Made:
+    """Return what is made of some documents that have a value at a place; see `check_space`."""
     first: DocumentError | FitError | None = None
     for choose in _attempts(space, place, value):
         try:
-            return layout_of(space, dataset, choose)
+            return make(choose)
         except (DocumentError, FitError) as error:
             first = first or error
     assert first is not None
