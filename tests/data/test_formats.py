@@ -66,7 +66,7 @@ def refusal(path, tmp_path, **options):
         (
             HEAD + 'a,"x\ny",1\nb,y\n',
             {},
-            "r.csv: line 4: must have 3 columns; got 2. Quote text that holds the delimiter.",
+            "r.csv: line 4: must have 3 columns; got 2. Add those that it lacks.",
         ),
         (
             HEAD + "a,x,1\nb,y,z,2\n",

@@ -105,6 +105,7 @@ def test_a_term_that_ignores_the_order_of_sequences_says_so():
         " ndcg@5 is 0.2000, and 0.1000 with the term before. It ignores the order of the sequences: a dataset"
         " without `sequence=True` may give better lists."
     )
+    assert "ignores" not in _said(Found(used, Choice(None, 0.3, np.zeros(9))), "ndcg@5", "", "")
     assert "ignores" not in _said(Found(ignored, Choice(terms[0], 0.3, np.full(9, 0.3))), "ndcg@5", "", "")
 
 

@@ -131,8 +131,5 @@ def _said(found: Found, metric: str, output: str, examples: str) -> str:
     judges = f"{len(found.best.values_E):,} {examples} who did not choose it"
     means = f"{found.best.mean:.4f}, and {found.before.mean:.4f} with the term before"
     said = f"The term of {output}: {words_of(found.term)}. For {judges}, {metric} is {means}."
-    return f"{said} {_UNORDERED}" if _is_in_order(found.before) and not _is_in_order(found.best) else said
-
-
-def _is_in_order(choice: Choice) -> bool:
-    return choice.term is not None and choice.term.in_order
+    in_order = [choice.term and choice.term.in_order for choice in (found.before, found.best)]
+    return f"{said} {_UNORDERED}" if in_order == [True, False] else said

@@ -41,7 +41,7 @@ SOURCES = {
     'one column': ("a.csv", "user\nu1\n", "", 'no column is obviously the item; it has user. Name one with --item, or use --no-header if line 1 is data.'),
     'one column without a name': ("a.csv", "7\n", "", 'no column is obviously the user; it has 1. Name one with --user.'),
     'a column twice': ("a.csv", "user,user\nu1,1\n", "", 'line 1: column names must differ; "user" occurs twice. Rename one.'),
-    'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 'line 3: must have 2 columns; got 1. Quote text that holds the delimiter.'),
+    'a cell too few': ("a.csv", "user,item\nu1,1\nu2\n", "", 'line 3: must have 2 columns; got 1. Add those that it lacks.'),
     'a cell too many': ("a.csv", "user,item\nu1,1\nu2,2,3\n", "", 'line 3: must have 2 columns; got 3. Quote text that holds the delimiter.'),
     'no user': ("a.csv", "user,item\n,1\n", "", 'line 2: column "user" must not be empty. Fix or remove the row, or skip it with --skip-bad-lines.'),
     'no item': ("a.csv", "user,item\nu1,\n", "", 'line 2: column "item" must not be empty. Fix or remove the row, or skip it with --skip-bad-lines.'),

@@ -141,9 +141,12 @@ class Csv(TextSource):
         if isinstance(row, str):
             return f"must be CSV; {row}. Close the quotes, or remove them."
         if len(row) != len(self.columns):
-            return (
-                f"must have {len(self.columns)} columns; got {len(row)}. Quote text that holds the delimiter."
+            remedy = (
+                "Add those that it lacks"
+                if len(row) < len(self.columns)
+                else "Quote text that holds the delimiter"
             )
+            return f"must have {len(self.columns)} columns; got {len(row)}. {remedy}."
         if not all(map(is_utf8, row)):
             return NO_UTF8
         cells = dict(zip(self.columns, row, strict=True))
