@@ -1,10 +1,11 @@
 """The neighbours of outputs with a neighbourhood term."""
 
 import math
+from typing import get_args
 
 from widenet.plan.job import Job
 from widenet.plan.tiles import COUNTED_PAIRS
-from widenet.spec.layers import OutputLayer
+from widenet.spec.layers import Order, OutputLayer
 
 _NEIGHBOUR_BYTES = 8 + 4
 """A key and a similarity."""
@@ -54,7 +55,7 @@ def fitting_bytes(job: Job, process: int) -> int:
 
 def _tried_orders(job: Job, layer: OutputLayer) -> int:
     """Return how many settings of `order` are tried when a term is fitted: all along a sequence."""
-    return 3 if job.layout.fields[layer.field].kind == "sequence" else 1
+    return len(get_args(Order)) if job.layout.fields[layer.field].kind == "sequence" else 1
 
 
 def neighbours(job: Job) -> dict[str, dict[str, int]]:

@@ -221,8 +221,8 @@ def _try_all(measure: _Measure, own: Term | None, is_sequence: bool) -> None:
     measure(None)
     if own is not None:
         measure(own)
-    starts: list[Mapping[str, Any]] = [TERM, TERM_IN_ORDER, {**TERM_IN_ORDER, "order": "forward"}]
-    for start in starts if is_sequence else [TERM]:
+    in_order: list[Mapping[str, Any]] = [TERM_IN_ORDER, {**TERM_IN_ORDER, "order": "forward"}]
+    for start in [TERM, *in_order] if is_sequence else [TERM]:
         for number in TRIED:
             _try_neighbours(measure, start, number)
 

@@ -225,13 +225,14 @@ def _set_aside(run: RunDirectory, units: Mapping[str, np.ndarray], unread: str) 
     dataset = run.dataset()
     if dataset is None:
         return None
-    counts: dict[str, dict[Part, np.ndarray]] = {}
-    for name, own in units.items():
-        counts[name] = {part: dataset.counts(name, part)[own] for part in dataset.field(name).parts}
-    if any(own.pop("train").any() for own in counts.values()):
-        return None  # the dataset is another one by now
+    counts = {
+        name: {part: dataset.counts(name, part)[own] for part in dataset.field(name).parts if part != "train"}
+        for name, own in units.items()
+    }
     if not all(np.any([*own.values()], axis=0).all() for own in counts.values()):
         return None
+    if any(dataset.counts(name)[own].any() for name, own in units.items()):
+        return None  # the dataset is another one by now
     hold = [part for part in PARTS if any(own[part].any() for own in counts.values() if part in own)]
     where = " and ".join(f"{part} part" for part in hold)
     cut = Cut.read(run.path)

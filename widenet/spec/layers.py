@@ -211,7 +211,6 @@ class Neighbourhood(Spec):
     several times, all places but the last are taken out before. forward: the same, but a pair counts for j
     alone, the feature that comes later.
     """
-
     fit: bool = False
     """Choose all these settings anew when training ends, as `widenet neighbourhood` does: by the metric of
     `evaluation`, on the validation part. Until then, and if the gain is not surely 1 %, these hold.
