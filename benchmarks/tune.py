@@ -1,15 +1,15 @@
-"""Searches Gowalla by `widenet.tune`, beside a whole grid, and with a worker that is killed."""
+"""Searches Gowalla by `widenet.tune` with a worker that is killed, beside a whole grid."""
 
 import argparse
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.places import DATA, workplace
 from widenet import Dataset, ingest, split, tune
+from widenet.tuning.journal import FILE_NAME
 from widenet.tuning.reports import StudyReport
 from widenet.tuning.results import StudyResult
 
@@ -29,11 +29,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--users", type=int, default=29_858, help="number of users, the first ones of the file"
     )
+    parser.add_argument(
+        "--folder", type=Path, help="keep the studies here; a second run with it resumes what was cut short"
+    )
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print epochs, seconds and best metric of a whole grid, of a search, and of one with a killed worker."""
-    with workplace() as folder:
+    """Print epochs, seconds and best metric of a whole grid, and of a search with a killed worker."""
+    with workplace() as temporary:
+        folder = temporary if asked.folder is None else asked.folder
         data = _dataset(folder, asked.users)
         space = _space(asked)
         print(
@@ -41,23 +45,25 @@ def run(asked: argparse.Namespace) -> None:
             f" {asked.settings} settings of {asked.epochs} epochs, NDCG@20 on a fifth of each user's items\n"
         )
         print(f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|")
-        words = {"space": space, "data": data, "trials": asked.settings}
-        grid = _row("whole grid", None, lambda: tune(**words, out=folder / "grid", rungs=1))
-        found = _row("three rungs", grid, lambda: tune(**words, out=folder / "search"))
+
+        def study(name: str, **words: Any) -> tuple[StudyResult, str]:
+            out, started = folder / name, time.perf_counter()
+            resumed = (out / FILE_NAME).exists()
+            result = tune(space, data, out, trials=asked.settings, workers=2, resume=resumed, **words)
+            return result, "resumed" if resumed else f"{time.perf_counter() - started:.0f}"
+
         killer = _Killer()
-        killed = _row(
-            "three rungs, 2 workers, one killed",
-            grid,
-            lambda: tune(**words, out=folder / "killed", workers=2, report=killer),
-        )
-        print()
-        for name, result in {"one worker": found, "one of two killed": killed}.items():
-            print(f"{name}: {_checked(result, grid)}")
+        grid = _row("whole grid", None, *study("grid", rungs=1))
+        found = _row("three rungs, a worker killed", grid, *study("search", report=killer))
+        print(f"\nafter the kill: {_checked(found, grid)}")
         print(f"killed: {killer.said}; stops of a trial counted twice: {killer.repeated}")
 
 
 def _dataset(folder: Path, num_users: int) -> Dataset:
     """Make a dataset of the first users; a fifth of each user's items is the validation part."""
+    if (folder / "data").exists():
+        return Dataset.open(folder / "data")
+    folder.mkdir(parents=True, exist_ok=True)
     with (DATA / "gowalla" / "train.txt").open() as file:
         lines = [line for line, _ in zip(file, range(num_users), strict=False)]
     (folder / "train.txt").write_text("".join(lines))
@@ -91,17 +97,15 @@ def _space(asked: argparse.Namespace) -> dict[str, Any]:
     return {"network": {"layers": layers}, "training": training}
 
 
-def _row(name: str, grid: StudyResult | None, search: Callable[[], StudyResult]) -> StudyResult:
-    started = time.perf_counter()
-    result = search()
-    seconds, best = time.perf_counter() - started, result.best
+def _row(name: str, grid: StudyResult | None, result: StudyResult, seconds: str) -> StudyResult:
+    best = result.best
     assert best is not None
     assert best.value is not None
     most = best.value if grid is None or grid.best is None or grid.best.value is None else grid.best.value
     values = {place.rpartition(".")[2]: value for place, value in best.choices.items()}
     chosen = [values.get(name, "fixed") for name in _CHOSEN]
     print(
-        f"| {name} | {result.total_epochs:,} | {result.share_of_epochs:.1%} | {seconds:.0f} |"
+        f"| {name} | {result.total_epochs:,} | {result.share_of_epochs:.1%} | {seconds} |"
         f" {best.value:.5f} |"
         f" {1 - best.value / most:.2%} | {', '.join(map(str, chosen))} |",
         flush=True,
