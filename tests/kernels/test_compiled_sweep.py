@@ -8,7 +8,7 @@ import torch
 from numba import njit
 
 from tests.model.twin import Real, random_batch, sparse
-from widenet.kernels import compiled_products, compiled_sweep
+from widenet.kernels import compiled_deferred, compiled_products, compiled_sweep
 from widenet.kernels.compiled_products import product_routine
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
@@ -47,12 +47,43 @@ CASES = {
     "softmax with l2 of the bias": (network(**SOFTMAX, bias_l2=0.3), {"optimizer": "sgd", "l1": 0.1}),
     "softmax without bias": (network(**SOFTMAX, bias=False), {"optimizer": "adagrad"}),
 }
+COSINE = {"cosine": {"temperature": 0.2}}
 WITHOUT = {
-    "a limit on the gradient": (network(**SOFTMAX), {"gradient_norm_limit": 0.1}),
     "a limit on rows": (network(**SIGMOID, weight_norm=0.5), {}),
-    "directions": (network(**SOFTMAX, cosine={"temperature": 0.2}), {}),
+    "directions": (network(**SOFTMAX, **COSINE), {}),
 }
 """Trainings whose weights are not updated within a sweep."""
+
+
+def tied(*others, units=6, **output):
+    """A network whose outputs use the weight of a sparse input."""
+    shared = {"source": "h", "weights": {"layer": "h", "transposed": True}}
+    layers = [
+        {"name": "history", "kind": "input", "field": "items"},
+        {"name": "h", "units": units, "activation": "tanh"},
+        {"name": "out", "kind": "output", "field": "items", **output, **shared},
+        *({"name": "other", "kind": "output", "field": "items", **other, **shared} for other in others),
+    ]
+    return {"layers": layers}
+
+
+DEFERRED = {
+    "softmax": (tied(**SOFTMAX), {"optimizer": "adam"}),
+    "softmax of directions": (tied(**SOFTMAX, **COSINE), {"optimizer": "adam", "l2": 0.1}),
+    "softmax of directions, many numbers": (tied(units=40, **SOFTMAX, **COSINE), {"optimizer": "adagrad"}),
+    "softmax of directions without bias": (tied(**SOFTMAX, **COSINE, bias=False), {"optimizer": "momentum"}),
+    "softmax of directions in bfloat16": (tied(**SOFTMAX, **COSINE), {"precision": "bfloat16"}),
+    "softmax in bfloat16": (tied(**SOFTMAX), {"precision": "bfloat16"}),
+    "softmax of a frozen weight": (tied(**SOFTMAX, frozen=True), {"gradient_norm_limit": 0.1}),
+    "sigmoid": (tied(**SIGMOID), {"optimizer": "rmsprop"}),
+    "sigmoid of directions": (tied(**SIGMOID, **COSINE), {"optimizer": "rmsprop"}),
+    "sigmoid of directions in bfloat16": (tied(**SIGMOID, **COSINE), {"precision": "bfloat16"}),
+    "sigmoid, values ignored": (tied(**SIGMOID, values="ignore"), {"optimizer": "sgd"}),
+    "two outputs": (tied(SIGMOID, **SOFTMAX, **COSINE), {"optimizer": "adam"}),
+    "limits": (tied(**SOFTMAX, **COSINE), {"optimizer": "adam", "gradient_norm_limit": 0.1}),
+    "a limit on the gradient": (network(**SOFTMAX), {"gradient_norm_limit": 0.1}),
+}
+"""Trainings whose weights are updated after the sweeps."""
 
 
 def batches(examples, seed=1):
@@ -104,6 +135,19 @@ def sweeps(monkeypatch):
 
 
 @pytest.fixture
+def deferred(monkeypatch):
+    """Counts the calls for weights that are updated later, by name."""
+    made = []
+
+    def counted(name, own):
+        return lambda *arguments: made.append(name) or own(*arguments)
+
+    for name in ("make_slopes", "fill_gradients"):
+        monkeypatch.setattr(compiled_deferred, name, counted(name, getattr(compiled_deferred, name)))
+    return made
+
+
+@pytest.fixture
 def by_tiles(monkeypatch):
     """Trains as where torch exports no routine."""
 
@@ -151,6 +195,40 @@ def test_every_tile_begins_at_a_cache_line_and_ends_before_the_next(units):
 def test_the_room_of_tiles_begins_at_a_cache_line():
     place = njit(lambda size: compiled_sweep.room(size).ctypes.data)
     assert {place(size) % 64 for size in range(1, 500)} == {0}
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("kept", [0, 2**20])
+@pytest.mark.parametrize("case", DEFERRED)
+def test_weights_that_are_updated_later_have_the_bits_of_their_tiles(
+    case, kept, num_threads, deferred, by_tiles, monkeypatch
+):
+    monkeypatch.setitem(tiles.KEPT_BYTES, "cpu", kept)
+    expected = by_tiles(*DEFERRED[case])
+    assert not deferred
+    assert trained(*DEFERRED[case], num_threads=num_threads) == expected
+    outputs = len(DEFERRED[case][0]["layers"]) - 2
+    assert deferred.count("make_slopes") == outputs * 3 * 5
+    at_once = kept and "many numbers" not in case
+    assert ("fill_gradients" in deferred) == ("frozen" not in case and not at_once)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 35, 1000])
+def test_gradients_of_several_tiles_come_together(rows, deferred, by_tiles, monkeypatch):
+    """For so many units at most, but for a whole tile at least."""
+    case = DEFERRED["softmax of directions, many numbers"]
+    monkeypatch.setattr("widenet.model.compiled_tiles.GRADIENT_NUMBERS", rows * 40)
+    expected = by_tiles(*case)
+    assert trained(*case) == expected
+    times = {1: 5, 16: 5, 35: 3, 1000: 1}[rows]
+    assert deferred.count("fill_gradients") == 3 * 5 * times
+
+
+def test_tiles_of_an_output_beside_one_that_cannot_be_swept_come_one_by_one(deferred, by_tiles):
+    case = tied({**SOFTMAX, "delta_boost": {"other": 0.5}}, **SOFTMAX, units=40), {"optimizer": "adam"}
+    expected = by_tiles(*case)
+    assert trained(*case) == expected
+    assert deferred.count("fill_gradients") == 3 * 5 * 5
 
 
 @pytest.mark.parametrize("kept", [0, 2**20])

@@ -7,6 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tests import unsynced
+from widenet.kernels.compiled_deferred import compiled_gradients, compiled_slopes
 from widenet.kernels.compiled_ranking import compiled_ranking
 from widenet.kernels.compiled_search import compiled_choice, compiled_search
 from widenet.kernels.compiled_softmax import compiled_softmax_sum
@@ -47,8 +48,9 @@ STATES = {
 LOADED = [
     *map(import_module, MODULES),
     *map(compiled_add, ("float32", "float64")),
-    *(compiled_sweep(name, False) for name in ("sigmoid", "softmax_sums", "softmax")),
-    *(compiled_sweep(name, True) for name in ("softmax_sums", "softmax")),
+    *map(compiled_sweep, ("sigmoid", "softmax_sums", "softmax")),
+    *map(compiled_slopes, ("sigmoid", "softmax")),
+    *map(compiled_gradients, ("sigmoid", "softmax")),
     *map(compiled_pass, ("sigmoid", "softmax_sums", "softmax")),
     *(compiled_steps(*rule) for rule in STATES.items()),
     compiled_to_bfloat16(),

@@ -64,6 +64,8 @@ def ending(*outputs):
 DRIFTING = {
     "layers": [*SETTINGS["sgd, drifting"][0]["layers"][:-1], {**NEXT, "activation": "linear", "loss": "l2"}]
 }
+*HIDDEN, TIED_NEXT = SETTINGS["adam, tied"][0]["layers"]
+TIED_COSINE = {"layers": [*HIDDEN, {**TIED_NEXT, "cosine": {}}]}
 TAKEN = (
     "sgd, l2",
     "nesterov",
@@ -79,6 +81,7 @@ MORE = {
     "adam, one by one": (DEEP, document("adam", batch_size=1, evaluation=None)),
     "adamw, halves": (UNTIED, document("adamw", precision="bfloat16")),
     "adam, cosine": (ending({**NEXT, "cosine": {}}), document("adam")),
+    "adam, tied cosine": (TIED_COSINE, document("adam")),
     "adam, linear_max": (
         ending({**NEXT, "activation": "linear_max", "loss": "l2", "delta_norm": 0.05}),
         document("adam"),

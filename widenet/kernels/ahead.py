@@ -88,26 +88,28 @@ def _can_be_written(folder: Path) -> bool:
 
 def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     """Return the kernels that need no torch to be compiled, the slow ones first."""
+    from widenet.kernels.compiled_deferred import compiled_gradients, compiled_slopes
     from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
     from widenet.kernels.compiled_steps import compiled_steps
     from widenet.kernels.compiled_sums import compiled_sum
     from widenet.kernels.compiled_sweep import compiled_sweep
     from widenet.kernels.compiled_tiles import compiled_pass
 
-    half, is_rounded = training.precision == "bfloat16", training.weight_precision == "bfloat16"
+    is_rounded = training.weight_precision == "bfloat16"
     is_changed = is_rounded or training.pruning is not None
     kernels: dict[Kernel, None] = {}
     for output in network.outputs:
         kind = output.activation.kind
         if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
             continue
-        by_tiles = output.weightless or output.cosine is not None or is_changed
-        in_place = not (output.weights or output.weight_norm or training.gradient_norm_limit)
+        by_tiles = output.weightless or is_changed
         if kind == "softmax":
-            sums: Kernel = (compiled_pass, ("softmax_sums",))
-            kernels[sums if by_tiles else (compiled_sweep, ("softmax_sums", half))] = None
-        sweeps = in_place and not by_tiles
-        kernels[(compiled_sweep, (kind, half)) if sweeps else (compiled_pass, (kind,))] = None
+            kernels[compiled_pass if by_tiles else compiled_sweep, ("softmax_sums",)] = None
+        if not by_tiles and (output.weights or training.gradient_norm_limit):
+            kernels |= dict.fromkeys([(compiled_slopes, (kind,)), (compiled_gradients, (kind,))])
+        else:
+            sweeps = not (by_tiles or output.weight_norm or output.cosine)
+            kernels[compiled_sweep if sweeps else compiled_pass, (kind,)] = None
     rule = network.tuned(training.optimizer)
     kernels[(compiled_steps, (rule.kind, len(rule.state)))] = None
     if is_rounded:

@@ -4,7 +4,7 @@ Threads that sweep different shards never wait for each other's Python. The numb
 `compiled_tiles` and of torch's products. Needs Numba, and `product_routine`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from widenet.kernels import compiled_products, compiled_tiles
-from widenet.kernels.compiled import compile_for, made_once
+from widenet.kernels.compiled import compile_for, made_once, named_for
 from widenet.kernels.compiled_products import (
     add_direct_gradient,
     call,
@@ -43,6 +43,7 @@ class ShardTiles:
         starts: First unit of each tile, then R, int64.
         edges: First entry of each tile, then the number of entries, int64.
         entries: The shard's targets.
+        length_R: Lengths by which products divide the units' weights, float32; empty if by none.
         half: Whether products take operands rounded to bfloat16; `direct_EH` is rounded already.
         first: Number of the first of these tiles among all of the shard.
     """
@@ -53,6 +54,7 @@ class ShardTiles:
     starts: np.ndarray
     edges: np.ndarray
     entries: Entries
+    length_R: np.ndarray = field(default_factory=lambda: _NO_NUMBERS)
     half: bool = False
     first: int = 0
 
@@ -69,12 +71,14 @@ class ShardTiles:
             np.uint64(product_routine()),
             self.direct_EH,
             self.weight_RH,
+            self.length_R,
             self.bias_R,
             self.starts,
             self.edges,
             self.entries.examples_Z,
             self.entries.units_Z,
             self.first,
+            self.half,
         )
 
 
@@ -145,7 +149,7 @@ def room(size: Any) -> Any:
 
 
 @register_jitable
-def _largest(starts: Any) -> Any:
+def largest(starts: Any) -> Any:
     """Return the number of units of the largest tile."""
     units = 0
     for index in range(1, len(starts)):
@@ -165,24 +169,65 @@ def _round(numbers_RN: Any, rounded_RN: Any) -> None:
 
 
 @register_jitable
-def _rounded(numbers_RN: Any, room: Any) -> Any:
-    """Return numbers as rounded operands of products, in the room for them."""
-    rounded_RN = view(room, 0, numbers_RN.shape)
-    _round(numbers_RN, rounded_RN)
-    return rounded_RN
+def operand_room(shard: Any) -> Any:
+    """Return the room for the largest tile's weights as operands of products, if they are no others."""
+    _, direct_EH, _, length_R, _, starts, _, _, _, _, half = shard
+    return room(largest(starts) * direct_EH.shape[1] if half or len(length_R) > 0 else 0)
 
 
 @register_jitable
-def _unrounded(numbers_RN: Any, room: Any) -> Any:  # noqa: ARG001 # Numba refuses `del`
-    """Return numbers as they are; counterpart of `_rounded`."""
-    return numbers_RN
+def logits_room(shard: Any, kept: Any) -> Any:
+    """Return the room for the largest tile's logits, unless those of all tiles are kept."""
+    _, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
+    return room(0 if len(kept) > 0 else largest(starts) * len(direct_EH))
 
 
 @register_jitable
-def _logits(kept: Any, room: Any, count: Any, index: Any, start: Any, stop: Any) -> Any:
+def operand(shard: Any, index: Any, operands: Any) -> Any:
+    """Return a tile's weights [T, H] as operands of products: as they are, or in the room for them."""
+    _, direct_EH, weight_RH, length_R, _, starts, _, _, _, _, half = shard
+    start, inner = starts[index], direct_EH.shape[1]
+    shape = starts[index + 1] - start, inner
+    weight_TH = view(weight_RH, start * inner, shape)
+    if len(length_R) > 0:
+        direction_TH = view(operands, 0, shape)
+        for row in range(len(weight_TH)):
+            for place in range(inner):
+                direction_TH[row, place] = weight_TH[row, place] / length_R[start + row]
+        weight_TH = direction_TH
+    if half:
+        rounded_TH = view(operands, 0, shape)
+        _round(weight_TH, rounded_TH)
+        weight_TH = rounded_TH
+    return weight_TH
+
+
+@register_jitable
+def logits_place(shard: Any, index: Any, kept: Any, logits: Any) -> Any:
     """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
-    shape = count, stop - start
-    return view(kept, _place(count, start, index), shape) if len(kept) > 0 else view(room, 0, shape)
+    _, direct_EH, _, _, _, starts, _, _, _, before, _ = shard
+    count, start = len(direct_EH), starts[index]
+    shape = count, starts[index + 1] - start
+    if len(kept) > 0:
+        return view(kept, _place(count, start, before + index), shape)
+    return view(logits, 0, shape)
+
+
+@register_jitable
+def biases_of(shard: Any, index: Any) -> Any:
+    """Return the biases [T] of a tile."""
+    _, _, _, _, bias_R, starts, _, _, _, _, _ = shard
+    return view(bias_R, starts[index], (starts[index + 1] - starts[index],))
+
+
+@register_jitable
+def targets_of(shard: Any, index: Any, of_target_Z: Any) -> Any:
+    """Return the examples and units of a tile's targets, and what of the numbers [Z] or [0] is theirs."""
+    _, _, _, _, _, _, edges, examples_Z, units_Z, _, _ = shard
+    low = edges[index]
+    num = (edges[index + 1] - low,)
+    own = view(of_target_Z, low, (num[0] if len(of_target_Z) > 0 else 0,))
+    return view(examples_Z, low, num), view(units_Z, low, num), own
 
 
 @register_jitable
@@ -193,43 +238,52 @@ def _make_step(routine: Any, numbers: Any, gradient: Any, first: Any, second: An
     call(routine, (np.uintp(numbers.size), *places, penalties.ctypes.data, constants.ctypes.data))
 
 
-def _sums(whole_sums: Any, operand: Any, half: bool) -> Any:
-    """See `add_softmax_sums`; `operand` is `_rounded` or `_unrounded`."""
+def _sums(whole_sums: Any) -> Any:
+    """See `add_softmax_sums`."""
 
     def sums(shard: Any, kept: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
-        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z, before = shard
-        (count, inner), largest = direct_EH.shape, _largest(starts)
-        logits = room(0 if len(kept) > 0 else largest * count)
-        operands = room(largest * inner if half else 0)
+        routine, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
+        logits, operands = logits_room(shard, kept), operand_room(shard)
         for index in range(len(starts) - 1):
-            start, low = starts[index], edges[index]
-            units, targets = starts[index + 1] - start, edges[index + 1] - low
-            logits_ET = _logits(kept, logits, count, before + index, start, starts[index + 1])
-            weight_TH = view(weight_RH, start * inner, (units, inner))
-            fill_logits(routine, direct_EH, operand(weight_TH, operands), logits_ET)
-            whole_sums(
-                logits_ET,
-                view(bias_R, start, (units,)),
-                view(examples_Z, low, (targets,)),
-                view(units_Z, low, (targets,)),
-                start,
-                view(z_Z, low, (targets,)),
-                peak_E,
-                total_E,
-            )
+            logits_ET = logits_place(shard, index, kept, logits)
+            fill_logits(routine, direct_EH, operand(shard, index, operands), logits_ET)
+            bias_T, (examples_Z, units_Z, own_Z) = biases_of(shard, index), targets_of(shard, index, z_Z)
+            whole_sums(logits_ET, bias_T, examples_Z, units_Z, starts[index], own_Z, peak_E, total_E)
 
     return sums
 
 
-def _updates(whole: Any, operand: Any, half: bool) -> Any:
-    """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
+def slopes_of(name: Pass) -> Any:
+    """Return a function that turns a tile's logits into slopes, as operands of products; it returns the loss.
+
+    `numbers` are those of targets [Z] and of examples that the pass takes.
+    """
+    whole = whole_pass(name)
+
+    def slopes(shard: Any, index: Any, logits_ET: Any, numbers: Any, bias_gradient_T: Any) -> Any:
+        _, _, _, _, _, starts, _, _, _, _, half = shard
+        bias_T, (of_target_Z, one_E, other_E) = biases_of(shard, index), numbers
+        examples_Z, units_Z, own_Z = targets_of(shard, index, of_target_Z)
+        first = starts[index]
+        loss = whole(logits_ET, bias_T, examples_Z, units_Z, first, own_Z, one_E, other_E, bias_gradient_T)
+        if half:
+            _round(logits_ET, logits_ET)
+        return loss
+
+    return register_jitable(named_for(slopes, *sources(), name))
+
+
+# Numba's cache on disk depends on what a kernel encloses, and an intrinsic such as `view` is a new object in
+# every process. So `slopes` may not name one itself.
+
+
+def _updates(slopes: Any) -> Any:
+    """See `sigmoid` and `softmax`; `slopes` is that of `slopes_of`."""
 
     def updates(
         shard: Any,
         kept: Any,
-        of_target_Z: Any,
-        one_E: Any,
-        other_E: Any,
+        numbers: Any,
         gradient_EH: Any,
         step: Any,
         constants: Any,
@@ -237,36 +291,22 @@ def _updates(whole: Any, operand: Any, half: bool) -> Any:
         of_biases: Any,
         loss: Any,
     ) -> Any:
-        routine, direct_EH, weight_RH, bias_R, starts, edges, examples_Z, units_Z, before = shard
+        routine, direct_EH, weight_RH, _, bias_R, starts, _, _, _, _, _ = shard
         (first_RH, second_RH, weight_penalties), (first_R, second_R, bias_penalties) = of_weights, of_biases
-        (count, inner), largest = direct_EH.shape, _largest(starts)
-        logits = room(0 if len(kept) > 0 else largest * count)
-        operands, gradients = room(largest * inner if half else 0), room(largest * inner)
+        inner, logits, operands = direct_EH.shape[1], logits_room(shard, kept), operand_room(shard)
+        gradients = room(largest(starts) * inner)
         for index in range(len(starts) - 1):
-            start, low = starts[index], edges[index]
-            units, targets = starts[index + 1] - start, edges[index + 1] - low
+            start, units = starts[index], starts[index + 1] - starts[index]
             first, shape = start * inner, (units, inner)
-            weight_TH, bias_T = view(weight_RH, first, shape), view(bias_R, start, (units,))
-            slope_ET = _logits(kept, logits, count, before + index, start, starts[index + 1])
-            operand_TH = operand(weight_TH, operands)
+            slope_ET, operand_TH = logits_place(shard, index, kept, logits), operand(shard, index, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
             bias_gradient_T = np.zeros(units, np.float32)
-            loss += whole(
-                slope_ET,
-                bias_T,
-                view(examples_Z, low, (targets,)),
-                view(units_Z, low, (targets,)),
-                start,
-                view(of_target_Z, low, (targets if len(of_target_Z) > 0 else 0,)),
-                one_E,
-                other_E,
-                bias_gradient_T,
-            )
-            operand(slope_ET, slope_ET)
+            loss += slopes(shard, index, slope_ET, numbers, bias_gradient_T)
             gradient_TH = view(gradients, 0, shape)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
+            weight_TH, bias_T = view(weight_RH, first, shape), view(bias_R, start, (units,))
             one, other = view(first_RH, first, shape), view(second_RH, first, shape)
             _make_step(step, weight_TH, gradient_TH, one, other, (weight_penalties, constants))
             if len(bias_penalties) > 0:
@@ -277,24 +317,27 @@ def _updates(whole: Any, operand: Any, half: bool) -> Any:
     return updates
 
 
+ROW, BLOCK, PLACES = "float32[::1]", "float32[:, ::1]", "int64[::1]"
+SHARD = f"Tuple((uint64, {BLOCK}, {BLOCK}, {ROW}, {ROW}, {', '.join([PLACES] * 4)}, int64, boolean))"
+"""Types of arguments of kernels, as Numba writes them."""
+
+
+def sources(*modules: Any) -> list[str]:
+    """Return the sources of the modules that kernels are made of, and of their own."""
+    made_of = (compiled_tiles, compiled_products, *modules)
+    return [Path(module.__file__ or "").read_text("utf-8") for module in made_of]
+
+
 @made_once
-def compiled_sweep(name: Pass, half: bool) -> Any:
-    """Return a pass over all tiles of a shard, compiled at the first call; `half` as in `ShardTiles`."""
-    within = [
-        *(Path(module.__file__ or "").read_text("utf-8") for module in (compiled_tiles, compiled_products)),
-        str(half),
-    ]
-    operand = _rounded if half else _unrounded
-    row, block, places, wide = "float32[::1]", "float32[:, ::1]", "int64[::1]", "float64[::1]"
-    shard = f"Tuple((uint64, {block}, {block}, {row}, {', '.join([places] * 4)}, int64))"
-    numbers = ", ".join([row] * 3)
+def compiled_sweep(name: Pass) -> Any:
+    """Return a pass over all tiles of a shard, compiled at the first call."""
     if name == "softmax_sums":
-        kernel = _sums(whole_pass(name), operand, half)
-        return compile_for(kernel, f"void({shard}, {numbers}, {wide})", *within)
-    steps = f"Tuple(({block}, {block}, {row})), UniTuple({row}, 3)"
-    update = f"{block}, uint64, {row}, {steps}"
-    kernel = _updates(whole_pass(name), operand, half)
-    return compile_for(kernel, f"float64({shard}, {row}, {numbers}, {update}, float64)", *within, name)
+        arguments = f"{SHARD}, {ROW}, {ROW}, {ROW}, float64[::1]"
+        return compile_for(_sums(whole_pass(name)), f"void({arguments})", *sources())
+    steps = f"Tuple(({BLOCK}, {BLOCK}, {ROW})), UniTuple({ROW}, 3)"
+    arguments = f"{SHARD}, {ROW}, UniTuple({ROW}, 3), {BLOCK}, uint64, {ROW}, {steps}, float64"
+    kernel = _updates(slopes_of(name))
+    return compile_for(kernel, f"float64({arguments})", *sources(), name)
 
 
 def sigmoid(
@@ -310,9 +353,9 @@ def sigmoid(
     `loss` is that of the tiles before these; the result includes it.
     """
     values = _NO_NUMBERS if values_Z is None else values_Z
-    numbers = _NO_NUMBERS, values, target_weight_E, other_weight_E
-    kernel = compiled_sweep("sigmoid", shard.half)
-    total: float = kernel(shard.argument(), *numbers, *update.arguments(), loss)
+    numbers = values, target_weight_E, other_weight_E
+    kernel = compiled_sweep("sigmoid")
+    total: float = kernel(shard.argument(), _NO_NUMBERS, numbers, *update.arguments(), loss)
     return total
 
 
@@ -323,7 +366,7 @@ def add_softmax_sums(
 
     `kept` receives the logits of all tiles, float32 [`kept_numbers`], unless it is empty.
     """
-    compiled_sweep("softmax_sums", shard.half)(shard.argument(), kept, z_Z, peak_E, total_E)
+    compiled_sweep("softmax_sums")(shard.argument(), kept, z_Z, peak_E, total_E)
 
 
 def softmax(
@@ -338,5 +381,5 @@ def softmax(
 
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
-    numbers = kept, pulls_Z, log_sum_E, coupling_E
-    compiled_sweep("softmax", shard.half)(shard.argument(), *numbers, *update.arguments(), 0.0)
+    numbers = pulls_Z, log_sum_E, coupling_E
+    compiled_sweep("softmax")(shard.argument(), kept, numbers, *update.arguments(), 0.0)

@@ -11,6 +11,7 @@ from torch import Tensor
 from widenet.model.layers.output import Tile, WideOutput
 from widenet.model.losses import Loss
 from widenet.model.row_sum import RowSum
+from widenet.model.sweep import groups
 from widenet.model.targets import Targets, TileEntries
 from widenet.plan.shards import as_slice
 
@@ -97,17 +98,27 @@ class OutputStep:
         return str(self.output.spec.activation.kind)
 
     def places(self, shard: int, updates: bool = False) -> Iterator[Place]:
-        """Yield the tiles of a shard in order, each with its weight in memory.
+        """Yield the tiles of a shard in order, each with its weight in memory; see `spans`."""
+        return ((shard, first) for first, _ in self.spans(shard, 0, updates))
+
+    def spans(self, shard: int, rows: int, updates: bool = False) -> Iterator[tuple[int, int]]:
+        """Yield ranges [first, last) of the tiles of a shard in order, each with its weights in memory.
 
         Args:
             shard: The shard.
-            updates: Whether each tile is updated before the next one.
+            rows: Most units of a range, unless a single tile has more.
+            updates: Whether each range is updated before the next one.
         """
-        weight = self.output.weight
+        weight, starts = self.output.weight, self.starts(shard)
         with weight.parts[shard].sweep(updates and weight.trained) as sweep:
-            for index, (start, stop) in enumerate(self.tiles[shard]):
-                sweep.at(start, stop)
-                yield shard, index
+            for first, last in groups(starts, min(rows, sweep.chunk_rows or rows)):
+                sweep.at(starts[first], starts[last])
+                yield first, last
+
+    def starts(self, shard: int) -> list[int]:
+        """Return the first unit of each tile of a shard, then the end of the last tile."""
+        bounds = self.tiles[shard]
+        return [start for start, _ in bounds] + [stop for _, stop in bounds[-1:]]
 
     def tile(self, place: Place) -> Tile:
         """Return a tile's units, as operands of this step's products."""

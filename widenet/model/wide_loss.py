@@ -136,12 +136,22 @@ def _is_closed(output: WideOutput) -> bool:
     return output.spec.activation.kind == "softmax" and output.loss.slope_of_logit
 
 
-def gradient(step: OutputStep, shard: int, index: int) -> tuple[Tensor | RowGradient, Tensor]:
-    """Return the weight gradient [T, H] and the bias gradient [T] of a tile, after `run`.
+def rows_together(step: OutputStep, shard: int) -> int:
+    """Return for how many of a shard's units `gradient` works at once, at most; 0: for a single tile."""
+    return step.passes.rows_together(step, shard) if isinstance(step.passes, CompiledPasses) else 0
 
-    That of a frozen weight is empty.
+
+def gradient(step: OutputStep, shard: int, first: int, last: int) -> tuple[Tensor | RowGradient, Tensor]:
+    """Return the gradients of weights [T, H] and biases [T] in the tiles [first, last), after `run`.
+
+    That of a frozen weight is empty. For several tiles see `rows_together`.
     """
-    place = shard, index
+    if isinstance(step.passes, CompiledPasses):
+        computed = step.passes.gradient(step, shard, first, last)
+        if computed is not None:
+            return computed
+    assert last == first + 1
+    place = shard, first
     tile = step.tile(place)
     kept = step.deltas.pop(place, None)
     delta_ET, bias_T = kept or step.passes.delta(step, place, tile)[1:]
@@ -168,9 +178,11 @@ def _passes(
 
 def _sweep(step: OutputStep, shard: int, sinks: GradientSinks | None) -> tuple[Tensor, Tensor]:
     """Make the last pass over a shard: return its loss and its gradient [E, H]; fill the sinks."""
-    steps = None if sinks is None else sinks.shard_steps(shard)
-    if steps is not None and isinstance(step.passes, CompiledPasses):
-        swept = step.passes.swept(step, shard, steps)
+    if isinstance(step.passes, CompiledPasses):
+        if sinks is None:
+            swept = step.passes.slopes(step, shard)
+        else:
+            swept = step.passes.swept(step, shard, sinks.shard_steps(shard))
         if swept is not None:
             swept_loss, gradient_EH = swept
             return _as_tensor(swept_loss, gradient_EH), gradient_EH

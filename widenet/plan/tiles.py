@@ -46,6 +46,12 @@ several ways: seen on a CPU with 2 to 11 columns.
 BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 """Numbers of a weight that are updated at once; on a CPU several passes over them stay in a core's cache."""
 
+GRADIENT_NUMBERS = 2**18
+"""Numbers of an output's gradient that are computed together on a CPU, if a tile has fewer.
+
+Each call takes a while; so many numbers stay in a core's cache.
+"""
+
 COUNTED_PAIRS = 2**22
 """Pairs of entries of the same example that are counted together for an output's neighbourhood."""
 

@@ -18,6 +18,7 @@ from widenet.model.sampled_loss import SampledStep
 from widenet.model.sweep import in_turn
 from widenet.model.trunk_weight import TrunkWeight, update
 from widenet.model.wide_loss import gradient as tile_gradient
+from widenet.model.wide_loss import rows_together
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
@@ -198,15 +199,18 @@ class Update:
         Args:
             name: The weight.
             shard: The shard.
-            updates: Whether each tile is updated before the next one.
+            updates: Whether each tile is updated before the next one. Then several may come together, if no
+                sum depends on it.
         """
         users = self.stepped.get(name, [])
         if not users:
             return
         touched = self.rows[name][shard] if name in self.rows else None
-        for _, index in users[0].places(shard, updates):
-            start, stop = users[0].tiles[shard][index]
-            parts = [(user, *tile_gradient(user, shard, index)) for user in users]
+        is_summed, starts = not updates or name in self.descriptions, users[0].starts(shard)
+        rows = 0 if is_summed else min(rows_together(user, shard) for user in users)
+        for first, last in users[0].spans(shard, rows, updates):
+            start, stop = starts[first], starts[last]
+            parts = [(user, *tile_gradient(user, shard, first, last)) for user in users]
             gradient = _summed([gradient for _, gradient, _ in parts], touched, start, stop)
             if name in self.descriptions:
                 assert isinstance(gradient, Tensor)

@@ -91,7 +91,7 @@ class WideOutput:
         cosine = self.spec.cosine
         if cosine is None:
             return hidden_EH
-        return hidden_EH / _length(hidden_EH) / (cosine.finished if predicts else cosine.temperature)
+        return hidden_EH / lengths(hidden_EH) / (cosine.finished if predicts else cosine.temperature)
 
     def operand(self, values: Tensor) -> Tensor:
         """Float32 values as a training step's products take them."""
@@ -137,14 +137,20 @@ class WideOutput:
                 self.features,
                 None if self.touched is None else self.touched[shard],
             )
-        length_T1 = None if self.spec.cosine is None else _length(weight_TH)
+        length_T1 = None if self.spec.cosine is None else lengths(weight_TH)
         return Tile(weight_TH if length_T1 is None else weight_TH / length_T1, bias_T, length_T1, half)
 
 
-def _length(vectors: Tensor) -> Tensor:
-    """The length [N, 1] that turns vectors [N, H] into directions, or into zeros where there is none."""
+def lengths(vectors: Tensor) -> Tensor:
+    """The lengths [N, 1] that turn vectors [N, H] into directions, or into zeros where there is none."""
     length_N1: Tensor = vectors.norm(dim=1, keepdim=True)
     return torch.where(length_N1 <= SHORTEST, torch.inf, length_N1)
+
+
+def through_lengths(gradient_NH: Tensor, direction_NH: Tensor, length_N1: Tensor) -> None:
+    """Turn a gradient to directions, in place, into that to the vectors of these lengths."""
+    along_N1 = (gradient_NH * direction_NH).sum(dim=1, keepdim=True)
+    gradient_NH.addcmul_(along_N1, direction_NH, value=-1).div_(length_N1)
 
 
 @dataclass
@@ -196,8 +202,7 @@ class Tile:
         """Return the gradient to the units' weights, float32 [T, H]; under "cosine", through their length."""
         gradient_TH = matrix_product(delta_ET.T, direct_EH)
         if self.length_T1 is not None:
-            along_T1 = (gradient_TH * self.vector_TH).sum(dim=1, keepdim=True)
-            gradient_TH.addcmul_(along_T1, self.vector_TH, value=-1).div_(self.length_T1)
+            through_lengths(gradient_TH, self.vector_TH, self.length_T1)
         return gradient_TH
 
 
