@@ -28,6 +28,10 @@ BAGS = {
     "PyTorch, EmbeddingBag": ("torch_bags:eager", ["torch"], sys.executable),
     "PyTorch, EmbeddingBag, torch.compile": ("torch_bags:compiled", ["torch"], sys.executable),
 }
+TIED = {
+    "PyTorch, EmbeddingBag": ("torch_tied:eager", ["torch"], sys.executable),
+    "PyTorch, EmbeddingBag, torch.compile": ("torch_tied:compiled", ["torch"], sys.executable),
+}
 NEXT = {
     "PyTorch, linear_cross_entropy": ("torch_next:eager", ["torch"], sys.executable),
     "PyTorch, linear_cross_entropy, torch.compile": ("torch_next:compiled", ["torch"], sys.executable),
@@ -36,7 +40,11 @@ NEXT = {
 
 @dataclass(frozen=True)
 class Case:
-    """A network, its batch, and whether rivals can hold dense input; with `next_item` it has one target."""
+    """A network, its batch, and whether rivals can hold dense input.
+
+    With `next_item` it has one target. With `tied` it is that of the default documents: linear units, and
+    cosines with the same vectors.
+    """
 
     title: str
     width: int
@@ -47,6 +55,7 @@ class Case:
     dense: bool = True
     examples: int = 8192
     next_item: bool = False
+    tied: bool = False
 
     def programs(self, folder: Path) -> list[Program]:
         """widenet, its two bounds, widenet in bfloat16 where it fits in beside the others, the rivals."""
@@ -58,8 +67,13 @@ class Case:
             "threads": THREADS,
         }
         bound = {"width": self.width, "hidden": self.hidden, "batch": self.batch, "threads": THREADS}
-        rivals = NEXT if self.next_item else {**(DENSE if self.dense else {}), **BAGS}
-        own = {"folder": str(folder), **job, "target": "next" if self.next_item else "items"}
+        rivals = NEXT if self.next_item else TIED if self.tied else {**(DENSE if self.dense else {}), **BAGS}
+        own = {
+            "folder": str(folder),
+            **job,
+            "target": "next" if self.next_item else "items",
+            "tied": self.tied,
+        }
         ours = Program("widenet", "benchmarks.steps.widenet_steps:train", own, ["widenet", "torch"])
         half = replace(ours, name="widenet, bfloat16", arguments={**ours.arguments, "precision": "bfloat16"})
         return [
@@ -85,6 +99,24 @@ CASES = {
     "adam": Case("The same, adam, batch 256", 27_278, (128,), 256, optimizer="adam"),
     "b1024": Case("DSSTNE's sample: 27,278 x 128 x 27,278, sigmoid, batch 1024", 27_278, (128,), 1024),
     "c": Case("27,278 x 600 x 27,278, softmax, batch 512", 27_278, (600,), 512, softmax=True),
+    "usual64": Case(
+        "The default network, 27,278 x 64 x 27,278, cosines, adam, batch 256",
+        27_278,
+        (64,),
+        256,
+        softmax=True,
+        optimizer="adam",
+        tied=True,
+    ),
+    "usual512": Case(
+        "The default network, 27,278 x 512 x 27,278, cosines, adam, batch 256",
+        27_278,
+        (512,),
+        256,
+        softmax=True,
+        optimizer="adam",
+        tied=True,
+    ),
     "next": Case(
         "27,278 x 600 x 27,278, softmax, one item to come, batch 512",
         27_278,
@@ -173,7 +205,7 @@ def _table(case: Case, facts: dict[str, int], found: list[Measured]) -> Table:
         table.notes.append(
             f"The strongest rival, {strongest.program.name}, takes {middle:.2f} x widenet's time."
         )
-    if case.optimizer == "adam":
+    if case.optimizer == "adam" and not case.tied:
         table.notes.append(
             "widenet's Adam moves only those rows of the input that a batch touches, as torch's SparseAdam"
             " does; that of the rivals moves all."

@@ -44,6 +44,7 @@ def train(
     device: str = "cpu",
     target: str = "items",
     bits: Bits = "native",
+    tied: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of a network built as `widenet.train` builds it.
 
@@ -58,6 +59,7 @@ def train(
         device: The device.
         target: Field of the output.
         bits: Native or portable bits.
+        tied: Whether the network is that of the default documents.
     """
     choose_bits(bits, torch.device(device))
     del threads
@@ -67,7 +69,7 @@ def train(
     exchange = exchange_for(training.shards, torch.device(device))
     return steps_of(
         folder,
-        document(hidden, softmax, target),
+        usual(*hidden) if tied else document(hidden, softmax, target),
         training,
         exchange,
         one_thread_an_operation,
@@ -141,6 +143,31 @@ def document(hidden: Sequence[int], softmax: bool, target: str = "items") -> Net
     return NetworkSpec.of(
         {"layers": [{"name": "history", "kind": "input", "field": "items"}, *trunk, output]}
     )
+
+
+def usual(units: int) -> NetworkSpec:
+    """Return the network of the default documents, whose losses can be compared.
+
+    No input is hidden, and an example's targets share a weight of 1.
+    """
+    history = {"name": "history", "kind": "input", "field": "items"}
+    initializer = {"kind": "gaussian", "deviation": 0.04}
+    taste = {
+        "name": "taste",
+        "units": units,
+        "activation": "linear",
+        "bias": False,
+        "initializer": initializer,
+    }
+    output = {
+        "name": "next",
+        "kind": "output",
+        "field": "items",
+        "loss": "cross_entropy",
+        "cosine": {"temperature": 0.1},
+        "weights": {"layer": "taste", "transposed": True},
+    }
+    return NetworkSpec.of({"layers": [history, taste, output]})
 
 
 def _following(stream: Stream, network: Network, done: int) -> Generator[tuple[Batch, Prepared]]:
