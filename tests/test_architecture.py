@@ -96,7 +96,7 @@ WHOLE_PROJECT_TESTS = {
 }
 """Tests of the project as a whole, which mirror no single module."""
 
-MAX_FILE_LINES, MAX_FUNCTION_LINES, MOST_STATEMENTS = 400, 60, 43_280
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MOST_STATEMENTS = 400, 60, 43_300
 
 FLAG = re.compile(r"(?<![-\w])--(?=[a-z]|$)(?!mpi=)")
 """An option of the command line, or the dashes of one; srun's --mpi is not ours."""

@@ -62,7 +62,10 @@ def fill_aligned(shard: Any, index: Any, slope_ET: Any, gradients: Any, gradient
     shape = starts[index + 1] - starts[index], direct_EH.shape[1]
     gradient_TH = view(gradients, 0, shape)
     fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
-    view(gradient_RH, row * shape[1], shape)[:] = gradient_TH
+    own_TH = view(gradient_RH, row * shape[1], shape)
+    for unit in range(shape[0]):
+        for place in range(shape[1]):
+            own_TH[unit, place] = gradient_TH[unit, place]
 
 
 def _slopes(slopes: Any) -> Any:
