@@ -268,7 +268,7 @@ def test_operands_are_rounded_as_torch_rounds():
     ]
     numbers_RN = torch.cat([torch.tensor(edges), torch.randn(1000) * 100])[None]
     rounded_RN = torch.empty_like(numbers_RN)
-    njit(compiled_sweep._round)(numbers_RN.numpy(), rounded_RN.numpy())
+    njit(compiled_sweep.round_to_half)(numbers_RN.numpy(), rounded_RN.numpy())
     expected_RN = numbers_RN.bfloat16().float()
     is_number = ~expected_RN.isnan()
     assert torch.equal(rounded_RN.isnan(), ~is_number)  # which NaN depends on torch's instruction set

@@ -25,13 +25,14 @@ from widenet.kernels.compiled_sweep import (
     ShardTiles,
     largest,
     logits_place,
-    logits_room,
     operand,
     operand_room,
+    part_of,
     room,
-    slopes_of,
+    round_to_half,
     sources,
 )
+from widenet.kernels.compiled_tiles import whole_pass
 
 
 @dataclass(frozen=True)
@@ -56,62 +57,105 @@ class TileNumbers:
 
 
 @register_jitable
-def fill_aligned(shard: Any, index: Any, slope_ET: Any, gradients: Any, gradient_RH: Any, row: Any) -> None:
+def _fill_aligned(
+    routine: Any, slope_ET: Any, direct_EH: Any, gradients: Any, gradient_RH: Any, row: Any
+) -> None:
     """Write the gradient to a tile's weights from a row on, by way of room that begins at a cache line."""
-    routine, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
-    shape = starts[index + 1] - starts[index], direct_EH.shape[1]
+    shape = slope_ET.shape[1], direct_EH.shape[1]
     gradient_TH = view(gradients, 0, shape)
     fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
     own_TH = view(gradient_RH, row * shape[1], shape)
-    for unit in range(shape[0]):
+    for unit in range(shape[0]):  # Numba compiles loops much sooner than an assignment of arrays
         for place in range(shape[1]):
             own_TH[unit, place] = gradient_TH[unit, place]
 
 
-def _slopes(slopes: Any) -> Any:
-    """See `make_slopes`; `slopes` is that of `slopes_of`."""
+def _slopes(whole: Any) -> Any:
+    """See `make_slopes`; `whole` turns a tile's logits into slopes."""
 
     def make(
         shard: Any,
         kept: Any,
         has_logits: Any,
-        numbers: Any,
+        of_target_Z: Any,
+        one_E: Any,
+        other_E: Any,
         bias_gradient_R: Any,
         gradient_RH: Any,
         gradient_EH: Any,
         loss: Any,
     ) -> Any:
-        routine, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
-        inner, logits, operands = direct_EH.shape[1], logits_room(shard, kept), operand_room(shard)
-        gradients = room(largest(starts) * inner if len(gradient_RH) > 0 else 0)
+        routine, direct_EH, weight_RH, length_R, bias_R, starts, edges, examples_Z, units_Z, before, half = (
+            shard
+        )
+        (count, inner), most = direct_EH.shape, largest(starts)
+        logits, operands = (
+            room(0 if len(kept) > 0 else most * count),
+            operand_room(most, inner, length_R, half),
+        )
+        gradients = room(most * inner if len(gradient_RH) > 0 else 0)
         for index in range(len(starts) - 1):
-            start, units = starts[index], starts[index + 1] - starts[index]
-            slope_ET, operand_TH = logits_place(shard, index, kept, logits), operand(shard, index, operands)
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            weight_TH = view(weight_RH, start * inner, (stop - start, inner))
+            slope_ET = logits_place(kept, logits, before + index, start, (count, stop - start))
+            operand_TH = operand(weight_TH, length_R, start, half, operands)
             if not has_logits:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
-            bias_gradient_T = view(bias_gradient_R, start, (units,))
-            loss += slopes(shard, index, slope_ET, numbers, bias_gradient_T)
+            loss += whole(
+                slope_ET,
+                part_of(bias_R, start, stop),
+                part_of(examples_Z, low, high),
+                part_of(units_Z, low, high),
+                start,
+                part_of(of_target_Z, low, high),
+                one_E,
+                other_E,
+                part_of(bias_gradient_R, start, stop),
+            )
+            if half:
+                round_to_half(slope_ET, slope_ET)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             if len(gradient_RH) > 0:
-                fill_aligned(shard, index, slope_ET, gradients, gradient_RH, start)
+                _fill_aligned(routine, slope_ET, direct_EH, gradients, gradient_RH, start)
         return loss
 
     return make
 
 
-def _gradients(slopes: Any) -> Any:
-    """See `fill_gradients`; `slopes` is that of `slopes_of`."""
+def _gradients(whole: Any) -> Any:
+    """See `fill_gradients`; `whole` turns a tile's logits into slopes."""
 
-    def fill(shard: Any, kept: Any, numbers: Any, gradient_RH: Any) -> None:
-        routine, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
-        inner, logits, operands = direct_EH.shape[1], logits_room(shard, kept), operand_room(shard)
-        gradients = room(largest(starts) * inner)
+    def fill(shard: Any, kept: Any, of_target_Z: Any, one_E: Any, other_E: Any, gradient_RH: Any) -> None:
+        routine, direct_EH, weight_RH, length_R, bias_R, starts, edges, examples_Z, units_Z, before, half = (
+            shard
+        )
+        (count, inner), most = direct_EH.shape, largest(starts)
+        logits, operands = (
+            room(0 if len(kept) > 0 else most * count),
+            operand_room(most, inner, length_R, half),
+        )
+        gradients = room(most * inner)
         for index in range(len(starts) - 1):
-            start, slope_ET = starts[index], logits_place(shard, index, kept, logits)
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            slope_ET = logits_place(kept, logits, before + index, start, (count, stop - start))
             if len(kept) == 0:
-                fill_logits(routine, direct_EH, operand(shard, index, operands), slope_ET)
-                slopes(shard, index, slope_ET, numbers, np.zeros(starts[index + 1] - start, np.float32))
-            fill_aligned(shard, index, slope_ET, gradients, gradient_RH, start - starts[0])
+                weight_TH = view(weight_RH, start * inner, (stop - start, inner))
+                operand_TH = operand(weight_TH, length_R, start, half, operands)
+                fill_logits(routine, direct_EH, operand_TH, slope_ET)
+                whole(
+                    slope_ET,
+                    part_of(bias_R, start, stop),
+                    part_of(examples_Z, low, high),
+                    part_of(units_Z, low, high),
+                    start,
+                    part_of(of_target_Z, low, high),
+                    one_E,
+                    other_E,
+                    np.zeros(stop - start, np.float32),
+                )
+                if half:
+                    round_to_half(slope_ET, slope_ET)
+            _fill_aligned(routine, slope_ET, direct_EH, gradients, gradient_RH, start - starts[0])
 
     return fill
 
@@ -119,16 +163,16 @@ def _gradients(slopes: Any) -> Any:
 @made_once
 def compiled_slopes(kind: Literal["sigmoid", "softmax"]) -> Any:
     """Return `make_slopes` of an activation, compiled at the first call."""
-    arguments = f"{SHARD}, {ROW}, boolean, UniTuple({ROW}, 3), {ROW}, {BLOCK}, {BLOCK}, float64"
-    kernel = _slopes(slopes_of(kind))
+    arguments = f"{SHARD}, {ROW}, boolean, {ROW}, {ROW}, {ROW}, {ROW}, {BLOCK}, {BLOCK}, float64"
+    kernel = _slopes(whole_pass(kind))
     return compile_for(kernel, f"float64({arguments})", *sources(compiled_sweep), kind)
 
 
 @made_once
 def compiled_gradients(kind: Literal["sigmoid", "softmax"]) -> Any:
     """Return `fill_gradients` of an activation, compiled at the first call."""
-    arguments = f"{SHARD}, {ROW}, UniTuple({ROW}, 3), {BLOCK}"
-    kernel = _gradients(slopes_of(kind))
+    arguments = f"{SHARD}, {ROW}, {ROW}, {ROW}, {ROW}, {BLOCK}"
+    kernel = _gradients(whole_pass(kind))
     return compile_for(kernel, f"void({arguments})", *sources(compiled_sweep), kind)
 
 
@@ -146,7 +190,7 @@ def make_slopes(
     """
     kernel = compiled_slopes(tiles.kind)
     rooms = tiles.bias_gradient_R, tiles.gradient_RH
-    total: float = kernel(shard.argument(), tiles.kept, has_logits, tiles.numbers, *rooms, gradient_EH, loss)
+    total: float = kernel(shard.argument(), tiles.kept, has_logits, *tiles.numbers, *rooms, gradient_EH, loss)
     return total
 
 
@@ -155,4 +199,4 @@ def fill_gradients(shard: ShardTiles, tiles: TileNumbers, gradient_RH: np.ndarra
 
     It is that of operands of products: of directions, if products divide the weights by their lengths.
     """
-    compiled_gradients(tiles.kind)(shard.argument(), tiles.kept, tiles.numbers, gradient_RH)
+    compiled_gradients(tiles.kind)(shard.argument(), tiles.kept, *tiles.numbers, gradient_RH)

@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from widenet.kernels import compiled_products, compiled_tiles
-from widenet.kernels.compiled import compile_for, made_once, named_for
+from widenet.kernels.compiled import compile_for, made_once
 from widenet.kernels.compiled_products import (
     add_direct_gradient,
     call,
@@ -158,7 +158,7 @@ def largest(starts: Any) -> Any:
 
 
 @register_jitable
-def _round(numbers_RN: Any, rounded_RN: Any) -> None:
+def round_to_half(numbers_RN: Any, rounded_RN: Any) -> None:
     """Round numbers to the nearest bfloat16, to even in the middle, as torch does."""
     bits_RN, nearest_RN = numbers_RN.view(np.uint32), rounded_RN.view(np.uint32)
     for row in range(len(numbers_RN)):
@@ -168,66 +168,41 @@ def _round(numbers_RN: Any, rounded_RN: Any) -> None:
             nearest_RN[row, place] = np.uint32(nearest if bits & _NO_SIGN <= _INFINITE else _NAN)
 
 
+# Arguments of compiled functions are few and plain: with the tuple of a shard, compiling takes twice as long.
+
+
 @register_jitable
-def operand_room(shard: Any) -> Any:
+def operand_room(largest: Any, inner: Any, length_R: Any, half: Any) -> Any:
     """Return the room for the largest tile's weights as operands of products, if they are no others."""
-    _, direct_EH, _, length_R, _, starts, _, _, _, _, half = shard
-    return room(largest(starts) * direct_EH.shape[1] if half or len(length_R) > 0 else 0)
+    return room(largest * inner if half or len(length_R) > 0 else 0)
 
 
 @register_jitable
-def logits_room(shard: Any, kept: Any) -> Any:
-    """Return the room for the largest tile's logits, unless those of all tiles are kept."""
-    _, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
-    return room(0 if len(kept) > 0 else largest(starts) * len(direct_EH))
-
-
-@register_jitable
-def operand(shard: Any, index: Any, operands: Any) -> Any:
-    """Return a tile's weights [T, H] as operands of products: as they are, or in the room for them."""
-    _, direct_EH, weight_RH, length_R, _, starts, _, _, _, _, half = shard
-    start, inner = starts[index], direct_EH.shape[1]
-    shape = starts[index + 1] - start, inner
-    weight_TH = view(weight_RH, start * inner, shape)
+def operand(weight_TH: Any, length_R: Any, start: Any, half: Any, operands: Any) -> Any:
+    """Return weights of the units from `start` on as operands of products: as they are, or in the room."""
     if len(length_R) > 0:
-        direction_TH = view(operands, 0, shape)
+        direction_TH = view(operands, 0, weight_TH.shape)
         for row in range(len(weight_TH)):
-            for place in range(inner):
+            for place in range(weight_TH.shape[1]):
                 direction_TH[row, place] = weight_TH[row, place] / length_R[start + row]
         weight_TH = direction_TH
     if half:
-        rounded_TH = view(operands, 0, shape)
-        _round(weight_TH, rounded_TH)
+        rounded_TH = view(operands, 0, weight_TH.shape)
+        round_to_half(weight_TH, rounded_TH)
         weight_TH = rounded_TH
     return weight_TH
 
 
 @register_jitable
-def logits_place(shard: Any, index: Any, kept: Any, logits: Any) -> Any:
+def logits_place(kept: Any, logits: Any, number: Any, start: Any, shape: Any) -> Any:
     """Return the place of a tile's logits [E, T]: its own among those that are kept, or the room of all."""
-    _, direct_EH, _, _, _, starts, _, _, _, before, _ = shard
-    count, start = len(direct_EH), starts[index]
-    shape = count, starts[index + 1] - start
-    if len(kept) > 0:
-        return view(kept, _place(count, start, before + index), shape)
-    return view(logits, 0, shape)
+    return view(kept, _place(shape[0], start, number), shape) if len(kept) > 0 else view(logits, 0, shape)
 
 
 @register_jitable
-def biases_of(shard: Any, index: Any) -> Any:
-    """Return the biases [T] of a tile."""
-    _, _, _, _, bias_R, starts, _, _, _, _, _ = shard
-    return view(bias_R, starts[index], (starts[index + 1] - starts[index],))
-
-
-@register_jitable
-def targets_of(shard: Any, index: Any, of_target_Z: Any) -> Any:
-    """Return the examples and units of a tile's targets, and what of the numbers [Z] or [0] is theirs."""
-    _, _, _, _, _, _, edges, examples_Z, units_Z, _, _ = shard
-    low = edges[index]
-    num = (edges[index + 1] - low,)
-    own = view(of_target_Z, low, (num[0] if len(of_target_Z) > 0 else 0,))
-    return view(examples_Z, low, num), view(units_Z, low, num), own
+def part_of(number_Z: Any, low: Any, high: Any) -> Any:
+    """Return the numbers from `low` to before `high`; none of none."""
+    return view(number_Z, low, (high - low if len(number_Z) > 0 else 0,))
 
 
 @register_jitable
@@ -242,48 +217,42 @@ def _sums(whole_sums: Any) -> Any:
     """See `add_softmax_sums`."""
 
     def sums(shard: Any, kept: Any, z_Z: Any, peak_E: Any, total_E: Any) -> None:
-        routine, direct_EH, _, _, _, starts, _, _, _, _, _ = shard
-        logits, operands = logits_room(shard, kept), operand_room(shard)
+        routine, direct_EH, weight_RH, length_R, bias_R, starts, edges, examples_Z, units_Z, before, half = (
+            shard
+        )
+        (count, inner), most = direct_EH.shape, largest(starts)
+        logits, operands = (
+            room(0 if len(kept) > 0 else most * count),
+            operand_room(most, inner, length_R, half),
+        )
         for index in range(len(starts) - 1):
-            logits_ET = logits_place(shard, index, kept, logits)
-            fill_logits(routine, direct_EH, operand(shard, index, operands), logits_ET)
-            bias_T, (examples_Z, units_Z, own_Z) = biases_of(shard, index), targets_of(shard, index, z_Z)
-            whole_sums(logits_ET, bias_T, examples_Z, units_Z, starts[index], own_Z, peak_E, total_E)
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            weight_TH = view(weight_RH, start * inner, (stop - start, inner))
+            logits_ET = logits_place(kept, logits, before + index, start, (count, stop - start))
+            fill_logits(routine, direct_EH, operand(weight_TH, length_R, start, half, operands), logits_ET)
+            whole_sums(
+                logits_ET,
+                part_of(bias_R, start, stop),
+                part_of(examples_Z, low, high),
+                part_of(units_Z, low, high),
+                start,
+                part_of(z_Z, low, high),
+                peak_E,
+                total_E,
+            )
 
     return sums
 
 
-def slopes_of(name: Pass) -> Any:
-    """Return a function that turns a tile's logits into slopes, as operands of products; it returns the loss.
-
-    `numbers` are those of targets [Z] and of examples that the pass takes.
-    """
-    whole = whole_pass(name)
-
-    def slopes(shard: Any, index: Any, logits_ET: Any, numbers: Any, bias_gradient_T: Any) -> Any:
-        _, _, _, _, _, starts, _, _, _, _, half = shard
-        bias_T, (of_target_Z, one_E, other_E) = biases_of(shard, index), numbers
-        examples_Z, units_Z, own_Z = targets_of(shard, index, of_target_Z)
-        first = starts[index]
-        loss = whole(logits_ET, bias_T, examples_Z, units_Z, first, own_Z, one_E, other_E, bias_gradient_T)
-        if half:
-            _round(logits_ET, logits_ET)
-        return loss
-
-    return register_jitable(named_for(slopes, *sources(), name))
-
-
-# Numba's cache on disk depends on what a kernel encloses, and an intrinsic such as `view` is a new object in
-# every process. So `slopes` may not name one itself.
-
-
-def _updates(slopes: Any) -> Any:
-    """See `sigmoid` and `softmax`; `slopes` is that of `slopes_of`."""
+def _updates(whole: Any) -> Any:
+    """See `sigmoid` and `softmax`; `whole` turns a tile's logits into slopes."""
 
     def updates(
         shard: Any,
         kept: Any,
-        numbers: Any,
+        of_target_Z: Any,
+        one_E: Any,
+        other_E: Any,
         gradient_EH: Any,
         step: Any,
         constants: Any,
@@ -291,26 +260,45 @@ def _updates(slopes: Any) -> Any:
         of_biases: Any,
         loss: Any,
     ) -> Any:
-        routine, direct_EH, weight_RH, _, bias_R, starts, _, _, _, _, _ = shard
+        routine, direct_EH, weight_RH, length_R, bias_R, starts, edges, examples_Z, units_Z, before, half = (
+            shard
+        )
         (first_RH, second_RH, weight_penalties), (first_R, second_R, bias_penalties) = of_weights, of_biases
-        inner, logits, operands = direct_EH.shape[1], logits_room(shard, kept), operand_room(shard)
-        gradients = room(largest(starts) * inner)
+        (count, inner), most = direct_EH.shape, largest(starts)
+        logits, operands = (
+            room(0 if len(kept) > 0 else most * count),
+            operand_room(most, inner, length_R, half),
+        )
+        gradients = room(most * inner)
         for index in range(len(starts) - 1):
-            start, units = starts[index], starts[index + 1] - starts[index]
-            first, shape = start * inner, (units, inner)
-            slope_ET, operand_TH = logits_place(shard, index, kept, logits), operand(shard, index, operands)
+            start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
+            first, shape = start * inner, (stop - start, inner)
+            weight_TH, bias_T = view(weight_RH, first, shape), part_of(bias_R, start, stop)
+            slope_ET = logits_place(kept, logits, before + index, start, (count, stop - start))
+            operand_TH = operand(weight_TH, length_R, start, half, operands)
             if len(kept) == 0:
                 fill_logits(routine, direct_EH, operand_TH, slope_ET)
-            bias_gradient_T = np.zeros(units, np.float32)
-            loss += slopes(shard, index, slope_ET, numbers, bias_gradient_T)
+            bias_gradient_T = np.zeros(stop - start, np.float32)
+            loss += whole(
+                slope_ET,
+                bias_T,
+                part_of(examples_Z, low, high),
+                part_of(units_Z, low, high),
+                start,
+                part_of(of_target_Z, low, high),
+                one_E,
+                other_E,
+                bias_gradient_T,
+            )
+            if half:
+                round_to_half(slope_ET, slope_ET)
             gradient_TH = view(gradients, 0, shape)
             add_direct_gradient(routine, slope_ET, operand_TH, gradient_EH)
             fill_weight_gradient(routine, slope_ET, direct_EH, gradient_TH)
-            weight_TH, bias_T = view(weight_RH, first, shape), view(bias_R, start, (units,))
             one, other = view(first_RH, first, shape), view(second_RH, first, shape)
             _make_step(step, weight_TH, gradient_TH, one, other, (weight_penalties, constants))
             if len(bias_penalties) > 0:
-                one, other = view(first_R, start, (units,)), view(second_R, start, (units,))
+                one, other = part_of(first_R, start, stop), part_of(second_R, start, stop)
                 _make_step(step, bias_T, bias_gradient_T, one, other, (bias_penalties, constants))
         return loss
 
@@ -335,9 +323,8 @@ def compiled_sweep(name: Pass) -> Any:
         arguments = f"{SHARD}, {ROW}, {ROW}, {ROW}, float64[::1]"
         return compile_for(_sums(whole_pass(name)), f"void({arguments})", *sources())
     steps = f"Tuple(({BLOCK}, {BLOCK}, {ROW})), UniTuple({ROW}, 3)"
-    arguments = f"{SHARD}, {ROW}, UniTuple({ROW}, 3), {BLOCK}, uint64, {ROW}, {steps}, float64"
-    kernel = _updates(slopes_of(name))
-    return compile_for(kernel, f"float64({arguments})", *sources(), name)
+    arguments = f"{SHARD}, {ROW}, {ROW}, {ROW}, {ROW}, {BLOCK}, uint64, {ROW}, {steps}, float64"
+    return compile_for(_updates(whole_pass(name)), f"float64({arguments})", *sources(), name)
 
 
 def sigmoid(
@@ -355,7 +342,7 @@ def sigmoid(
     values = _NO_NUMBERS if values_Z is None else values_Z
     numbers = values, target_weight_E, other_weight_E
     kernel = compiled_sweep("sigmoid")
-    total: float = kernel(shard.argument(), _NO_NUMBERS, numbers, *update.arguments(), loss)
+    total: float = kernel(shard.argument(), _NO_NUMBERS, *numbers, *update.arguments(), loss)
     return total
 
 
@@ -382,4 +369,4 @@ def softmax(
     `kept` holds the logits of `add_softmax_sums`, which slopes overwrite, or is empty.
     """
     numbers = pulls_Z, log_sum_E, coupling_E
-    compiled_sweep("softmax")(shard.argument(), kept, numbers, *update.arguments(), 0.0)
+    compiled_sweep("softmax")(shard.argument(), kept, *numbers, *update.arguments(), 0.0)
