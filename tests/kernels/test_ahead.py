@@ -122,6 +122,10 @@ def test_a_patient_helper_compiles_what_the_first_evaluation_needs(monkeypatch):
             {"activation": "softmax", "weights": {"layer": "h", "transposed": True}},
             {"sweep softmax_sums", "slopes softmax", "gradients softmax"},
         ),
+        (
+            {"activation": "sigmoid", "hidden": {"weights": {"layer": "out", "transposed": True}}},
+            {"slopes sigmoid", "gradients sigmoid"},
+        ),
         ({"activation": "linear", "loss": "l2"}, set()),
     ],
 )
@@ -129,9 +133,10 @@ def test_the_documents_tell_which_passes_are_compiled(output, expected, helpers,
     monkeypatch.setenv("WIDENET_THREADS", "2")
     layers = [
         {"name": "in", "kind": "input", "field": "items"},
-        {"name": "h", "units": 4},
+        {"name": "h", "units": 4, **output.get("hidden", {})},
         {"name": "out", "kind": "output", "field": "items", **output},
     ]
+    layers[-1].pop("hidden", None)
     compile_ahead(NetworkSpec.of({"layers": layers}, "n"), TrainingSpec.of({"epochs": 1}, "t"))
     (kernels,) = helpers
     kinds = {"softmax_sums", "softmax", "sigmoid"}

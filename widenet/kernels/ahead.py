@@ -97,6 +97,8 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
 
     is_rounded = training.weight_precision == "bfloat16"
     is_changed = is_rounded or training.pruning is not None
+    users = [*network.outputs, *network.hidden]
+    owners = {share.layer for user in users for share in getattr(user, "weights", None) or ()}
     kernels: dict[Kernel, None] = {}
     for output in network.outputs:
         kind = output.activation.kind
@@ -105,7 +107,8 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
         by_tiles = output.weightless or is_changed
         if kind == "softmax":
             kernels[compiled_pass if by_tiles else compiled_sweep, ("softmax_sums",)] = None
-        if not by_tiles and (output.weights or training.gradient_norm_limit):
+        waits = output.weights or output.name in owners or training.gradient_norm_limit
+        if waits and not by_tiles:
             kernels |= dict.fromkeys([(compiled_slopes, (kind,)), (compiled_gradients, (kind,))])
         else:
             sweeps = not (by_tiles or output.weight_norm or output.cosine)

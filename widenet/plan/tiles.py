@@ -49,7 +49,7 @@ BLOCK_NUMBERS = {"cpu": 2**16, "cuda": 2**24}
 GRADIENT_NUMBERS = 2**18
 """Numbers of an output's gradient that are computed together on a CPU, if a tile has fewer.
 
-Each call takes a while; so many numbers stay in a core's cache.
+Each call has a fixed cost; so many numbers stay in a core's cache.
 """
 
 COUNTED_PAIRS = 2**22
