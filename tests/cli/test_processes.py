@@ -163,18 +163,19 @@ def test_a_mistake_that_every_process_makes_is_said_once(place):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (["data/dataset.json", "--data", "data"], "data/dataset.json: "),
+        (["network.json", "--data", "nowhere"], "nowhere"),
         (
-            ["train", "data/dataset.json", "short.json", "--data", "data", "--out", "run"],
-            "data/dataset.json: ",
+            ["network.json", "--data", "data", "--processes", "9"],
+            "the number of processes must be from 1 to 8, the number of shards; got 9. ",
         ),
-        (["train", "network.json", "short.json", "--data", "nowhere", "--out", "run"], "nowhere"),
     ],
-    ids=["document", "dataset"],
+    ids=["document", "dataset", "number"],
 )
 def test_a_mistake_is_found_before_any_process_is_started(line, message, place, widenet, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setattr("widenet.parallel.launch.launch", None)
-    found = widenet(*line, "--processes", "2")
+    found = widenet("train", "--processes", "2", *line, "short.json", "--out", "run")
     assert (found.status, found.out) == (2, "")
     assert found.err.startswith(f"widenet: {message}")
     assert found.err.count("\n") == 1

@@ -122,12 +122,16 @@ def _interrupted_early() -> Iterator[None]:
 
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
     """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
+    from widenet.plan.job import check_group
     from widenet.runs.prepared import prepared
 
     may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
     if may_be_several and not is_one_of_several():
-        with prepared(arguments, _say_nothing, cuts=False):  # mistakes are seen before processes start
+        # Mistakes are seen before processes start.
+        with prepared(arguments, _say_nothing, cuts=False) as (layout, _):
             _check_path(arguments)
+            if processes is not None:
+                check_group(layout, processes)
         run_in_processes(context, processes, arguments.device)
 
 

@@ -95,14 +95,7 @@ class Job:
         averaging = layout.training.averaging
         if num_examples is not None:
             check_replicas(layout.training, num_examples)
-        if averaging is None:
-            check_processes(layout.num_shards, num_processes)
-        elif not 1 <= num_processes <= averaging.replicas:
-            raise OptionError(
-                f"the number of processes must be from 1 to {averaging.replicas}, averaging.replicas in"
-                f" {layout.training.where}, for a process holds whole replicas; got {num_processes}. Start"
-                " fewer processes, or train more replicas."
-            )
+        check_group(layout, num_processes)
         return cls(
             layout,
             all_entries,
@@ -227,6 +220,19 @@ def check_replicas(training: TrainingSpec, num_examples: int) -> None:
         raise FitError(
             f"{training.where}: averaging.replicas must be at most the number of examples, {num_examples};"
             f" got {averaging.replicas}. Lower it."
+        )
+
+
+def check_group(layout: Layout, num_processes: int) -> None:
+    """Raise OptionError unless each of so many processes has a shard or, with averaging, a replica."""
+    averaging = layout.training.averaging
+    if averaging is None:
+        check_processes(layout.num_shards, num_processes)
+    elif not 1 <= num_processes <= averaging.replicas:
+        raise OptionError(
+            f"the number of processes must be from 1 to {averaging.replicas}, averaging.replicas in"
+            f" {layout.training.where}, for a process holds whole replicas; got {num_processes}. Start"
+            " fewer processes, or train more replicas."
         )
 
 
