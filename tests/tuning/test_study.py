@@ -134,8 +134,11 @@ def test_a_damaged_or_missing_journal_is_refused(damaged, said, begun):
 
 
 def test_a_damaged_or_missing_study_is_refused(begun, tmp_path):
-    with pytest.raises(CheckpointError, match=r"holds no study to resume. Leave `resume` out"):
+    begin = r"holds no study to resume. Begin one with another `out`, and leave `resume` out.$"
+    with pytest.raises(CheckpointError, match=begin):
         Study.open(tmp_path)
+    with pytest.raises(CheckpointError, match=r"no study to resume. To begin one, leave `resume` out.$"):
+        Study.open(tmp_path / "new")
     path = begun.path / "study.json"
     path.write_text(json.dumps({"space": 3}))
     with pytest.raises(CheckpointError, match=r"study.json is damaged: .*missing.* Restore it."):

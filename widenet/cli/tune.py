@@ -1,5 +1,6 @@
 """`widenet tune`."""
 
+import json
 import shlex
 import sys
 from dataclasses import asdict
@@ -57,13 +58,25 @@ def tune(
             f"Best: trial {best.number}, {result.metric} {best.value:.4f}. Fingerprint {best.fingerprint}"
         )
         for place, value in best.choices.items():
-            typer.echo(f"  {place}: {value}")
+            typer.echo(f"  {place}: {_plain(value)}")
         typer.echo(f"Documents: {result.path / 'best'}. Report: {result.path / 'report.html'}", err=True)
         documents = NetworkSpec.read(best.run / "network.json"), TrainingSpec.read(best.run / "training.json")
         own = result.path / DATA
         cut = str(own) if own.is_dir() else ""
         dataset = Dataset.open(cut or words["data"])
         typer.echo(after_training(str(best.run), shown(words["data"]), dataset, *documents, cut), err=True)
+
+
+def _plain(value: Any) -> str:
+    """A chosen value, without what is open in it: lines of their own say what was chosen there."""
+    if isinstance(value, dict):
+        closed = {name: own for name, own in value.items() if not _is_open(own)}
+        return str(closed["kind"]) if [*closed] == ["kind"] else json.dumps(closed)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_open(value: Any) -> bool:
+    return isinstance(value, dict) and not {"from", "between"}.isdisjoint(value)
 
 
 def _resume_command(words: dict[str, Any]) -> str:

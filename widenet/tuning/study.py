@@ -98,7 +98,8 @@ class Study:
     def open(cls, path: Path) -> "Study":
         """Open a study; raises CheckpointError."""
         if not is_study(path):
-            raise CheckpointError(f"{path} holds no study to resume. Leave `resume` out to begin one.")
+            way = "Begin one with another `out`, and" if path.exists() else "To begin one,"
+            raise CheckpointError(f"{path} holds no study to resume. {way} leave `resume` out.")
         try:
             facts = Facts(**json.loads((path / STUDY).read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:

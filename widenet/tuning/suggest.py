@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from widenet.optional import optional
 from widenet.randomness import stream
@@ -54,7 +55,8 @@ def importance(space: SpaceSpec, rungs: Rungs, trials: Sequence[Trial]) -> dict[
     at_first = [trial for trial in trials if rungs.value(trial, 0) is not None and trial.problem is None]
     if len({rungs.value(trial, 0) for trial in at_first}) < 2:
         return {}
-    with quiet():
+    with quiet(), catch_warnings():
+        simplefilter("ignore")  # of choices that few trials have
         study = _study(0)
         for trial in at_first:
             study.add_trial(_frozen(space, trial, TrialState.COMPLETE, rungs.value(trial, 0)))
