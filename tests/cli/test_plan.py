@@ -214,7 +214,11 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
             ["--width", "items=9", "--width", "items=8"],
             "--width must name each of items once; got items, items.",
         ),
-        (["--width", "items=9_"], '--width must be items=N with N from 1 to 4,294,967,296; got "items=9_".'),
+        (
+            ["--width", "items=9m"],
+            '--width must be items=N with N from 1 to 4,294,967,296; got "items=9m". Write N as 10_000_000,'
+            " 1e7 or 10M.",
+        ),
         (
             ["--width", "items=9", "--device-memory", "much"],
             "--device-memory must be an amount of bytes above 0, such as 141GB;",

@@ -350,5 +350,8 @@ def _number(text: str, option: str, form: str, whole: str | None = None) -> int:
     )
     if not 1 <= number <= MAX_WIDTH or number != int(number):
         said = text if whole is None else whole
-        raise OptionError(f'{option} must be {form} with N from 1 to {MAX_WIDTH:,}; got "{said}".')
+        raise OptionError(
+            f'{option} must be {form} with N from 1 to {MAX_WIDTH:,}; got "{said}". Write N as 10_000_000,'
+            " 1e7 or 10M."
+        )
     return int(number)
