@@ -54,15 +54,18 @@ def run(asked: argparse.Namespace) -> None:
 
         killer = _Killer()
         grid = _row("whole grid", None, *study("grid", rungs=1))
-        found = _row("three rungs, a worker killed", grid, *study("search", report=killer))
-        print(f"\nafter the kill: {_checked(found, grid)}")
+        found = _row("three rungs", grid, *study("search", report=killer))
+        print(f"\nthree rungs: {_checked(found, grid)}")
         print(f"killed: {killer.said}; stops of a trial counted twice: {killer.repeated}")
 
 
 def _dataset(folder: Path, num_users: int) -> Dataset:
     """Make a dataset of the first users; a fifth of each user's items is the validation part."""
     if (folder / "data").exists():
-        return Dataset.open(folder / "data")
+        dataset = Dataset.open(folder / "data")
+        if dataset.num_examples != num_users:
+            raise SystemExit(f"{folder} has studies of {dataset.num_examples:,} users; name another --folder")
+        return dataset
     folder.mkdir(parents=True, exist_ok=True)
     with (DATA / "gowalla" / "train.txt").open() as file:
         lines = [line for line, _ in zip(file, range(num_users), strict=False)]
