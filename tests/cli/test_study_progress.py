@@ -25,7 +25,7 @@ def search(report):
 def test_a_line_is_printed_for_each_rung(capsys):
     search(StudyProgress(4))
     assert capsys.readouterr().err.splitlines() == [
-        "trial   0  epochs   3  0.2500  best so far",
+        "trial   0  epochs   3  0.2500  best of this rung",
         "trial   1  epochs   3  0.1250",
         "trial   2  failed: numbers overflow.",
         "Worker 0 was lost; --resume it.",
@@ -34,7 +34,7 @@ def test_a_line_is_printed_for_each_rung(capsys):
     resumed.resume({0: {3: 0.125, 9: 0.5}, 1: {3: 0.25}, 2: {}})
     for trial, value in ((3, 0.1875), (4, 0.25), (5, 0.3125)):
         resumed.reach(trial, 3, value)
-    assert [" best so far" in line for line in capsys.readouterr().err.splitlines()] == [False, False, True]
+    assert [" best of this rung" in line for line in capsys.readouterr().err.splitlines()] == [False, False, True]
     search(StudyProgress(4, quiet=True))
     assert capsys.readouterr().err == ""
 

@@ -65,7 +65,7 @@ class StudyProgress:
         is_best = value > self.best.get(epochs, float("-inf"))
         if is_best:
             self.best[epochs] = value
-        self._print(f"trial {trial:>3}  epochs {epochs:>3}  {value:.4f}{'  best so far' * is_best}")
+        self._print(f"trial {trial:>3}  epochs {epochs:>3}  {value:.4f}{'  best of this rung' * is_best}")
 
     def fail(self, trial: int, problem: str) -> None:
         """Print why a trial has failed."""
