@@ -21,7 +21,7 @@ from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_by
 from widenet.plan.rounded import row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
-from widenet.plan.tiles import BLOCK_NUMBERS, are_kept, tile_units
+from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
@@ -325,9 +325,11 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     units = min(
         tile_units(num, job.device), shard, -(-job.units_at_work(layer, process) // job.num_held(process))
     )
+    is_grouped = job.device == "cpu" and waits(job, layer)  # the gradients of several tiles come together
+    together = max(units, min(shard, GRADIENT_NUMBERS // max(columns, 1)) if is_grouped else 0)
     tile = 4 * (
         (5 if half else 4) * num * units
-        + units * columns * ((5 if half else 4) + len(job.training.optimizer.state))
+        + together * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
     tile += units * row_copies(job, weight)
     at_work = min(job.num_threads, job.num_held(process)) * tile
