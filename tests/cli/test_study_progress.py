@@ -34,7 +34,8 @@ def test_a_line_is_printed_for_each_rung(capsys):
     resumed.resume({0: {3: 0.125, 9: 0.5}, 1: {3: 0.25}, 2: {}})
     for trial, value in ((3, 0.1875), (4, 0.25), (5, 0.3125)):
         resumed.reach(trial, 3, value)
-    assert [" best of this rung" in line for line in capsys.readouterr().err.splitlines()] == [False, False, True]
+    lines = capsys.readouterr().err.splitlines()
+    assert [" best of this rung" in line for line in lines] == [False, False, True]
     search(StudyProgress(4, quiet=True))
     assert capsys.readouterr().err == ""
 
