@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from warnings import catch_warnings, simplefilter
+from warnings import catch_warnings, filterwarnings
 
 from widenet.optional import optional
 from widenet.randomness import stream
@@ -56,7 +56,7 @@ def importance(space: SpaceSpec, rungs: Rungs, trials: Sequence[Trial]) -> dict[
     if len({rungs.value(trial, 0) for trial in at_first}) < 2:
         return {}
     with quiet(), catch_warnings():
-        simplefilter("ignore")  # of choices that few trials have
+        filterwarnings("ignore", "Some regimes")  # choices that few trials have
         study = _study(0)
         for trial in at_first:
             study.add_trial(_frozen(space, trial, TrialState.COMPLETE, rungs.value(trial, 0)))
