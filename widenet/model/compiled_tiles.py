@@ -134,8 +134,8 @@ class CompiledPasses:
         kind: Literal["sigmoid", "softmax"] = "sigmoid" if rows is None else "softmax"
         own = TileNumbers(kind, numbers, kept, sum_R.numpy(), gradient_RH.numpy())
         self._deferred[shard] = own
+        has_logits = rows is not None and len(kept) > 0
         for some in _in_memory(step, shard, tiles, measures=rows is None):
-            has_logits = rows is not None and len(own.kept) > 0
             loss = make_slopes(some, own, gradient_EH.numpy(), has_logits, loss)
         if is_narrow:
             self._deferred[shard] = replace(own, kept=kept[:0])
