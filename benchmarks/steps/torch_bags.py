@@ -71,17 +71,31 @@ def eager(
     compiled: bool = False,
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of the `Autoencoder`."""
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    matrix = histories(folder)
-    model = Autoencoder(matrix.shape[1], hidden, softmax)
-    chosen = optimizer_of(optimizer, model.parameters())
-    return steps_of(model, chosen, map(_of_rows, batches(matrix, batch)), compiled)
+    return steps_over(
+        lambda width: Autoencoder(width, hidden, softmax), folder, batch, optimizer, threads, compiled
+    )
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
     """Return the same steps with model and optimizer compiled by `torch.compile`."""
     return eager(**arguments, compiled=True)
+
+
+def steps_over(
+    model_of: Callable[[int], nn.Module],
+    folder: str,
+    batch: int,
+    optimizer: str,
+    threads: int,
+    compiled: bool,
+) -> Callable[[int], dict[str, Any]]:
+    """Return steps of a model of a width, which takes the arguments of `Autoencoder.forward`."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    matrix = histories(folder)
+    model = model_of(matrix.shape[1])
+    chosen = optimizer_of(optimizer, model.parameters())
+    return steps_of(model, chosen, map(_of_rows, batches(matrix, batch)), compiled)
 
 
 def _of_rows(rows: "csr_matrix") -> tuple[Tensor, Tensor, Tensor, Tensor]:

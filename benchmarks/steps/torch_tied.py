@@ -7,9 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, normalize
 
-from benchmarks.steps.histories import batches, histories
-from benchmarks.steps.torch_bags import arguments_of
-from benchmarks.steps.torch_dense import optimizer_of, steps_of
+from benchmarks.steps.torch_bags import steps_over
 
 DEVIATION, TEMPERATURE = 0.04, 0.1
 
@@ -42,13 +40,7 @@ def eager(
 ) -> Callable[[int], dict[str, Any]]:
     """Return steps of `Cosines`."""
     assert softmax
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    matrix = histories(folder)
-    model = Cosines(matrix.shape[1], *hidden)
-    chosen = optimizer_of(optimizer, model.parameters())
-    stream = (arguments_of(rows.indices, rows.indptr) for rows in batches(matrix, batch))
-    return steps_of(model, chosen, stream, compiled)
+    return steps_over(lambda width: Cosines(width, *hidden), folder, batch, optimizer, threads, compiled)
 
 
 def compiled(**arguments: Any) -> Callable[[int], dict[str, Any]]:
