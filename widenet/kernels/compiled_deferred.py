@@ -26,9 +26,9 @@ from widenet.kernels.compiled_sweep import (
     largest,
     logits_place,
     operand,
-    operand_room,
     part_of,
     room,
+    rooms,
     round_to_half,
     sources,
 )
@@ -89,10 +89,7 @@ def _slopes(whole: Any) -> Any:
             shard
         )
         (count, inner), most = direct_EH.shape, largest(starts)
-        logits, operands = (
-            room(0 if len(kept) > 0 else most * count),
-            operand_room(most, inner, length_R, half),
-        )
+        logits, operands = rooms(most, count, inner, kept, length_R, half)
         gradients = room(most * inner if len(gradient_RH) > 0 else 0)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
@@ -130,10 +127,7 @@ def _gradients(whole: Any) -> Any:
             shard
         )
         (count, inner), most = direct_EH.shape, largest(starts)
-        logits, operands = (
-            room(0 if len(kept) > 0 else most * count),
-            operand_room(most, inner, length_R, half),
-        )
+        logits, operands = rooms(most, count, inner, kept, length_R, half)
         gradients = room(most * inner)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]

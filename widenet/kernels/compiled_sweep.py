@@ -172,9 +172,9 @@ def round_to_half(numbers_RN: Any, rounded_RN: Any) -> None:
 
 
 @register_jitable
-def operand_room(largest: Any, inner: Any, length_R: Any, half: Any) -> Any:
-    """Return the room for the largest tile's weights as operands of products, if they are no others."""
-    return room(largest * inner if half or len(length_R) > 0 else 0)
+def rooms(most: Any, count: Any, inner: Any, kept: Any, length_R: Any, half: Any) -> Any:
+    """Return room for the largest tile: its logits, if none are kept, and its weights as other operands."""
+    return room(most * count if len(kept) == 0 else 0), room(most * inner if half or len(length_R) > 0 else 0)
 
 
 @register_jitable
@@ -221,10 +221,7 @@ def _sums(whole_sums: Any) -> Any:
             shard
         )
         (count, inner), most = direct_EH.shape, largest(starts)
-        logits, operands = (
-            room(0 if len(kept) > 0 else most * count),
-            operand_room(most, inner, length_R, half),
-        )
+        logits, operands = rooms(most, count, inner, kept, length_R, half)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
             weight_TH = view(weight_RH, start * inner, (stop - start, inner))
@@ -265,10 +262,7 @@ def _updates(whole: Any) -> Any:
         )
         (first_RH, second_RH, weight_penalties), (first_R, second_R, bias_penalties) = of_weights, of_biases
         (count, inner), most = direct_EH.shape, largest(starts)
-        logits, operands = (
-            room(0 if len(kept) > 0 else most * count),
-            operand_room(most, inner, length_R, half),
-        )
+        logits, operands = rooms(most, count, inner, kept, length_R, half)
         gradients = room(most * inner)
         for index in range(len(starts) - 1):
             start, stop, low, high = starts[index], starts[index + 1], edges[index], edges[index + 1]
