@@ -6,7 +6,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores lint docs site bench bench-gpu test-pythons fuzz labs
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores lint docs sizes site bench bench-gpu test-pythons fuzz labs
 
 setup: .venv/.stamp
 
@@ -85,7 +85,10 @@ lint: .venv/.stamp
 # Write the generated pages of docs/ anew.
 docs: .venv/.stamp
 	$(BIN)/python docs/generate.py
-	$(BIN)/python docs/sizes.py
+
+# Statements of every room beside its budget, words of documentation, lines of tests.
+sizes:
+	@$(PYTHON) docs/sizes.py
 
 # The pages as a site: open build/site/index.html by a web server, such as `python -m http.server -d build/site`.
 site: .venv/.stamp

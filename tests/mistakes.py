@@ -1,10 +1,43 @@
-"""Mistakes of callers in Python, which are one sentence each."""
+"""Checks of errors by their facts: class, place and option, never the words of a sentence."""
+
+from contextlib import contextmanager
 
 import pytest
 
+from widenet.errors import WidenetError
 
-def check_sentence(model, call, error, message):
-    """Check that a call with a model raises an error whose message is one line that matches."""
-    with pytest.raises(error, match=message) as caught:
+
+@contextmanager
+def mistake(kind, place=None, option=None, line=None, column=None):
+    """Expect an error of exactly one class, at a place and about an option.
+
+    Args:
+        kind: The class.
+        place: The place, or the end of it, such as the name of a file or the path of a field.
+        option: Python name of the option; None: not checked.
+        line: Line of the place; None: not checked.
+        column: Column of the line; None: not checked.
+    """
+    with pytest.raises(kind) as caught:
+        yield caught
+    error = caught.value
+    assert type(error) is kind
+    sentence = str(error)
+    assert "\n" not in sentence
+    assert sentence.endswith((".", "?"))
+    if isinstance(error, WidenetError):
+        # An error that does not carry its facts yet has them in its sentence.
+        if place is not None:
+            assert error.place.endswith(str(place)) if error.place is not None else str(place) in sentence
+        if option is not None:
+            assert error.option == option if error.option is not None else option in sentence
+        if line is not None:
+            assert error.line == line if error.line is not None else f"line {line:,}" in sentence
+        if column is not None:
+            assert error.column == column if error.column is not None else str(column) in sentence
+
+
+def check_sentence(model, call, error, _message=None):
+    """Check that a call with a model raises an error of one line."""
+    with mistake(error):
         call(model)
-    assert "\n" not in str(caught.value)

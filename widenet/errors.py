@@ -1,17 +1,21 @@
 """Exceptions for mistakes that a user can correct, one class for each cause.
 
-A message is a sentence that names the place, the rule, the value and the remedy.
+An error carries facts: a place, an option, the rule that is broken and the value that breaks it. `worded`
+makes the sentence of them; a face such as the command line passes it the way in which it writes options.
 """
 
 import difflib
 import errno
 import json
 import string
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Numbers of the errors of a disk, a quota or a file that is full."""
 
+_NO_VALUE = object()
+_LONGEST_VALUE = 60
 _LONGEST_NAME = 100
 _LETTERS = f"{string.ascii_lowercase}{string.digits}-_. "
 
@@ -19,10 +23,62 @@ _LETTERS = f"{string.ascii_lowercase}{string.digits}-_. "
 class WidenetError(Exception):
     """Base class of all errors that a user can correct.
 
-    The command line prints the message and exits with `status`.
+    The command line prints the sentence and exits with `status`.
+
+    Args:
+        rule: The rule that is broken, as the end of a sentence without its full stop: "must be at least 1".
+            Without a place and an option it is the whole sentence. Other options stand in it by their Python
+            names.
+        place: A path, a path within a document, a layer, or whatever else the rule is about.
+        line: Line of the place, from 1.
+        column: Column of the line: its name or its number from 1.
+        option: Python name of the argument or option.
+        value: The value that breaks the rule.
     """
 
     status = 2
+
+    def __init__(
+        self,
+        rule: str,
+        *,
+        place: object = None,
+        line: int | None = None,
+        column: int | str | None = None,
+        option: str | None = None,
+        value: Any = _NO_VALUE,
+    ) -> None:
+        super().__init__(rule)
+        self.rule, self.option = rule, option
+        self.place = None if place is None else str(place)
+        self.line, self.column = line, column
+        # As text, so that an error can be sent to another process.
+        self.value = None if value is _NO_VALUE else shown(value)
+
+    def __str__(self) -> str:
+        return worded(self)
+
+
+def worded(error: WidenetError, write_option: Callable[[str], str] = str) -> str:
+    """Return the sentence of an error: `books.csv, line 3: delimiter must be a character; got ";;".`.
+
+    Args:
+        error: The error.
+        write_option: Returns how an option is written where the sentence is read.
+    """
+    at = [error.place] if error.place is not None else []
+    at += [f"line {error.line:,}"] if error.line is not None else []
+    at += [f"column {error.column}"] if error.column is not None else []
+    subject = f"{write_option(error.option)} " if error.option is not None else ""
+    value = f"; got {error.value}" if error.value is not None else ""
+    sentence = f"{', '.join(at)}{': ' if at else ''}{subject}{error.rule}{value}"
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
+
+
+def shown(value: object) -> str:
+    """Return a value as a sentence shows it: text in double quotes, cut if it is long."""
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 class DocumentError(WidenetError):
