@@ -14,7 +14,7 @@ BUDGETS = {
     "ui": (("ui",), 600),
     "serve": (("serve",), 1_050),
     "tuning": (("tuning",), 450),
-    "report, pictures, demo": (("report", "pictures", "demo", "starter"), 700),
+    "report, pictures, demo": (("report", "pictures", "demo"), 700),
     "tracking": (("tracking",), 100),
     "runs": (("runs", "fitting.py"), 1_500),
     "baselines, metrics": (("baselines", "metrics", "evaluate.py"), 650),

@@ -20,7 +20,7 @@ LEVELS = [
     {"cli"},
     {"ui"},
     {"serve", "tuning"},
-    {"demo", "interop", "report", "starter"},
+    {"demo", "interop", "report"},
     {"runs"},
     {"baselines", "run_arguments"},
     {"evaluate", "tracking"},

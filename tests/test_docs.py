@@ -42,7 +42,7 @@ generate = loaded_generator()
 GENERATED = set(generate.pages())
 HAND_WRITTEN = {
     path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for path in (ROOT / "README.md", ROOT / "widenet/starter/project/README.md", *DOCS.rglob("*.md"))
+    for path in (ROOT / "README.md", *DOCS.rglob("*.md"))
     if path not in {DOCS / name for name in GENERATED}
 }
 """The text of every page that people write, by path."""

@@ -37,7 +37,7 @@ def test_the_table_names_parameters_that_exist():
 
 def test_outputs_are_among_the_paths_that_must_be_local():
     outputs = [("data split", "users_out"), ("import", "out"), ("report", "out"), ("export", "out")]
-    assert {*outputs, ("new", "folder"), ("knn search", "out"), ("data fetch", "out")} <= set(LOCAL)
+    assert {*outputs, ("knn search", "out"), ("data fetch", "out")} <= set(LOCAL)
 
 
 @pytest.mark.parametrize(("name", "refused"), LOCAL)

@@ -29,7 +29,6 @@ from widenet.errors import (
 from widenet.extensions import COMMANDS, Command, extensions, load
 
 _COMMANDS = {
-    "new": Command("Create a project with documents and a little data", "widenet.cli.new:new"),
     "demo": Command("Train a recommender and show what it recommends", "widenet.cli.demo:demo"),
     "data": Command("Make datasets from files, split and describe them", "widenet.cli.data:app"),
     "schema": Command("Print the JSON Schema of a document", "widenet.cli.schema:schema"),
@@ -118,10 +117,7 @@ app = typer.Typer(
     name="widenet",
     cls=_Commands,
     help="Networks with sparse and very wide inputs and outputs: from raw interactions to recommendations.",
-    epilog=(
-        "To begin: widenet demo shows what it does; widenet new NAME makes a project of your own. widenet"
-        " COMMAND --help says more."
-    ),
+    epilog=("To begin, call widenet demo. widenet COMMAND --help says more."),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
