@@ -91,7 +91,7 @@ def run() -> None:
                 turns[name].append(_trained(folder, f"{name}, {turn}", *places[name]))
         bandwidth = float(np.median(bandwidths))
         plans = {name: _plan(folder, place, bandwidth, group) for name, (place, group) in places.items()}
-        timed = {place: _plan(folder, place, measures=True)["hours"] for place in ("device", "disk")}
+        timed = {place: _plan(folder, place, measures=True)["measured"] for place in ("device", "disk")}
         for name, plan in plans.items():
             plan["step_seconds"] = timed[places[name][0]]["step_seconds"]
         work = plans["on a disk"]["work"]

@@ -1,4 +1,4 @@
-"""What `widenet plan` promises of a CUDA device at least, beside what it does: steps, rankings, copies."""
+"""Steps, rankings and copies of a CUDA device, with the memory that `widenet plan` told."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -12,18 +12,14 @@ from benchmarks.places import workplace
 from benchmarks.plans import EVERYBODY, HIDDEN, job_of, network
 from benchmarks.results import Table, quartiles
 from benchmarks.synthetic import write_histories
-from widenet.plan.devices import DEVICES
-from widenet.plan.hours import published_rates
 from widenet.plan.job import WeightsIn
 from widenet.plan.memory import memory
 from widenet.plan.numbers import duration
 from widenet.plan.work import work
 
-H200 = DEVICES["h200"]
 HISTORY, K = 100, 100
 _TRAIN, _COPIES = "benchmarks.steps.widenet_documents:train", "benchmarks.steps.device_copies:train"
 _RANKING, _NAMED_AFTER = "benchmarks.steps.ranking", 3
-_AT_LEAST = f"Planned: lower bounds, by {H200.source}."
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ TRIAL = Sizes((2_000, (("bfloat16", 64), ("float32", 32))), ((2_000, 16),), 2_00
 
 
 def steps(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
-    """Return the seconds of training steps, planned and measured."""
+    """Return the seconds of training steps, and their memory, planned and measured."""
     width, kinds = sizes.steps
     trainings = [
         {"optimizer": "adam", "precision": precision, "batch_size": batch} for precision, batch in kinds
@@ -76,26 +72,22 @@ def steps(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
             seconds,
             deadline=deadline,
         )
-    columns = ["precision", "ms a step", "planned", "ratio", "peak GB", "planned", "an epoch", "first loss"]
+    columns = ["precision", "ms a step", "peak GB", "planned", "an epoch", "first loss"]
     table = Table(f"{width:,} users and items, {sizes.units} hidden units, softmax, adam", columns)
     for measured, training in zip(found, trainings, strict=True):
         planned = job_of(width, training, 1, sizes.units)
-        least = published_rates(planned, H200).step_seconds
         taken = _kept(table, measured)
         if taken is not None:
             table.rows.append(
                 [
                     measured.program.name,
                     f"{1000 * taken:,.1f}",
-                    f"{1000 * least:,.1f}",
-                    f"{taken / least:.2f}",
                     f"{measured.facts['peak_bytes'] / 1e9:.1f}",
                     f"{memory(planned).total / 1e9:.1f}",
                     duration(taken * -(-width // planned.num_examples)),
                     f"{measured.first['loss']:,.5g}",
                 ]
             )
-    table.notes.append(_AT_LEAST)
     return table
 
 
@@ -104,8 +96,6 @@ def recommend(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
     columns = [
         "program",
         "users a second",
-        "planned",
-        "ratio",
         "ms a block",
         "peak GB",
         "same items",
@@ -130,18 +120,16 @@ def recommend(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
                 for name, precision in (("float32", "highest"), ("TF32", "high"))
             ]
             found = measure(programs, rounds, seconds, together=True, deadline=deadline)
-            least = published_rates(job_of(width, {}, 1, units), H200).ranking_seconds
-            assert least is not None
             for measured in found:
-                _add_ranking(table, measured, found[0], least)
+                _add_ranking(table, measured, found[0])
     table.notes.append(
-        f"{_AT_LEAST} For all: {EVERYBODY:,} users. Same items: as widenet, in the first block;"
+        f"For all: {EVERYBODY:,} users. Same items: as widenet, in the first block;"
         " rounding orders nearly equal items."
     )
     return table
 
 
-def _add_ranking(table: Table, measured: Measured, ours: Measured, least: float) -> None:
+def _add_ranking(table: Table, measured: Measured, ours: Measured) -> None:
     taken = _kept(table, measured)
     if taken is None:
         return
@@ -155,8 +143,6 @@ def _add_ranking(table: Table, measured: Measured, ours: Measured, least: float)
         [
             measured.program.name,
             f"{users / taken:,.0f}",
-            f"{1 / least:,.0f}",
-            f"{taken / users / least:.2f}",
             f"{1000 * taken:,.1f}",
             f"{measured.facts['peak_bytes'] / 1e9:.2f}",
             same,
@@ -197,8 +183,6 @@ def host(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
     columns = [
         "weights",
         "ms a step",
-        "planned",
-        "ratio",
         "GB copied",
         "planned",
         "GB/s",
@@ -208,7 +192,7 @@ def host(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
     table = Table(title, columns)
     for measured, place in zip(found, places, strict=False):
         planned = job_of(sizes.host, training, 1, sizes.units, place)
-        least, needed = published_rates(planned, H200).step_seconds, work(planned)
+        needed = work(planned)
         taken = _kept(table, measured)
         if taken is not None:
             copied = measured.facts.get("to_device", 0) + measured.facts.get("to_host", 0)
@@ -216,8 +200,6 @@ def host(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
                 [
                     measured.program.name,
                     f"{1000 * taken:,.1f}",
-                    f"{1000 * least:,.1f}",
-                    f"{taken / least:.2f}",
                     f"{copied / 1e9:.2f}",
                     f"{(needed.read_bytes + needed.written_bytes) / 1e9:.2f}",
                     f"{copied / taken / 1e9:.1f}",
@@ -230,9 +212,7 @@ def host(sizes: Sizes, rounds: int, seconds: float, limit: float) -> Table:
         for each in found[len(places) :]
         if each.problem is None
     ]
-    table.notes.append(
-        f"{_AT_LEAST} Fingerprints: after step {_NAMED_AFTER}. Copies alone, GB/s: {', '.join(rates)}."
-    )
+    table.notes.append(f"Fingerprints: after step {_NAMED_AFTER}. Copies alone, GB/s: {', '.join(rates)}.")
     return table
 
 

@@ -1,4 +1,4 @@
-"""Compares the hours that `widenet plan --measure` tells with trainings and recommendations that are run."""
+"""Compares the times that `widenet plan --measure` tells with trainings and recommendations that are run."""
 
 import argparse
 import json
@@ -95,7 +95,7 @@ def _row(case: Case, folder: Path) -> list[str]:
         [*line, "plan", *words, "--measure", "--json"], check=True, capture_output=True, text=True
     )
     measuring = time.monotonic() - started
-    planned = json.loads(said.stdout)["hours"]
+    planned = json.loads(said.stdout)["measured"]
     out = folder / f"run-{len([*folder.glob('run-*')])}"
     subprocess.run([*line, "train", *words, "--out", str(out), "--quiet"], check=True)
     records = [json.loads(text) for text in (out / "log.jsonl").read_text("utf-8").splitlines()]

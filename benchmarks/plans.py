@@ -13,19 +13,17 @@ from torch import distributed
 
 from benchmarks.results import Table, machine, publish
 from widenet.plan.binding import bind
-from widenet.plan.devices import DEVICES as DEVICES_BY_NAME
 from widenet.plan.fit import smallest, with_room
-from widenet.plan.hours import hours, published_rates
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
-from widenet.plan.numbers import amount, duration
+from widenet.plan.numbers import amount
 from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 
 DEVICES, DEVICE_BYTES, HIDDEN, BATCH = 8, 141 * 10**9, 256, 4096
-EVERYBODY, EPOCHS = 10**7, 20
+EVERYBODY = 10**7
 WIDTHS, OPTIMIZERS = (10**7, 10**8, 10**9), ("adam", "sgd")
 LINK_BYTES, PRODUCT = 2**26, 2048
 
@@ -61,37 +59,7 @@ def run(asked: argparse.Namespace) -> None:
         " these rates, nothing else."
     )
     print(table)
-    bounds = _bounds()
-    print(bounds)
-    publish("plans", [table, bounds], asked.out)
-
-
-def _bounds() -> Table:
-    """Return lower bounds of the hours of a training and of recommending for everybody."""
-    table = Table(
-        f"{EVERYBODY:,} users and items, {HIDDEN} hidden units, softmax, adam, batch {BATCH}",
-        ["precision", "H200", "GB on each", "a step", "an epoch", f"{EPOCHS} epochs", "recommending for all"],
-    )
-    for precision in ("float32", "tf32", "bfloat16"):
-        for devices in (1, DEVICES):
-            training = {"optimizer": "adam", "precision": precision, "epochs": EPOCHS}
-            job = job_of(EVERYBODY, training, devices)
-            found = hours(job, published_rates(job, DEVICES_BY_NAME["h200"]), EVERYBODY)
-            seconds = (
-                found.step_seconds,
-                found.epoch_seconds or 0.0,
-                found.training_seconds or 0.0,
-                found.recommendation_seconds or 0.0,
-            )
-            needed = memory(replace(job, kept_bytes=0)).total
-            table.rows.append(
-                [precision, f"{devices}", f"{needed / 1e9:,.0f}", *(duration(each) for each in seconds)]
-            )
-    table.notes.append(
-        f"Nothing here is measured: all are lower bounds, by {DEVICES_BY_NAME['h200'].source}. Every user"
-        " has 100 items. Recommending multiplies in float32 after every training."
-    )
-    return table
+    publish("plans", [table], asked.out)
 
 
 def network(units: int) -> dict[str, Any]:

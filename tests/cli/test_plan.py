@@ -11,7 +11,6 @@ import pytest
 from widenet.data.manifest import Manifest
 
 DOCUMENTS = ["plan", "network.json", "training.json"]
-READS = "--width must name a field that the network reads (items); got "
 
 
 @pytest.fixture
@@ -189,81 +188,35 @@ def test_widths_are_whole_numbers_as_people_write_them(text, width, plan):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "about"),
     [
-        ([], "plan needs either --data DIR or --width FIELD=N."),
-        (
-            ["--data", "data", "--width", "items=9"],
-            "--width must not stand beside --data: the dataset knows the widths. Leave one out.",
-        ),
-        (["--width", "items"], '--width must be items=N with N from 1 to 4,294,967,296; got "items".'),
-        (["--width", "items=0"], '--width must be items=N with N from 1 to 4,294,967,296; got "items=0".'),
-        (
-            ["--width", "items=4294967297"],
-            '--width must be items=N with N from 1 to 4,294,967,296; got "items=4294967297".',
-        ),
-        (
-            ["--width", "items=1.5e0"],
-            '--width must be items=N with N from 1 to 4,294,967,296; got "items=1.5e0".',
-        ),
-        (["--width", "itms=9"], READS + '"itms". Did you mean "items"?'),
-        (["--width", "items=9", "--width", "books=9"], READS + '"books".'),
-        (["--width", "history=9"], READS + '"history". That is a layer; its field is "items".'),
-        (["--width", "taste=9"], READS + '"taste".'),
-        (
-            ["--width", "items=9", "--width", "items=8"],
-            "--width must name each of items once; got items, items.",
-        ),
-        (
-            ["--width", "items=9m"],
-            '--width must be items=N with N from 1 to 4,294,967,296; got "items=9m". Write N as 10_000_000,'
-            " 1e7 or 10M.",
-        ),
-        (
-            ["--width", "items=9", "--device-memory", "much"],
-            "--device-memory must be an amount of bytes above 0, such as 141GB;",
-        ),
-        (
-            ["--width", "items=9", "--processes", "3"],
-            "the number of processes must be from 1 to 2, the number of shards; got 3.",
-        ),
-        (["--data", "data", "--examples", "9"], "--examples must not stand beside --data: the dataset knows"),
-        (
-            ["--width", "items=9", "--examples", "few"],
-            '--examples must be N, such as 20_000_000, with N from 1 to 4,294,967,296; got "few".',
-        ),
-        (["--width", "items=9", "--measure"], "--measure needs a dataset to train on. Add --data DIR."),
-        (
-            ["--data", "data", "--measure", "--processes", "2"],
-            "--measure measures one process; got --processes 2. Leave one of the two out.",
-        ),
-        (
-            ["--data", "data", "--measure", "--gpu", "h200"],
-            "--measure measures this machine, and --gpu names another. Leave one of them out.",
-        ),
-        (
-            ["--data", "data", "--scratch", ".", "--weights-in", "disk"],
-            "--scratch is the folder for weights on a disk while they are measured. Add --measure and",
-        ),
-        (
-            ["--width", "items=9", "--gpu", "h200", "--device", "cpu"],
-            "--gpu plans for GPUs, and --device cpu does not. Leave one of them out.",
-        ),
-        (
-            ["--width", "items=9", "--gpu", "a100", "--device-memory", "10GB"],
-            "--gpu and --device-memory both say how much memory a device has. Leave one of them out.",
-        ),
-        (
-            ["--width", "items=9", "--disk-bandwidth", "1GB"],
-            "--disk-bandwidth is that of the disk for weights. Add --weights-in disk, or leave it out.",
-        ),
-        (["--data", "nowhere"], "nowhere: a dataset must be a directory; this does not exist."),
+        ([], "width"),
+        (["--data", "data", "--width", "items=9"], "width"),
+        (["--width", "items"], "width"),
+        (["--width", "items=0"], "width"),
+        (["--width", "items=4294967297"], "width"),
+        (["--width", "items=1.5e0"], "width"),
+        (["--width", "items=9m"], "width"),
+        (["--width", "itms=9"], '"itms"'),
+        (["--width", "items=9", "--width", "books=9"], '"books"'),
+        (["--width", "history=9"], '"history"'),
+        (["--width", "items=9", "--width", "items=8"], "width"),
+        (["--width", "items=9", "--device-memory", "much"], "memory"),
+        (["--width", "items=9", "--processes", "3"], "processes"),
+        (["--width", "items=9", "--measure"], "measure"),
+        (["--data", "data", "--measure", "--processes", "2"], "processes"),
+        (["--data", "data", "--measure", "--device-memory", "9GB"], "memory"),
+        (["--data", "data", "--scratch", ".", "--weights-in", "disk"], "scratch"),
+        (["--width", "items=9", "--disk-bandwidth", "1GB"], "bandwidth"),
+        (["--data", "nowhere"], "nowhere"),
     ],
 )
-def test_mistakes_are_one_sentence(words, message, plan):
+def test_mistakes_are_one_sentence(words, about, plan):
     ended = plan(*words)
     assert (ended.status, ended.out) == (2, "")
-    assert ended.err.startswith(f"widenet: {message}")
+    assert ended.err.startswith("widenet: ")
+    assert ended.err.count("\n") == 1
+    assert about in ended.err
 
 
 def test_it_loads_neither_torch_nor_arrow(inside):
@@ -300,20 +253,6 @@ def test_a_network_along_a_sequence_needs_no_dataset_to_be_planned(inside, tmp_p
     assert ended.out.splitlines()[1].split()[:3] == ["state/history", "1,000", "12"]
 
 
-def test_a_named_device_has_its_memory_and_hours(plan):
-    words = ["--width", "items=10_000_000", "--gpu", "h200", "--processes", "2"]
-    ended = plan(*words, "--examples", "1e6")
-    assert (ended.status, ended.err) == (0, "")
-    assert "of 141 GB" in ended.out.splitlines()[-1]
-    assert "(by NVIDIA's data sheet of the H200 SXM, 2024)." in ended.out
-    found = json.loads(plan(*words, "--examples", "1e6", "--json").out)["hours"]
-    assert found == json.loads(plan(*words, "--examples", "1M", "--json").out)["hours"]
-    assert found == json.loads(plan(*words, "--examples", "1000k", "--json").out)["hours"]
-    assert found["at_least"]
-    assert found["epoch_seconds"] == found["steps_per_epoch"] * found["step_seconds"]
-    assert "With --data DIR or --examples N, plan also tells the hours." in plan(*words).out
-
-
 def test_a_checkpoint_takes_as_much_whatever_trains_it(plan):
     words = ["--width", "items=1_000_001", "--json"]
     found = [
@@ -336,7 +275,7 @@ def test_weights_that_do_not_fit_may_go_to_a_disk(plan):
 
 
 def test_weights_that_a_gpu_does_not_hold_lie_in_the_hosts_memory(plan):
-    words = ["--width", "items=2_000_000_000", "--gpu", "a100"]
+    words = ["--width", "items=2_000_000_000", "--device-memory", "80GB"]
     refused = plan(*words, "--weights-in", "device")
     assert refused.status == 1
     assert " With --weights-in host a process needs " in refused.out.splitlines()[-1]
@@ -346,8 +285,6 @@ def test_weights_that_a_gpu_does_not_hold_lie_in_the_hosts_memory(plan):
     assert ended.out.splitlines()[-1].startswith("Fits with weights in the host's memory: a process needs ")
     found = json.loads(plan(*words, "--json").out)
     assert found["weights_in"] == "host"
-    moved = found["work"]["read_bytes"] + found["work"]["written_bytes"]
-    assert found["hours"]["step_seconds"] >= moved / 32e9
     too_small = plan("--width", "items=2_000_000_000", "--device-memory", "1GB")
     assert too_small.status == 1
     assert too_small.out.splitlines()[-1].startswith("Does not fit: ")
@@ -361,7 +298,7 @@ def test_a_measured_plan_tells_what_training_takes_and_leaves_nothing(widenet, i
     assert (ended.status, ended.err) == (0, "")
     assert "(measured: " in ended.out
     assert "Recommendations for all: " in ended.out
-    found = json.loads(widenet("plan", *words, "--json").out)["hours"]
+    found = json.loads(widenet("plan", *words, "--json").out)["measured"]
     assert 0 < found["step_seconds"] <= found["epoch_seconds"] <= found["training_seconds"]
     assert sorted(inside.rglob("*")) == before
 
@@ -371,7 +308,7 @@ def test_a_training_with_weights_on_a_disk_is_measured_in_their_folder(widenet, 
     words = ["plan", "network.json", "training.json", "--data", "data", "--measure", "--weights-in", "disk"]
     found = json.loads(widenet(*words, "--scratch", tmp_path, "--json").out)
     assert found["weights_in"] == "disk"
-    assert found["hours"]["step_seconds"] > 0
+    assert found["measured"]["step_seconds"] > 0
     assert list(tmp_path.iterdir()) == []
     refused = widenet(*words, "--scratch", tmp_path / "none")
     assert (refused.status, refused.out) == (2, "")

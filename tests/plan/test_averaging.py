@@ -6,8 +6,7 @@ from widenet.errors import FitError, OptionError
 from widenet.plan.averaging import average_bytes
 from widenet.plan.binding import bind
 from widenet.plan.fit import elsewhere, smallest
-from widenet.plan.hours import Rates, hours
-from widenet.plan.job import Job
+from widenet.plan.job import Job, steps_per_epoch
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
 from widenet.plan.report import report
@@ -60,11 +59,11 @@ def test_every_replica_needs_an_example():
 @pytest.mark.parametrize(
     ("examples", "steps"), [(3, 1), (24, 1), (26, 1), (27, 2), (48, 2), (50, 2), (51, 3)]
 )
-def test_hours_count_the_steps_that_training_makes(examples, steps):
+def test_an_epoch_has_the_steps_that_training_makes(examples, steps):
     """Fewer examples than there are replicas join the last step."""
     training = TrainingSpec.of({"batch_size": 8, "averaging": {"replicas": 3, "every": 5}})
     planned = Job.of(bind(NETWORK, training, {"items": Width(WIDTH)}), None, examples)
-    assert hours(planned, Rates(2.0, None, None, "a clock"), examples).steps_per_epoch == steps
+    assert steps_per_epoch(examples, planned.num_examples, planned.replicas) == steps
 
 
 def test_a_process_does_the_work_of_its_replicas():

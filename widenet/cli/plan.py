@@ -1,7 +1,7 @@
 """`widenet plan`."""
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
@@ -16,8 +16,7 @@ from widenet.errors import OptionError, nearest
 from widenet.plan.numbers import bytes_of
 
 if TYPE_CHECKING:
-    from widenet.plan.devices import NamedDevice
-    from widenet.plan.job import Job
+    from widenet.plan.job import Job, WeightsIn
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
 
@@ -56,14 +55,6 @@ _DeviceMemory = Annotated[
 ]
 
 
-_Examples = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N", help="Number of examples, such as 20M, if there is no dataset yet; for the hours."
-    ),
-]
-
-
 class _Place(StrEnum):
     device = "device"
     host = "host"
@@ -75,27 +66,17 @@ class _Kind(StrEnum):
     cuda = "cuda"
 
 
-class _Gpu(StrEnum):
-    a100 = "a100"
-    h100 = "h100"
-    h200 = "h200"
-
-
 _Processes = Annotated[
     int, typer.Option(help="Number of processes, one per device, at most the number of shards.", min=1)
 ]
 _Device = Annotated[
-    _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory or --gpu, else cpu.")
-]
-_Named = Annotated[
-    _Gpu | None,
-    typer.Option(
-        help="Plan for these devices: their memory, and at least how many hours, by published rates."
-    ),
+    _Kind | None, typer.Option(help="cpu or cuda. Default: cuda with --device-memory, else cpu.")
 ]
 _Measure = Annotated[
     bool,
-    typer.Option("--measure", help="Time a few steps here, and print hours of training and recommending."),
+    typer.Option(
+        "--measure", help="Time a few steps here, and print how long training and recommending take."
+    ),
 ]
 _WeightsIn = Annotated[
     _Place | None,
@@ -127,8 +108,6 @@ def plan(
     device_memory: _DeviceMemory = None,
     processes: _Processes = 1,
     device: _Device = None,
-    gpu: _Named = None,
-    examples: _Examples = None,
     measure: _Measure = False,
     weights_in: _WeightsIn = None,
     disk_bandwidth: _DiskBandwidth = None,
@@ -138,27 +117,23 @@ def plan(
     """Tell what a training needs before it starts.
 
     Prints how many rows each process holds, memory, traffic, work, and the smallest number of devices; with
-    --measure or --gpu also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
+    --measure also how long it takes. The exit status is 1 if the training does not fit, and 0 if it
     fits or the memory is unknown.
     """
-    from widenet.cli.hours import check_measurable, check_scratch, hours_here, published_hours
     from widenet.cli.plan_table import plan_table
-    from widenet.plan.devices import DEVICES
     from widenet.plan.evaluation import check_evaluation
     from widenet.plan.job import Job
     from widenet.plan.report import report
 
-    elsewhere = "--gpu" if gpu else "--device-memory" if device_memory else None
     if measure:
-        check_measurable(data, processes, elsewhere)
+        _check_measurable(data, processes, device_memory)
     documents = _documents(network, training, data)
     check_evaluation(*documents)
     for note in documents[0].notes:
         typer.echo(note, err=True)
-    layout, *sizes = _facts(data, width or [], *documents, examples)
-    kind = _kind(device, gpu, device_memory, weights_in)
-    named = None if gpu is None else DEVICES[gpu]
-    device_bytes = _memory(kind, processes, device_memory, named)
+    layout, *sizes = _facts(data, width or [], *documents)
+    kind = _kind(device, device_memory, weights_in)
+    device_bytes = _memory(kind, processes, device_memory)
     job = Job.of(
         layout,
         *sizes,
@@ -167,15 +142,14 @@ def plan(
         num_threads=_threads(kind, processes),
     )
     job = _placed(job, weights_in, device_bytes)
-    check_scratch(scratch, measure, job.weights_in)
-    planned = report(job, device_bytes, more=elsewhere is not None)
+    if scratch is not None and not (measure and job.weights_in == "disk"):
+        raise OptionError("needs --measure and --weights-in disk", option="scratch")
+    planned = report(job, device_bytes, more=device_memory is not None)
     if disk_bandwidth is not None:
         planned["disk_seconds"] = _disk_seconds(planned, processes, disk_bandwidth)
     if measure and data is not None and planned.get("fits", True):
         chosen = None if device is None else device.value
-        planned["hours"] = hours_here(*documents, data, chosen, job.weights_in, scratch)
-    elif named is not None:
-        planned["hours"] = published_hours(job, named, sizes[1])
+        planned["measured"] = _measured(*documents, data, chosen, job.weights_in, scratch)
     if device_memory and device is None and kind is _Kind.cuda:
         say("--device-memory plans for GPUs. For CPUs, add --device cpu.")
     show = print_json if as_json else typer.echo
@@ -202,23 +176,42 @@ def _documents(
     return documents(network, training, Dataset.open(data))
 
 
-def _kind(
-    device: _Kind | None, gpu: _Gpu | None, device_memory: str | None, weights_in: _Place | None
-) -> _Kind:
+def _check_measurable(data: Path | None, processes: int, device_memory: str | None) -> None:
+    if data is None:
+        raise OptionError("needs --data, a dataset to train on", option="measure")
+    if processes != 1:
+        raise OptionError("must be 1 with --measure", option="processes", value=processes)
+    if device_memory is not None:
+        raise OptionError("must not stand beside --measure", option="device_memory", value=device_memory)
+
+
+def _measured(
+    network: "NetworkSpec",
+    training: "TrainingSpec",
+    data: Path,
+    device: str | None,
+    weights_in: "WeightsIn",
+    scratch: Path | None,
+) -> dict[str, Any]:
+    """Measure a training on this machine; return its seconds as plain values."""
+    from widenet.data.dataset import Dataset
+    from widenet.runs.measuring import measure
+    from widenet.training.check import check_training
+
+    dataset = Dataset.open(data)
+    layout = check_training(network, training, dataset)
+    return asdict(measure(layout, dataset, device, weights_in, scratch))
+
+
+def _kind(device: _Kind | None, device_memory: str | None, weights_in: _Place | None) -> _Kind:
     """Return the kind of device to plan for."""
     if weights_in == _Place.disk:
-        if gpu is not None or device == _Kind.cuda:
+        if device == _Kind.cuda:
             raise OptionError(
                 '--weights-in must be "device" or "host" on CUDA; got "disk". Plan with --device cpu.'
             )
         return _Kind.cpu
-    if gpu is not None and device_memory is not None:
-        raise OptionError(
-            "--gpu and --device-memory both say how much memory a device has. Leave one of them out."
-        )
-    if gpu is not None and device is _Kind.cpu:
-        raise OptionError("--gpu plans for GPUs, and --device cpu does not. Leave one of them out.")
-    return device or (_Kind.cuda if device_memory or gpu else _Kind.cpu)
+    return device or (_Kind.cuda if device_memory else _Kind.cpu)
 
 
 def _placed(job: "Job", asked: _Place | None, device_bytes: int | None) -> "Job":
@@ -238,16 +231,12 @@ def _threads(kind: _Kind, processes: int) -> int:
     return available_threads(processes) if kind == _Kind.cpu else 1
 
 
-def _memory(
-    kind: _Kind, processes: int, device_memory: str | None, named: "NamedDevice | None"
-) -> int | None:
+def _memory(kind: _Kind, processes: int, device_memory: str | None) -> int | None:
     """Return the memory of each process; None if it is unknown."""
     from widenet.plan.machine import available_memory
 
     if device_memory:
         return bytes_of(device_memory, "--device-memory")
-    if named is not None:
-        return named.memory_bytes
     available = None if kind == _Kind.cuda else available_memory()
     return available and available // processes
 
@@ -257,7 +246,6 @@ def _facts(
     widths: list[str],
     network: "NetworkSpec",
     training: "TrainingSpec",
-    examples: str | None,
 ) -> tuple[Any, ...]:
     """The layout, the entries per example, and the number of examples; the last two may be None.
 
@@ -268,10 +256,6 @@ def _facts(
     if data is not None and widths:
         raise OptionError(
             "--width must not stand beside --data: the dataset knows the widths. Leave one out."
-        )
-    if data is not None and examples is not None:
-        raise OptionError(
-            "--examples must not stand beside --data: the dataset knows how many it has. Leave one out."
         )
     if data is not None:
         from widenet.data.manifest import Manifest
@@ -306,11 +290,7 @@ def _facts(
                 f"--width must name each of {', '.join(fields)} once; got"
                 f" {', '.join(known for known, _ in pairs)}."
             )
-    return (
-        bind(network, training, widths_by_field),
-        None,
-        None if examples is None else _number(examples, "--examples", "N, such as 20_000_000,"),
-    )
+    return bind(network, training, widths_by_field), None, None
 
 
 def _no_field(name: str, network: "NetworkSpec") -> OptionError:
@@ -334,24 +314,17 @@ def _disk_seconds(planned: dict[str, Any], processes: int, bandwidth: str) -> fl
 
 
 def _width(text: str, fields: tuple[str, ...]) -> tuple[str, int]:
-    name, _, number = text.rpartition("=")
+    """Return a field and its width, such as 1_000_000, 1e6 or 1M."""
+    name, _, digits = text.rpartition("=")
     if not name:
-        number = ""
-    return name, _number(number, "--width", " or ".join(f"{each}=N" for each in fields), text)
-
-
-def _number(text: str, option: str, form: str, whole: str | None = None) -> int:
-    """Return a whole number such as 1_000_000, 1e6 or 1M; raises OptionError."""
+        digits = ""
     from widenet.data.manifest import MAX_WIDTH
 
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(digits)
     number = (
         Decimal(0) if match is None else Decimal(match[1]).scaleb(_THOUSANDS[match[match.lastindex or 1]])
     )
     if not 1 <= number <= MAX_WIDTH or number != int(number):
-        said = text if whole is None else whole
-        raise OptionError(
-            f'{option} must be {form} with N from 1 to {MAX_WIDTH:,}; got "{said}". Write N as 10_000_000,'
-            " 1e7 or 10M."
-        )
-    return int(number)
+        form = " or ".join(f"{each}=N" for each in fields)
+        raise OptionError(f"must be {form} with N from 1 to {MAX_WIDTH:,}", option="width", value=text)
+    return name, int(number)

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.cli.hours import hours_lines
 from widenet.plan.averaging import average_bytes
 from widenet.plan.fit import elsewhere, fits_device, least, mostly
-from widenet.plan.hours import Hours
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory
-from widenet.plan.numbers import amount
+from widenet.plan.numbers import amount, duration
 from widenet.plan.streaming import NAMES
-from widenet.spec.training import Averaging
+from widenet.spec.training import Averaging, TrainingSpec
 
 _IN_SHARDS = "in shards of rows"
 
@@ -77,11 +75,38 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f"Assumed: {next(iter(job.entries.values())):g} stored entries per example and field. With --data"
             " widenet counts them."
         )
-    if "hours" in report:
-        lines += hours_lines(Hours(**report["hours"]), job.training)
+    if "measured" in report:
+        lines += _measured(report["measured"], job.training)
     if "fits" in report:
         lines.append(_verdict(job, report))
     return "\n".join(lines)
+
+
+def _measured(seconds: Mapping[str, Any], training: TrainingSpec) -> list[str]:
+    """Sentences about how long a training and its recommendations take."""
+    stops_early = training.evaluation is not None and training.evaluation.stop_after is not None
+    beside = [
+        f"{name} of {duration(taken)}"
+        for name, taken in (
+            ("evaluations", seconds["evaluation_seconds"]),
+            ("checkpoints", seconds["checkpoint_seconds"]),
+        )
+        if taken is not None
+    ]
+    lines = [
+        f"A step takes {duration(seconds['step_seconds'])} (measured: {seconds['source']}).",
+        f"An epoch of {_count(seconds['steps_per_epoch'], 'step')}: {duration(seconds['epoch_seconds'])}."
+        f" Training, {_count(training.epochs, 'epoch')}: {duration(seconds['training_seconds'])}"
+        f"{', if it does not stop early' if stops_early else ''}"
+        f"{', with ' + ' and '.join(beside) + ' each' if beside else ''}.",
+    ]
+    if seconds["recommendation_seconds"] is not None:
+        lines.append(f"Recommendations for all: {duration(seconds['recommendation_seconds'])}.")
+    return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def _averaging(job: Job, averaging: Averaging) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,8 +21,7 @@ from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import check_room_on_disk, exchange_for, fitted
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.plan.hours import Hours, Rates, hours
-from widenet.plan.job import WeightsIn
+from widenet.plan.job import WeightsIn, steps_per_epoch
 from widenet.plan.layout import Layout
 from widenet.plan.report import checkpoint_bytes
 from widenet.predict.rows import Histories, known_parts, rows_a_block
@@ -43,17 +43,43 @@ _RANKED = 100
 """Recommendations of an example."""
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of a run, from a few steps, evaluations and recommendations.
+
+    Attributes:
+        step_seconds: A training step.
+        steps_per_epoch: Steps of an epoch.
+        epoch_seconds: The steps of an epoch.
+        evaluation_seconds: One evaluation; None without.
+        checkpoint_seconds: One checkpoint; None: not counted.
+        training_seconds: All epochs, evaluations and checkpoints after epochs; a training that stops early
+            takes less.
+        recommendation_seconds: Ranking for every example; None for networks that rank none.
+        source: How many steps were measured, and on how many threads.
+    """
+
+    step_seconds: float
+    steps_per_epoch: int
+    epoch_seconds: float
+    evaluation_seconds: float | None
+    checkpoint_seconds: float | None
+    training_seconds: float
+    recommendation_seconds: float | None
+    source: str
+
+
 class _Enough(Exception):  # noqa: N818 # no error: an evaluation has run long enough
     pass
 
 
-def measured_hours(
+def measure(
     layout: Layout,
     dataset: Dataset,
     device_name: str | None = None,
     weights_in: WeightsIn = "device",
     scratch: Path | None = None,
-) -> Hours:
+) -> Measured:
     """Train a new network for a few steps and rank for some examples; nothing is kept.
 
     This process measures alone. Steps, evaluation and recommendations are those of `train`, `evaluate` and
@@ -96,8 +122,24 @@ def measured_hours(
     source = f"{len(counted):,} step{'s' * (len(counted) != 1)} here, {threads}"
     checkpoint = None if writing is None else writing * checkpoint_bytes(job)
     step = job.held_replicas * sum(counted) / len(counted)  # replicas of one process, one after the other
-    measured = Rates(step, ranking, evaluation, source, checkpoint_seconds=checkpoint)
-    return hours(job, measured, dataset.num_examples, _num_evaluated(network, dataset))
+    per_epoch = steps_per_epoch(dataset.num_examples, job.num_examples, job.replicas)
+    once = None if evaluation is None else evaluation * _num_evaluated(network, dataset)
+    evaluations = (
+        0 if training.evaluation is None else -(-training.epochs // training.evaluation.every_epochs)
+    )
+    checkpoints = -(-training.epochs // training.checkpoints.every_epochs)
+    return Measured(
+        step_seconds=step,
+        steps_per_epoch=per_epoch,
+        epoch_seconds=per_epoch * step,
+        evaluation_seconds=once,
+        checkpoint_seconds=checkpoint,
+        training_seconds=training.epochs * per_epoch * step
+        + evaluations * (once or 0.0)
+        + checkpoints * (checkpoint or 0.0),
+        recommendation_seconds=None if ranking is None else ranking * dataset.num_examples,
+        source=source,
+    )
 
 
 def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterator[float]:
