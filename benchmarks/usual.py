@@ -11,7 +11,7 @@ from benchmarks import days, goodbooks, gowalla
 from benchmarks.places import DATA, presets, workplace
 from widenet import Dataset, Model, ingest, split, train
 from widenet.data.catalogue import write_catalogue_csv
-from widenet.runs.arguments import documents
+from widenet.runs.documents import documents
 from widenet.runs.term_search import set_term
 from widenet.spec.network import NetworkSpec
 from widenet.training.run_directory import RunDirectory

@@ -10,7 +10,7 @@ BUDGETS = {
     "dsstne": (("dsstne",), 2_000),
     "spark": (("spark",), 500),
     "frameworks, interop": (("frameworks", "interop"), 1_700),
-    "cli": (("cli", "arguments.py", "run_arguments.py"), 1_200),
+    "cli": (("cli", "arguments.py"), 1_200),
     "ui": (("ui",), 600),
     "serve": (("serve",), 1_050),
     "tuning": (("tuning",), 450),

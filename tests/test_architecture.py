@@ -22,7 +22,7 @@ LEVELS = [
     {"serve", "tuning"},
     {"demo", "interop", "report"},
     {"runs"},
-    {"baselines", "run_arguments"},
+    {"baselines"},
     {"evaluate", "tracking"},
     {"training", "predict", "knn"},
     {"publication"},

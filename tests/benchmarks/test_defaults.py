@@ -6,7 +6,7 @@ from benchmarks import defaults, usual
 from benchmarks.__main__ import parser
 from tests.benchmarks.toys import HISTORIES, cells_of
 from widenet import split, train
-from widenet.runs.arguments import documents
+from widenet.runs.documents import documents
 
 
 def test_a_changed_setting_is_a_training_with_it(tmp_path, monkeypatch, capsys):

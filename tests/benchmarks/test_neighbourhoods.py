@@ -9,7 +9,7 @@ from benchmarks.__main__ import parser
 from benchmarks.places import presets
 from tests.benchmarks.toys import cells_of
 from widenet import split, train
-from widenet.runs.arguments import documents
+from widenet.runs.documents import documents
 from widenet.spec.layers import Neighbourhood
 
 

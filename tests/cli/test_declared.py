@@ -19,7 +19,7 @@ from widenet.cli.wording import on_command_line
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.split_arguments import SplitArguments
 from widenet.errors import OptionError
-from widenet.run_arguments import (
+from widenet.runs.arguments import (
     CompareArguments,
     EvaluateArguments,
     LoadArguments,

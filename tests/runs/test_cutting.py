@@ -18,7 +18,7 @@ from tests.test_runs import After
 from widenet.cli import main
 from widenet.data.split import split as split_dataset
 from widenet.errors import CheckpointError, DataError, DisagreementError, OptionError
-from widenet.run_arguments import TrainArguments
+from widenet.runs.arguments import TrainArguments
 from widenet.runs.cutting import cut_again, making
 from widenet.training.cut import Cut
 from widenet.training.reports import Silence

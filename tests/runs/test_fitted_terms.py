@@ -13,7 +13,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.report.listing import list_runs
 from widenet.report.write import write_report
 from widenet.runs import Model, train
-from widenet.runs.arguments import documents
+from widenet.runs.documents import documents
 from widenet.runs.fitted_terms import _said
 from widenet.runs.term_search import Choice, Found, words_of
 from widenet.spec.layers import Neighbourhood as Term

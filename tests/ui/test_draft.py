@@ -61,7 +61,7 @@ def test_the_plan_is_that_of_the_documents(dataset):
 
 
 def test_default_documents_are_the_usual_ones_in_few_lines(dataset):
-    from widenet.runs.arguments import documents
+    from widenet.runs.documents import documents
 
     texts = default_texts(dataset)
     usual = documents(None, None, dataset)

@@ -10,7 +10,7 @@ from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.model import Ks, warn
 from widenet.cli.options import IncludeSeen
 from widenet.cli.processes import Processes, run_in_processes
-from widenet.run_arguments import CompareArguments
+from widenet.runs.arguments import CompareArguments
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import shown
 

@@ -11,7 +11,7 @@ from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.options import IncludeSeen, Run
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.wording import say
-from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments
+from widenet.runs.arguments import EvaluateArguments, LoadArguments, PredictArguments
 from widenet.spec.metric_names import DEFAULT_KS
 from widenet.stores.uri import shown
 

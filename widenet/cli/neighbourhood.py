@@ -9,7 +9,7 @@ from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.model import warn_of_length
 from widenet.cli.options import Run
 from widenet.cli.processes import speaks
-from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
+from widenet.runs.arguments import CHOOSING_METRIC, CHOOSING_USERS
 from widenet.spec.metric_names import check_metric
 
 if TYPE_CHECKING:

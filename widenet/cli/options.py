@@ -8,7 +8,7 @@ import typer
 
 from widenet.cli.declared import option, pairs
 from widenet.errors import OptionError
-from widenet.run_arguments import EvaluateArguments, LoadArguments
+from widenet.runs.arguments import EvaluateArguments, LoadArguments
 
 __all__ = ["Device", "IncludeSeen", "IndexFiles", "Output", "Run", "index_files", "pairs"]
 

@@ -171,7 +171,7 @@ def _documents(
         what, them = ("NETWORK and TRAINING", "them") if network is None else ("TRAINING", "it")
         raise OptionError(f"{what} must be named without a dataset. Name {them}, or a dataset with --data.")
     from widenet.data.dataset import Dataset
-    from widenet.runs.arguments import documents
+    from widenet.runs.documents import documents
 
     return documents(network, training, Dataset.open(data))
 

@@ -12,7 +12,7 @@ from widenet.cli.declared import values_of, with_flags_of
 from widenet.cli.json_output import AsJson, print_json
 from widenet.cli.model import warn, warn_of_short
 from widenet.cli.options import Device, IncludeSeen, Run
-from widenet.run_arguments import RecommendArguments
+from widenet.runs.arguments import RecommendArguments
 
 if TYPE_CHECKING:
     from widenet.runs import Model, Recommendation

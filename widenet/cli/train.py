@@ -16,7 +16,7 @@ from widenet.cli.next_commands import after_training, other_term
 from widenet.cli.processes import Processes, is_one_of_several, run_in_processes, speaks
 from widenet.cli.report import leave_interim_report, leave_report
 from widenet.cli.wording import say
-from widenet.run_arguments import TrainArguments
+from widenet.runs.arguments import TrainArguments
 from widenet.stores.uri import is_uri, shown
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _print_facts(run: Path, out: str, written: Path | None) -> None:
 
 def _print_default_documents(arguments: TrainArguments, network: "NetworkSpec", out: Path) -> None:
     """Print which documents are missing, for which a new run uses defaults, or those of another run."""
-    from widenet.runs.arguments import goes_on
+    from widenet.runs.documents import goes_on
 
     if arguments.resume or (not arguments.overwrite and not is_uri(out) and out.exists()):
         return
@@ -223,7 +223,7 @@ def _print_resume_command(
         processes: Number of its processes, if it was given.
         earlier: Identity of the directory that was at the path before.
     """
-    from widenet.runs.arguments import run_of
+    from widenet.runs.documents import run_of
     from widenet.tracking.uri import TrackingUri
     from widenet.training.cut import taken
     from widenet.training.replacing import identity

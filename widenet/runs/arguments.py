@@ -1,222 +1,371 @@
-"""Conversion of arguments: documents, paths and datasets."""
+"""The arguments of trainings and of trained models, each declared once: type, default, bounds and sentence.
 
-import os
-from collections.abc import Mapping
+The signatures and docstrings of `widenet.train` and of the methods of `widenet.Model` come from them, and
+the flags of `widenet train`, `evaluate`, `compare`, `predict` and `recommend`. This module loads neither
+PyTorch nor PyArrow, because every start of the command line reads it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from widenet.data.dataset import Dataset
-from widenet.data.manifest import Field
-from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
-from widenet.run_arguments import TrainArguments
-from widenet.spec.document import Document
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.spec.usual import MOST_PAIRS, usual_network, usual_networks, usual_training
-from widenet.stores.fetch import readable
-from widenet.stores.runs import RunMirror
-from widenet.stores.uri import Uri, is_uri
-from widenet.training.existing_run import document_of
+from widenet.arguments import Argument, check_bounds
+from widenet.errors import OptionError
+from widenet.parallel.heartbeat import TIMEOUT_SECONDS
+from widenet.spec.metric_names import DEFAULT_KS
+from widenet.stores.uri import is_uri, shown
+from widenet.tracking.uri import TrackingUri
 
-_Document = TypeVar("_Document", bound=Document)
-_EXAMPLES = 2**20
-"""Examples whose features are counted together."""
+if TYPE_CHECKING:
+    from widenet.data.dataset import Dataset
+    from widenet.model.network import Network
+    from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
+    from widenet.training.reports import Report
+
+SET_ASIDE = ("validation", "heldout")
+"""The parts that can be compared with recommendations."""
+CHOOSING_METRIC, CHOOSING_USERS = "ndcg@20", 4096
+
+Device = Annotated[str | None, Argument("cpu or cuda. Default: cuda if there is a device.")]
+Timeout = Annotated[
+    float,
+    Argument(
+        "Seconds without a sign of life after which the other processes report a process as lost: it is"
+        " stopped, or its machine or network is down. They wait for one that is only slow.",
+        at_least=1,
+    ),
+]
+Output = Annotated[str | None, Argument("The output layer, if the network has several.")]
+ExcludeSeen = Annotated[bool, Argument("Leave out items that the user is known to have.", flag="")]
+Part = Annotated[
+    Literal["train", "validation", "heldout"],
+    Argument("The part that was set aside for evaluation.", choices=SET_ASIDE),
+]
+Ks = Annotated[Sequence[int], Argument("Lengths of the lists.", flag="")]
+Advance = Annotated[
+    Callable[[int], None] | None, Argument("Called with the number of examples of each batch.", flag="")
+]
+Fields = Annotated[
+    Mapping[str, Any] | None,
+    Argument(
+        "What is known beside items, by field: ids or titles of categories, or the numbers of a dense field."
+        " Nothing is known of the other fields.",
+        flag="",
+    ),
+]
+Never = Annotated[
+    str | Path | Sequence[str | int] | None,
+    Argument("File of item ids, one per line, that are never recommended."),
+]
+Only = Annotated[
+    str | Path | Sequence[str | int] | None,
+    Argument("File of item ids, one per line: only these are recommended."),
+]
+NeverFor = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument("CSV file (user,item) of items that are never recommended to a user."),
+]
+OnlyFor = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument(
+        "CSV file (user,item) of the only items that are recommended to a user; other users may get all."
+    ),
+]
+Weights = Annotated[
+    str | Path | Mapping[Any, Any] | None,
+    Argument("CSV file (item,weight) of factors on scores, at least 0. Weight 0 is never recommended."),
+]
+AtMost = Annotated[
+    Mapping[str, int] | None,
+    Argument("Recommend at most N items of each category of an attribute.", form="ATTRIBUTE=N"),
+]
+Where = Annotated[
+    Mapping[str, Any] | None,
+    Argument(
+        "Recommend only items whose boolean attribute is true, or that have one of these values.",
+        form="ATTRIBUTE[=VALUE]",
+    ),
+]
+Diversity = Annotated[
+    float,
+    Argument(
+        "How much an item's similarity to those before it in the list counts against it, from 0, not at all,"
+        " to 1.",
+        at_least=0,
+        at_most=1,
+    ),
+]
 
 
-def document(kind: type[_Document], value: object) -> _Document:
-    """Return a document from itself, plain values or a path; raises DocumentError."""
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, str | os.PathLike):
-        return kind.read(os.fspath(value))
-    if isinstance(value, Mapping):
-        return kind.of(dict(value), kind.usual_name)
-    raise DocumentError(
-        f"{kind.usual_name} must be a document, plain values in a dictionary, or the path of a file; got"
-        f" {value!r}."
+class _Checked:
+    """Arguments whose bounds are checked when they are made; raises OptionError."""
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+@dataclass(frozen=True)
+class TrainArguments(_Checked):
+    """The arguments of `widenet.train`."""
+
+    network: Annotated[
+        Union["NetworkSpec", Mapping[str, Any], str, Path, None],
+        Argument("network.json: the layers. `widenet schema network` describes it.", form="NETWORK"),
+    ]
+    training: Annotated[
+        Union["TrainingSpec", Mapping[str, Any], str, Path, None],
+        Argument("training.json: optimizer, epochs, evaluation.", form="TRAINING"),
+    ]
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    out: Annotated[str | Path, Argument("The run directory to make.")]
+    _: KW_ONLY
+    resume: Annotated[bool, Argument("Resume from the newest checkpoint of `out`.")] = False
+    overwrite: Annotated[
+        bool, Argument("Replace an earlier run at `out`, once the new one has a checkpoint.")
+    ] = False
+    start_from: Annotated[
+        str | Path | None,
+        Argument(
+            "Start with the weights of another run that have the same names and sizes, matched by feature."
+        ),
+    ] = None
+    no_validation: Annotated[
+        bool,
+        Argument(
+            "Train on all items, for all epochs of the default training document. Without it, that document"
+            " ends the training early by a validation part, and widenet sets one aside if the dataset has"
+            " none."
+        ),
+    ] = False
+    device: Device = None
+    weights_in: Annotated[
+        Literal["device", "host", "disk"] | None,
+        Argument(
+            "Where wide weights and their optimizer state lie: in the device's memory; for CUDA in the"
+            " host's, whose tiles are copied to the device and back; or for a CPU in a file, of which memory"
+            " holds what a step works on. On a CPU, host is device. Default: device if they fit, else host or"
+            " disk. The weights that come out are the same.",
+            choices=("device", "host", "disk"),
+        ),
+    ] = None
+    scratch: Annotated[
+        str | Path | None,
+        Argument("Folder of that file, which is gone when the process ends. Default: `out`."),
+    ] = None
+    timeout: Timeout = TIMEOUT_SECONDS
+    track: Annotated[
+        str | None,
+        Argument(
+            "Also record the training in this MLflow store, such as mlflow:http://localhost:5000."
+            ' Default: the "track" of training.json.',
+            form="mlflow:URI",
+        ),
+    ] = None
+    report: Annotated["Report | None", Argument("Follows the training.", flag="")] = None
+    interrupted: Annotated[
+        Callable[[], bool] | None,
+        Argument(
+            "Called in every step; when it returns true, the training saves a checkpoint and raises"
+            " KeyboardInterrupt. None: Ctrl-C and SIGTERM do so.",
+            flag="",
+        ),
+    ] = None
+    after_epoch: Annotated[
+        "Callable[[Network, int], bool | None] | None",
+        Argument(
+            "Called in every process with the network and the number of finished epochs; when it returns"
+            " true, the training saves a checkpoint and raises KeyboardInterrupt.",
+            flag="",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.track, str):
+            TrackingUri.of(self.track)  # refuses another one before any work
+        if self.no_validation and (self.resume or self.training is not None):
+            raise OptionError(
+                "`no_validation` is for a new training without a training document; a document says itself"
+                " whether it evaluates. Leave it out."
+            )
+        if self.overwrite and self.resume:
+            raise OptionError(
+                "`resume` continues the run at `out`, and `overwrite` replaces it by a new one. Give one of"
+                " them."
+            )
+        if self.overwrite and isinstance(self.out, str | Path) and is_uri(self.out):
+            raise OptionError(f"`overwrite` is for local runs; got {shown(self.out)}. Choose another `out`.")
+
+
+@dataclass(frozen=True)
+class LoadArguments(_Checked):
+    """The arguments of `widenet.Model.load`."""
+
+    run: Annotated[str | Path, Argument("The run directory that `widenet train` made.", form="RUN")]
+    device: Device = None
+    _: KW_ONLY
+    timeout: Timeout = TIMEOUT_SECONDS
+
+
+@dataclass(frozen=True)
+class EvaluateArguments(_Checked):
+    """The arguments of `widenet.Model.evaluate`."""
+
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    part: Part = "heldout"
+    ks: Ks = DEFAULT_KS
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    advance: Advance = None
+    _: KW_ONLY
+    interval: Annotated[
+        float | None,
+        Argument(
+            "Also compute confidence intervals of the means at this level, such as 0.95.",
+            form="LEVEL",
+            at_least=0.5,
+            at_most=0.999,
+        ),
+    ] = None
+    baselines: Annotated[
+        bool,
+        Argument(
+            "Also measure popularity, item-based neighbours, SLIM, EASE up to 20,000 items, and ALS if"
+            " implicit is installed."
+        ),
+    ] = False
+    beyond: Annotated[
+        bool, Argument("Also compute novelty, diversity and the Gini index of the recommended items.")
+    ] = False
+    propensity: Annotated[
+        Sequence[float] | None,
+        Argument(
+            "Also compute propensity-scored precision, psp@k, with these two constants, such as 0.55,1.5.",
+            form="A,B",
+        ),
+    ] = None
+    say: Annotated[
+        Callable[[str], None] | None,
+        Argument("Called with a sentence before each of the baselines is computed.", flag=""),
+    ] = None
+    groups: Annotated[
+        bool,
+        Argument("Also compute the means of new, casual and heavy users, and of head and tail items."),
+    ] = False
+    keep: Annotated[
+        bool,
+        Argument("Keep the metrics of each user in the run directory, for reports that compare runs."),
+    ] = False
+
+
+@dataclass(frozen=True)
+class CompareArguments(_Checked):
+    """The arguments of `widenet.compare`."""
+
+    first: Annotated[str | Path, Argument("The first run directory.", form="RUN")]
+    second: Annotated[str | Path, Argument("The second run directory.", form="OTHER")]
+    data: Annotated["Dataset | str | Path", Argument("The dataset directory.")]
+    part: Part = "heldout"
+    ks: Ks = DEFAULT_KS
+    _: KW_ONLY
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    level: Annotated[float, Argument("Confidence level of the intervals.", at_least=0.5, at_most=0.999)] = (
+        0.95
     )
+    device: Device = None
+    timeout: Timeout = TIMEOUT_SECONDS
+    advance: Advance = None
 
 
-def documents(network: object, training: object, dataset: Dataset) -> tuple[NetworkSpec, TrainingSpec]:
-    """Return the two documents of a new training; None stands for a default.
+@dataclass(frozen=True)
+class PredictArguments(_Checked):
+    """The arguments of `widenet.Model.predict`."""
 
-    Raises:
-        DocumentError: A document is invalid.
-        FitError: There is no default for the dataset.
-    """
-    spec = network_of(network, dataset)
-    return spec, training_of(training, spec, dataset, is_default_network=is_usual(spec, dataset))
-
-
-def network_of(
-    network: object, dataset: Dataset, kept: Path | None = None, start: Path | None = None
-) -> NetworkSpec:
-    """Return the network document of a training; raises as `documents`.
-
-    Args:
-        network: The document; None for that of the run, or of the run whose weights it begins with, or else
-            the default of the dataset.
-        dataset: The dataset.
-        kept: Directory of the run that the training resumes, if any.
-        start: Directory of the run whose weights the training begins with, if any.
-    """
-    if network is None and _holds_documents(kept):
-        network = kept / "network.json"
-    elif network is None and _holds_documents(start):
-        return _continued(start)
-    return _default_network(dataset) if network is None else document(NetworkSpec, network)
-
-
-def training_of(
-    training: object,
-    network: NetworkSpec,
-    dataset: Dataset,
-    kept: Path | None = None,
-    is_default_network: bool = False,
-    evaluates: bool = True,
-) -> TrainingSpec:
-    """Return the training document of a training; raises as `documents`.
-
-    Args:
-        training: The document; None for that of the run, or else the default of the dataset.
-        network: The network document.
-        dataset: The dataset.
-        kept: Directory of the run that the training resumes, if any.
-        is_default_network: Whether the network is the default of the dataset; see `is_usual`.
-        evaluates: Whether the default training evaluates on a validation part, if there is one.
-    """
-    if training is None and _holds_documents(kept):
-        training = kept / "training.json"
-    if training is not None:
-        return document(TrainingSpec, training)
-    target, mean_entries = target_of(network, dataset), None
-    has_validation = target is not None and bool(target.num_entries.get("validation"))
-    if is_default_network and target is not None:
-        mean_entries = target.num_entries["train"] / target.width
-    is_sequence = target is not None and target.kind == "sequence"
-    return usual_training(has_validation and evaluates, dataset.num_examples, mean_entries, is_sequence)
+    data: Annotated[
+        "Dataset | str | Path",
+        Argument("The dataset directory; every user in it gets recommendations."),
+    ]
+    k: Annotated[int, Argument("Number of recommendations for each user.", at_least=1)] = 100
+    _: KW_ONLY
+    output: Output = None
+    exclude_seen: ExcludeSeen = True
+    never: Never = None
+    only: Only = None
+    never_for: NeverFor = None
+    only_for: OnlyFor = None
+    weights: Weights = None
+    at_most: AtMost = None
+    where: Where = None
+    diversity: Diversity = 0.0
+    say: Annotated[
+        Callable[[str], None] | None,
+        Argument(
+            "Called after the last block if the dataset lacks users of `never_for` or `only_for`.", flag=""
+        ),
+    ] = None
+    part: Annotated[
+        Literal["train", "validation", "heldout"] | None,
+        Argument(
+            "Recommend as an evaluation of this part does: the network sees neither it nor later parts.",
+            choices=SET_ASIDE,
+        ),
+    ] = None
 
 
-def goes_on(arguments: TrainArguments, network: NetworkSpec) -> bool:
-    """Return whether a new training goes on with the network of the run whose weights it begins with.
+@dataclass(frozen=True)
+class RecommendArguments(_Checked):
+    """The arguments of `widenet.Model.recommend`."""
 
-    Args:
-        arguments: The arguments of the training.
-        network: Its network document.
-    """
-    start = None if arguments.resume else start_of(arguments)
-    if start is None or arguments.network is None:
-        return start is not None
-    return _holds_documents(start) and _essence(network) == _essence(NetworkSpec.read(start / "network.json"))
-
-
-def is_usual(network: NetworkSpec, dataset: Dataset) -> bool:
-    """Return whether a network is the default of a dataset, with whatever terms and descriptions.
-
-    It may be the default for another number of features: so it stays one when the dataset grows.
-    """
-    try:
-        field = _default_field(dataset)
-    except FitError:
-        return False
-    usual = usual_networks(field, dataset.field(field).kind == "sequence")
-    return _essence(network) in map(_essence, usual)
-
-
-def _essence(network: NetworkSpec) -> dict[str, Any]:
-    return network.model_dump(mode="json", exclude={"layers": {"__all__": {"neighbourhood", "described_by"}}})
-
-
-def target_of(network: NetworkSpec, dataset: Dataset) -> Field | None:
-    """Return the field that the only output of a network predicts; None if there are several outputs."""
-    targets = [dataset.field(layer.field) for layer in network.outputs if layer.field in dataset.fields]
-    return targets[0] if len(targets) == 1 else None
-
-
-def _holds_documents(run: Path | None) -> TypeGuard[Path]:
-    return run is not None and (run / "network.json").is_file() and (run / "training.json").is_file()
-
-
-def _default_field(dataset: Dataset) -> str:
-    """Return the field of the default network; raises FitError if the dataset has none for it."""
-    able = [name for name, field in dataset.fields.items() if field.kind != "dense"]
-    field = "items" if "items" in able else able[0] if len(able) == 1 else None
-    if field is None:
-        raise FitError(
-            f'{dataset.path} has no field "items" for the usual network. Write a network.json, and name it.'
-        )
-    return field
-
-
-def _default_network(dataset: Dataset) -> NetworkSpec:
-    field = _default_field(dataset)
-    known = dataset.field(field)
-    has_term = _num_pairs(dataset, field) <= MOST_PAIRS
-    return usual_network(field, known.kind == "sequence", known.width, sorted(known.described), has_term)
-
-
-def _continued(start: Path) -> NetworkSpec:
-    """Return the network of a run with which a training goes on: it describes and fits nothing anew."""
-    file = document_of(start)
-    values = NetworkSpec.read(file).unfitted().model_dump(mode="json", exclude_unset=True)
-    for layer in values["layers"]:
-        layer.pop("described_by", None)
-    return NetworkSpec.of(values, str(file))
-
-
-def _num_pairs(dataset: Dataset, field: str) -> int:
-    """Return h (h - 1), summed over the training examples, for h entries of a field."""
-    starts = range(0, dataset.num_examples, _EXAMPLES)
-    lengths = (dataset.entry_counts(field, slice(start, start + _EXAMPLES)) for start in starts)
-    return sum(int((each * (each - 1)).sum()) for each in lengths)
-
-
-def kept_of(arguments: TrainArguments) -> Path | None:
-    """Return the directory of the run that a training resumes, if any; raises as `run_of`."""
-    return run_of(arguments.out, resume=True)[0] if arguments.resume else None
-
-
-def start_of(arguments: TrainArguments) -> Path | None:
-    """The run whose weights a training begins with; raises OptionError for something else than a path."""
-    if arguments.start_from is None:
-        return None
-    return readable(path_of("start_from", arguments.start_from), "run", whole=True)
-
-
-def run_of(value: object, resume: bool) -> tuple[Path, RunMirror | None]:
-    """Return the directory in which a run is trained, and its mirror if `value` is a URI.
-
-    Args:
-        value: The argument `out`.
-        resume: Whether to bring the directory to the state of the store first.
-
-    Raises:
-        OptionError: It is neither a path nor a URI.
-        CheckpointError, StoreError: The run cannot be resumed from the store.
-    """
-    path = path_of("out", value)
-    if not is_uri(path):
-        return path, None
-    mirror = RunMirror(Uri.of(path))
-    try:
-        is_there = not resume or mirror.restore()
-    except OSError as error:
-        raise CheckpointError(
-            f"{mirror.path}, the copy of {mirror.bucket.uri}, cannot be made: {error.strerror or error}. Free"
-            " some space, check its permissions, or name another folder with WIDENET_CACHE."
-        ) from None
-    if not is_there:
-        raise CheckpointError(f"{mirror.bucket.uri} holds no run to resume. Leave `resume` out to begin one.")
-    return mirror.path, mirror
-
-
-def path_of(name: str, value: object) -> Path:
-    """Return the path of an argument; raises OptionError if it is none."""
-    if not isinstance(value, str | os.PathLike):
-        raise OptionError(f"{name} must be a path; got {value!r}.")
-    return Path(value)
-
-
-def dataset_of(value: Dataset | str | Path) -> Dataset:
-    """Return a dataset from itself or its directory; raises DataError, OptionError."""
-    return value if isinstance(value, Dataset) else Dataset.open(path_of("data", value))
+    items: Annotated[Any, Argument("An id, a title or part of a title.", is_repeated=True)] = ()
+    k: Annotated[int, Argument("Number of recommendations.", at_least=1)] = 10
+    _: KW_ONLY
+    users: Annotated[
+        Any, Argument("The id of a user of `data`, or a list of them, instead of items.", flag="")
+    ] = None
+    data: Annotated[
+        "Dataset | str | Path | None",
+        Argument("The dataset of the users, with the items that they have. Default: that of the training."),
+    ] = None
+    values: Annotated[
+        Sequence[float] | Sequence[Sequence[float]] | None,
+        Argument(
+            "One number for each item, for networks trained with values; a list of them for each of several"
+            " baskets.",
+            flag="",
+        ),
+    ] = None
+    fields: Fields = None
+    columns: Annotated[
+        Mapping[str, str] | None,
+        Argument('The columns of a table of baskets: "user", "item" and "value". Default: guessed.', flag=""),
+    ] = None
+    exclude_seen: ExcludeSeen = True
+    never: Never = None
+    only: Only = None
+    never_for: Annotated[
+        str | Path | Mapping[Any, Any] | None,
+        Argument(
+            "For `users` and several baskets: CSV file (user,item) of items that are never recommended to a"
+            " user, or a list of ids for each. The baskets of a list have the numbers 0, 1 and so on.",
+            flag="",
+        ),
+    ] = None
+    only_for: Annotated[
+        str | Path | Mapping[Any, Any] | None,
+        Argument(
+            "As `never_for`: the only items that are recommended to a user.",
+            flag="",
+        ),
+    ] = None
+    weights: Weights = None
+    at_most: AtMost = None
+    where: Where = None
+    diversity: Diversity = 0.0
+    output: Output = None
+    format: Annotated[
+        Literal["pandas", "polars", "arrow"] | None,
+        Argument("Return a table of this kind, with a row for each recommendation.", flag=""),
+    ] = None

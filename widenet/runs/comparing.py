@@ -11,8 +11,8 @@ from widenet.metrics.comparison import Comparison, compared
 from widenet.metrics.ranking import Metrics, check_ks
 from widenet.parallel.group import is_leader
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.run_arguments import CompareArguments
-from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.arguments import CompareArguments
+from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.evaluating import check_has_part
 from widenet.runs.model import Model
 from widenet.stores.uri import shown

@@ -17,8 +17,8 @@ from widenet.parallel.group import (
     of_all,
 )
 from widenet.publication import leads_folder
-from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import run_of
+from widenet.runs.arguments import TrainArguments
+from widenet.runs.documents import run_of
 from widenet.runs.machines import meet
 from widenet.stores.runs import RunMirror
 from widenet.training.cut import Cut

@@ -21,7 +21,7 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import known_parts
-from widenet.run_arguments import EvaluateArguments
+from widenet.runs.arguments import EvaluateArguments
 from widenet.stores import cache
 from widenet.training.cut import Cut
 from widenet.training.run_directory import RunDirectory

@@ -7,7 +7,7 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
-from widenet.run_arguments import CHOOSING_USERS
+from widenet.runs.arguments import CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search, words_of
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS

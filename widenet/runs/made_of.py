@@ -14,7 +14,7 @@ from widenet.durable import force_all_to_disk
 from widenet.errors import CheckpointError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
-from widenet.runs.arguments import path_of
+from widenet.runs.documents import path_of
 from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
 from widenet.stores.uri import check_local, is_uri

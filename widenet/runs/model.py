@@ -21,11 +21,11 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.pictures.html import tag
 from widenet.predict.list_rules import existing
 from widenet.predict.rows import Block, history
-from widenet.run_arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Format, check_format
-from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.arguments import EvaluateArguments, LoadArguments, PredictArguments, RecommendArguments
 from widenet.runs.caveats import caveats_of
+from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.evaluating import check_has_part, check_options, evaluated
 from widenet.runs.person import Fields
 from widenet.runs.place_of_weights import device_of

@@ -9,8 +9,8 @@ from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
 from widenet.evaluate import output_name
 from widenet.model.network import Network
-from widenet.run_arguments import CHOOSING_METRIC, CHOOSING_USERS
-from widenet.runs.arguments import dataset_of, path_of
+from widenet.runs.arguments import CHOOSING_METRIC, CHOOSING_USERS
+from widenet.runs.documents import dataset_of, path_of
 from widenet.runs.made_of import saved_made_of
 from widenet.runs.model import Model
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search

@@ -14,8 +14,8 @@ from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount
 from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.streaming import NAMES, elsewhere_bytes
-from widenet.run_arguments import LoadArguments, TrainArguments
-from widenet.runs.arguments import path_of
+from widenet.runs.arguments import LoadArguments, TrainArguments
+from widenet.runs.documents import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
 from widenet.training.saved_facts import bits_of, made_of, nonzeros_of

@@ -8,7 +8,7 @@ from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import Block, recommendations
-from widenet.run_arguments import PredictArguments
+from widenet.runs.arguments import PredictArguments
 from widenet.runs.rules import Restrictions
 from widenet.runs.unread import warn_of_filters
 from widenet.training.run_directory import RunDirectory

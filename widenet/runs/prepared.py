@@ -8,8 +8,8 @@ from pathlib import Path
 from widenet.data.dataset import Dataset
 from widenet.parallel.launcher import launch_id
 from widenet.plan.layout import Layout
-from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import (
+from widenet.runs.arguments import TrainArguments
+from widenet.runs.documents import (
     dataset_of,
     goes_on,
     is_usual,

@@ -10,7 +10,7 @@ from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.pruned_part import PrunedPart
 from widenet.plan.pruning import is_prunable
-from widenet.runs.arguments import path_of
+from widenet.runs.documents import path_of
 from widenet.runs.made_of import saved_made_of
 from widenet.runs.model import Model
 from widenet.training.run_directory import RunDirectory

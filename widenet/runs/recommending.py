@@ -26,9 +26,9 @@ from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, recommendations, rows_a_block
 from widenet.predict.shares import shares
 from widenet.predict.top_k import Filter
-from widenet.run_arguments import RecommendArguments
 from widenet.runs import person
 from widenet.runs.answers import Answers
+from widenet.runs.arguments import RecommendArguments
 from widenet.runs.rules import Restrictions
 from widenet.runs.unread import warn_of_filters, warn_of_strangers, warn_of_unused
 from widenet.sparse import SparseBatch

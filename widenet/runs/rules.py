@@ -8,7 +8,7 @@ from widenet.evaluate import output_of
 from widenet.predict.filters import PerUser, filter_of
 from widenet.predict.list_rules import ListRules, Ranked, Unloaded, banned_by, existing, rules_of
 from widenet.predict.top_k import Filter
-from widenet.run_arguments import PredictArguments, RecommendArguments
+from widenet.runs.arguments import PredictArguments, RecommendArguments
 from widenet.training.run_directory import RunDirectory
 
 

@@ -38,8 +38,8 @@ from widenet.plan.layout import Layout
 from widenet.plan.machine import available_memory, available_threads
 from widenet.plan.streaming import NAMES
 from widenet.plan.vectors import file_vectors
-from widenet.run_arguments import TrainArguments
-from widenet.runs.arguments import run_of, start_of
+from widenet.runs.arguments import TrainArguments
+from widenet.runs.documents import run_of, start_of
 from widenet.runs.fitted_terms import fit_terms, unfitted
 from widenet.runs.machines import fetch, ready
 from widenet.runs.model import Model

@@ -28,7 +28,7 @@ from widenet.predict.list_rules import ListRules, Unloaded
 from widenet.predict.lists import best_lists
 from widenet.predict.rows import Block, rows_a_block
 from widenet.predict.top_k import Filter
-from widenet.run_arguments import (
+from widenet.runs.arguments import (
     AtMost,
     Diversity,
     Never,

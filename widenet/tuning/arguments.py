@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from widenet.arguments import Argument, check_bounds
 from widenet.data.split_arguments import LARGEST_SEED
-from widenet.run_arguments import Device
+from widenet.runs.arguments import Device
 
 if TYPE_CHECKING:
     from widenet.data.dataset import Dataset

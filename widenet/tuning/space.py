@@ -10,7 +10,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import DocumentError, FitError
 from widenet.plan.layout import Layout
 from widenet.randomness import stream
-from widenet.runs.arguments import target_of
+from widenet.runs.documents import target_of
 from widenet.spec.metric_names import check_metric
 from widenet.spec.space import Between, Choice, Choose, From, SpaceSpec
 from widenet.training.check import check_training

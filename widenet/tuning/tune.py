@@ -9,7 +9,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import FitError, OptionError
 from widenet.optional import optional
 from widenet.parallel.group import device_for, num_processes
-from widenet.runs.arguments import dataset_of, document, path_of
+from widenet.runs.documents import dataset_of, document, path_of
 from widenet.spec.space import SpaceSpec
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA

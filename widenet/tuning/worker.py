@@ -9,7 +9,7 @@ from typing import Any
 from widenet.data.dataset import Dataset
 from widenet.errors import CapacityError, CheckpointError, DocumentError, FitError, NumericsError
 from widenet.plan.layout import Layout
-from widenet.run_arguments import TrainArguments
+from widenet.runs.arguments import TrainArguments
 from widenet.runs.training import run_training
 from widenet.training.loop import interruption
 from widenet.training.outcome import kept_line

@@ -11,7 +11,7 @@ from widenet.data.manifest import FILE_NAME
 from widenet.errors import DocumentError, FitError, WidenetError
 from widenet.plan.job import Job
 from widenet.plan.machine import available_memory, available_threads, seems_to_have_cuda
-from widenet.runs.arguments import documents
+from widenet.runs.documents import documents
 from widenet.serve.messages import RefusedError
 from widenet.spec.document import Document
 from widenet.spec.network import NetworkSpec

@@ -4,9 +4,9 @@ import pytest
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError
-from widenet.run_arguments import TrainArguments
-from widenet.runs import arguments, train
-from widenet.runs.arguments import documents, goes_on, is_usual, network_of
+from widenet.runs import train
+from widenet.runs.arguments import TrainArguments
+from widenet.runs.documents import documents, goes_on, is_usual, network_of
 from widenet.runs.prepared import prepared
 from widenet.spec.usual import further_training, usual_network
 
@@ -73,8 +73,8 @@ def test_the_default_network_counts_pairs_where_they_are_not_too_many(tmp_path, 
     data = dataset_from_lists(tmp_path / "data", rows, heldout=[[4], [3], [2], [1]], width=5)
     along = dataset_from_lists(tmp_path / "along", rows, width=5, sequence=True)
     for most, examples, is_within in ((8, 1, True), (8, 9, True), (7, 3, False)):
-        monkeypatch.setattr(arguments, "MOST_PAIRS", most)
-        monkeypatch.setattr(arguments, "_EXAMPLES", examples)
+        monkeypatch.setattr("widenet.runs.documents.MOST_PAIRS", most)
+        monkeypatch.setattr("widenet.runs.documents._EXAMPLES", examples)
         for each in (data, along):
             [output] = network_of(None, each).outputs
             assert (output.neighbourhood is not None) == is_within
