@@ -114,7 +114,8 @@ _OTHERS: dict[str, ModuleType] = {
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     whole = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Print measured figures; see docs/benchmarks.md."
+        prog="python -m benchmarks",
+        description="Print measured figures, such as those in benchmarks/results.",
     )
     names = whole.add_subparsers(metavar="NAME", help=f"all of {', '.join(_SPEED)} if not given")
     for name, module in {**_SPEED, **_ALONE}.items():

@@ -1,7 +1,7 @@
-"""Compares printed tables with those of docs/benchmarks.md, row by row.
+"""Compares printed tables with those of benchmarks/results, row by row.
 
-The page has a table for each processor that was measured: it is found by its title, its columns and the line
-"Processor: ..." below it.
+The folder has a table for each processor that was measured. It is found by its title, its columns and the
+line "Processor: ..." below it.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+RESULTS = Path(__file__).parent / "results"
 _HEADING, _PROCESSOR = re.compile(r"^#{2,4} (.+)$"), re.compile(r"^Processor: (.+), \d+ threads\.$")
 _NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")
 
@@ -25,7 +25,7 @@ class Rows:
 
 
 def tables_of(page: str) -> list[Rows]:
-    """Return the tables of a page in Markdown."""
+    """Return the tables of a text in Markdown."""
     found: list[Rows] = []
     title, inside = "", False
     for line in page.splitlines():
@@ -51,7 +51,7 @@ def compared(printed: Sequence[Rows], page: str) -> Iterator[str]:
         here = [one for one in alike if one.processor in ("", table.processor)]
         if not here:
             others = ", ".join(one.processor for one in alike)
-            yield f"{table.title}: new" + (f" for {table.processor}; the page has {others}" if others else "")
+            yield f"{table.title}: new" + (f" for {table.processor}; known are {others}" if others else "")
             continue
         before = here[-1].cells
         for name, cells in table.cells.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.alternately import THREADS, Measured
-from benchmarks.published import PAGE, Rows, compared
+from benchmarks.published import RESULTS, Rows, compared
 
 
 @dataclass
@@ -75,7 +75,7 @@ def spread(numbers: Sequence[float], form: str) -> str:
 
 
 def publish(name: str, tables: Sequence[Table], out: Path) -> None:
-    """Write NAME.json, NAME.md and, if it can plot bars, NAME.svg to a folder; compare with the page."""
+    """Write NAME.json, NAME.md and, if it can plot bars, NAME.svg to a folder; compare with known tables."""
     out.mkdir(parents=True, exist_ok=True)
     facts = {"machine": machine(), "threads": THREADS, "tables": [vars(table) for table in tables]}
     (out / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -86,7 +86,8 @@ def publish(name: str, tables: Sequence[Table], out: Path) -> None:
         Rows(table.title, list(table.columns), {name: cells for name, *cells in table.rows}, processor())
         for table in tables
     ]
-    print("Compared with docs/benchmarks.md:", *compared(rows, PAGE.read_text("utf-8")), sep="\n  ")
+    known = "\n".join(path.read_text("utf-8") for path in sorted(RESULTS.glob("*.md")))
+    print("Compared with benchmarks/results:", *compared(rows, known), sep="\n  ")
     print(f"Written to {out}: {', '.join(path.name for path in sorted(out.glob(f'{name}.*')))}")
 
 

@@ -254,7 +254,7 @@ def test_rows_are_compared_with_the_page_by_title_and_processor():
         "Steps: gone: not printed by this run",
     ]
     assert list(compared([Rows("Steps", columns, cells, "C")], PAGE)) == [
-        "Steps: new for C; the page has A (family 1), B"
+        "Steps: new for C; known are A (family 1), B"
     ]
     assert list(compared([Rows("Steps", ["program"], cells, "A")], PAGE)) == ["Steps: new"]
     printed = Table("Steps", columns, [["widenet", "1", "2"]])
@@ -348,7 +348,8 @@ def test_the_latest_items_are_the_last_of_each_line(tmp_path, monkeypatch):
 
 
 def test_every_benchmark_that_a_page_names_has_these_options():
-    pages = [Path("README.md"), *Path("docs").glob("*.md"), *Path("examples").glob("*/README.md")]
+    folders = ("docs", "benchmarks/results", "examples/*")
+    pages = [Path("README.md"), *(page for folder in folders for page in Path().glob(f"{folder}/*.md"))]
     texts = [page.read_text("utf-8").replace("\\\n", " ") for page in pages]
     lines = [line for text in texts for line in re.findall(r"python -m benchmarks([^`\n#]*)", text)]
     named = [shlex.split(line) for line in lines]  # as a shell does: names of sets may have blanks
