@@ -161,7 +161,7 @@ def test_libraries_stay_in_their_rooms():
         "from ..train import loop",
         "from widenet.kernels import gather_sum\ndef late():\n    from widenet.cli import main",
         "from widenet.dsstne.spec import form",
-        "def late():\n    from widenet.frameworks.onnx_import import read_onnx",
+        "def late():\n    from widenet.frameworks.keras_import import read_keras",
         "if TYPE_CHECKING:\n    from widenet.data import stream",
     ],
 )

@@ -66,7 +66,7 @@ COMMANDS = {
         "dsstne predict -d gl -n data.nc -i text -o text -r text -f text -s OUT",
         "dsstne encoder commands.json",
     ],
-    "onnx": ["import model.onnx --out OUT", "export run --out OUT.onnx"],
+    "onnx": ["export run --out OUT.onnx"],
     "h5py": ["import model.keras --out OUT"],
     "faiss": ["knn export vectors.txt --out OUT"],
     "optuna": ["tune space.json --data data --out OUT"],
@@ -216,7 +216,7 @@ def test_the_installed_package_works_without_any_extra(installed, tmp_path):
 def folder(tmp_path):
     """Files that the commands name; they hold little, for a missing library is told before they are read."""
     dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]], width=3)
-    for name in ("text", "features", "samples", "model.onnx", "model.keras"):
+    for name in ("text", "features", "samples", "model.keras"):
         (tmp_path / name).write_text("")
     (tmp_path / "vectors.txt").write_text("a\t1 2\nb\t2 1\n")
     (tmp_path / "data.nc").write_bytes(b"\x89HDF\r\n\x1a\n")

@@ -20,7 +20,7 @@ DOCUMENTS = "widenet.documents"
 COMMANDS = "widenet.commands"
 """Group of entry points that are a `Command`; the name of an entry point is that of its command."""
 NETWORKS = "widenet.networks"
-"""Group of entry points that are an `interop.formats.NetworkFormat`."""
+"""Group of entry points that are an `interop.formats.NetworkFormat`, a `NetworkWriter` or both."""
 DATASETS = "widenet.datasets"
 """Group of entry points that are a `DatasetFormat`."""
 

@@ -48,7 +48,7 @@ LINES = {
     "quantize": "run --out new",
     "fingerprint": "run",
     "export": "run --out new.onnx",
-    "import": "all.onnx --out new --data data",
+    "import": "run.nc --out new",
 }
 """The words after a command, in a copy of the world."""
 
@@ -95,7 +95,7 @@ def names(value):
 @pytest.mark.usefixtures("copied")
 def test_standard_output_is_one_document_with_the_names_of_the_page(command, widenet):
     if command == "import":
-        assert widenet("export", "run", "--out", "all.onnx").status == 0
+        assert widenet("dsstne", "export-model", "run", "run.nc").status == 0
     ended = widenet(*command.split(), *LINES[command].split(), "--json")
     assert ended.status == 0, ended.err
     result = json.loads(ended.out)

@@ -301,8 +301,8 @@ def test_fingerprint_prints_that_of_the_weights_and_says_of_how_many_shards(wide
 @pytest.mark.usefixtures("inside")
 def test_fingerprints_of_runs_that_no_training_gives_say_what_gives_them(widenet, tmp_path):
     widenet("quantize", "run", "--out", tmp_path / "small")
-    widenet("export", "run", "--out", tmp_path / "run.onnx")
-    widenet("import", tmp_path / "run.onnx", "--out", tmp_path / "imported")
+    widenet("dsstne", "export-model", "run", tmp_path / "run.nc")
+    widenet("import", tmp_path / "run.nc", "--out", tmp_path / "imported")
     said = {name: widenet("fingerprint", tmp_path / name).err for name in ("small", "imported")}
     made_of = Path("run").resolve()
     assert said == {

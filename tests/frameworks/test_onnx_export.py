@@ -22,12 +22,12 @@ from tests.interop.networks import (
     random_layers,
     scores,
 )
+from tests.mistakes import mistake
 from widenet.checkpoint import fingerprint
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DataError, OptionError
+from widenet.errors import OptionError
 from widenet.frameworks import onnx_export
 from widenet.frameworks.onnx_export import export_onnx
-from widenet.interop.import_network import import_network
 from widenet.predict.top_k import Filter, top_k
 from widenet.runs import train
 from widenet.runs.quantizing import quantize
@@ -136,7 +136,6 @@ def test_onnxruntime_goes_along_sequences(name, tmp_path):
                 Filter().within(wanted.shape[1], model.network.outputs[output]),
             )
             assert np.allclose(chosen[f"{output}.scores"], expected.numpy(), rtol=1e-4, atol=1e-5)
-    assert import_network(tmp_path / "all.onnx", tmp_path / "back").fingerprint() == model.fingerprint()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
@@ -264,27 +263,23 @@ def test_a_failure_leaves_nothing(data, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(onnx.checker, "check_model", full)
-    with pytest.raises(OptionError, match=r"model\.onnx cannot be written: No space left"):
+    with mistake(OptionError, place="model.onnx"):
         export_onnx(model, tmp_path / "out" / "model.onnx")
     assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "message"),
+    ("name", "more", "fact"),
     [
-        ("model.pb", {}, "must be a path that ends in .onnx"),
-        (
-            "there.onnx/model.onnx",
-            {},
-            r"model\.onnx cannot be written: (Not a directory|File exists)",
-        ),
-        ("there.onnx", {}, "there.onnx exists already"),
-        ("model.onnx", {"top_k": 0}, "k must be a whole number of at least 1; got 0"),
+        ("model.pb", {}, {"option": "out"}),
+        ("there.onnx/model.onnx", {}, {"place": "model.onnx"}),
+        ("there.onnx", {}, {"place": "there.onnx"}),
+        ("model.onnx", {"top_k": 0}, {"option": "k"}),
     ],
 )
-def test_a_mistake_is_one_sentence(name, more, message, data, tmp_path):
+def test_a_mistake_says_where_it_is(name, more, fact, data, tmp_path):
     (tmp_path / "there.onnx").touch()
-    with pytest.raises(OptionError, match=message):
+    with mistake(OptionError, **fact):
         export_onnx(model_of(random_layers(1), data, tmp_path / "run"), tmp_path / name, **more)
 
 
@@ -302,7 +297,7 @@ def test_only_a_model_of_widenet_is_replaced_with_the_files_beside_it(data, tmp_
     for name in ("model.onnx.json", "model.onnx"):
         before = (out.parent / name).read_bytes()
         (out.parent / name).write_text("mine")
-        with pytest.raises(OptionError, match=f"{name}: only a model that widenet wrote is replaced"):
+        with mistake(OptionError, place=name):
             export_onnx(model, out, overwrite=True)
         (out.parent / name).write_bytes(before)
 
@@ -317,32 +312,11 @@ def test_onnxruntime_recommends_described_items_without_their_attributes(tmp_pat
     (found,) = whole.run(None, feed(whole, given))
     wanted = scores(model, given, "next")
     assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
-    again = import_network(tmp_path / "model.onnx", tmp_path / "again")
-    for name in model.network.wide:
-        before, after = (torch.cat([rows for _, rows in each.network.rows(name)]) for each in (model, again))
-        assert torch.equal(before, after)
-    assert [layer.described_by for layer in again.run.network.layers[1:]] == [None, None]
-
-
-def test_onnxruntime_gives_the_scores_of_vectors_in_bfloat16(tmp_path):
-    rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]
-    data = dataset_from_lists(tmp_path / "data", rows, width=23)
-    layers = [
-        {"name": "in", "kind": "input", "field": "items"},
-        {"name": "mid", "units": 18},
-        {"name": "out", "kind": "output", "field": "items"},
-    ]
-    training = {"epochs": 3, "batch_size": 2, "weight_precision": "bfloat16"}
-    model = train({"layers": layers}, training, data, tmp_path / "run")
-    export_onnx(model, tmp_path / "all.onnx")
-    fields, whole = {"items": SparseBatch.from_lists(rows)}, session(tmp_path / "all.onnx")
-    (found,) = whole.run(None, feed(whole, fields))
-    assert np.abs(found - scores(model, fields, "out")).max() <= 1e-6
 
 
 @pytest.mark.parametrize("cosine", [None, {"temperature": 0.2, "prediction_temperature": 0.3}])
-@pytest.mark.parametrize(("kind", "bits"), [("sparse", 8), ("sparse", 3), ("sequence", 8)])
-def test_onnxruntime_gives_the_scores_of_a_run_in_few_bits(cosine, kind, bits, tmp_path):
+@pytest.mark.parametrize("kind", ["sparse", "sequence"])
+def test_onnxruntime_gives_the_scores_of_a_run_in_8_bits(cosine, kind, tmp_path):
     rows = [[0, 3, 5], [4, 1], [1], [2, 3, 7, 11, 22]]
     data = dataset_from_lists(tmp_path / "data", rows, width=23, sequence=kind == "sequence")
     layers = [
@@ -353,7 +327,7 @@ def test_onnxruntime_gives_the_scores_of_a_run_in_few_bits(cosine, kind, bits, t
     if kind == "sequence":
         layers[2]["predict"] = "next"
     train({"layers": layers}, {"epochs": 3, "batch_size": 2}, data, tmp_path / "run")
-    model = quantize(tmp_path / "run", tmp_path / "small", bits=bits)
+    model = quantize(tmp_path / "run", tmp_path / "small")
     export_onnx(model, tmp_path / "all.onnx")
     export_onnx(model, tmp_path / "best.onnx", top_k=6)
     fields = {"items": SparseBatch.from_lists(rows)}
@@ -368,15 +342,3 @@ def test_onnxruntime_gives_the_scores_of_a_run_in_few_bits(cosine, kind, bits, t
     assert np.allclose(chosen["out.scores"], expected.numpy(), rtol=1e-5)
     stored = {tensor.name: tensor for tensor in onnx.load(tmp_path / "all.onnx").graph.initializer}
     assert sum(tensor.data_type == onnx.TensorProto.UINT8 for tensor in stored.values()) >= 2
-    again = import_network(tmp_path / "all.onnx", tmp_path / "again", data=tmp_path / "data")
-    for name in model.network.wide:
-        rows_before, rows_after = (
-            torch.cat([block for _, block in each.network.rows(name)]) for each in (model, again)
-        )
-        assert torch.equal(rows_before, rows_after)
-    changed = onnx.load(tmp_path / "all.onnx")
-    (scale,) = (each for each in changed.graph.initializer if each.name.endswith("out scale"))
-    scale.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, dtype=np.float32), scale.name))
-    onnx.save(changed, tmp_path / "changed.onnx")
-    with pytest.raises(DataError, match="in 8 bits must be a matrix, and have a scale for each of its rows"):
-        import_network(tmp_path / "changed.onnx", tmp_path / "of changed")

@@ -72,7 +72,6 @@ BINARIES: dict[str, tuple[str, ...]] = {
     "likes.npz": (_INGEST,),
     "gl_input.nc": (_INGEST, "dsstne import-data {} --out out"),
     "run.nc": ("import {} --out out",),
-    "run.onnx": ("import {} --out out --data data", "import {} --out out"),
     "vectors.npy": ("knn search {} --queries vectors.txt --out out",),
 }
 """Other files, and the commands that read them."""
@@ -123,7 +122,6 @@ LINES = (
         "knn search vectors.txt --queries vectors.txt -k 2 --measure l2",
     ),
     *(
-        "import run.onnx --out out --data data",
         "import run.nc --out out",
         "dsstne translate config.json",
         "data ingest likes.npz --out out",

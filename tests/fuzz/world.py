@@ -63,7 +63,6 @@ COMMANDS = [
     "data split whole --out data --heldout 0.25 --validation 0.25",
     "data ingest sessions.txt --format sessions --sequence --out clicks",
     "train network.json training.json --data data --out run --quiet --device cpu",
-    "export run --out run.onnx",
     "dsstne export-model run run.nc",
     "dsstne generateNetCDF -d gl_input -i likes.dsstne -o gl_input.nc -f features.txt -s samples.txt -c",
     "dsstne generateNetCDF -d gl_output -i likes.dsstne -o gl_output.nc -f outputs.txt -s samples.txt -c",

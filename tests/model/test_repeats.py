@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import DocumentError, FitError
-from widenet.frameworks.onnx_export import export_onnx
+from widenet.errors import DocumentError
 from widenet.model.repeats import Repeats
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards
@@ -147,12 +146,6 @@ def test_a_model_in_8_bits_keeps_them(model, plain, tmp_path):
     )
     after = torch.log_softmax(logits(small_plain, ROWS) + expected(ROWS, NUMBERS), dim=1)
     torch.testing.assert_close(logits(small, ROWS), after, rtol=0, atol=1e-5)
-
-
-def test_what_cannot_hold_them_refuses_in_a_sentence(model, tmp_path):
-    with pytest.raises(FitError, match=r'"repeats" of output "out" cannot be written to ONNX'):
-        export_onnx(model, tmp_path / "model.onnx")
-    assert not [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

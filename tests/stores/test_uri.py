@@ -98,7 +98,7 @@ def test_functions_refuse_uris_for_all_paths_that_must_be_local(tmp_path, monkey
         lambda: widenet.split_users("d", "x", Path("gs://b/x"), users=0.1),
         lambda: widenet.describe("d", "s3://b/x.png"),
         lambda: widenet.train("s3://b/network.json", None, "d", "run"),
-        lambda: import_network("network.onnx", "s3://b/run"),
+        lambda: import_network("network.keras", "s3://b/run"),
     ]
     for call in calls:
         with pytest.raises(OptionError, match="must be a local path; got a URI"):

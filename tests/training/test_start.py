@@ -225,7 +225,7 @@ def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names
     elif unnamed == "now":
         data = Dataset.open(dataset_of_format_1(tmp_path / "data", fields__items__vocabulary=None))
     else:
-        RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.onnx"})
+        RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.keras"})
     net, _ = begun(tmp_path, *SETTINGS["momentum, on the input"], data, run)
     assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
 

@@ -1,6 +1,5 @@
 """Commands that exchange networks with other programs: export, import."""
 
-import warnings
 from inspect import signature
 from pathlib import Path
 from typing import Annotated
@@ -39,10 +38,7 @@ def export(
     if overwrite and "overwrite" not in signature(write).parameters:
         raise OptionError("--overwrite is not an option of this format. Remove the earlier file.")
     words = {"overwrite": True} if overwrite else {}
-    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as caught:
-        written = write(run, out, top_k, not include_seen, **words)
-    for each in caught:
-        say(str(each.message))
+    written = write(run, out, top_k, not include_seen, **words)
     if as_json:
         print_json([{"path": path, "num_bytes": path.stat().st_size} for path in written])
         return
@@ -55,7 +51,7 @@ def import_network(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="ONNX, Keras (.keras, .h5), Caffe (.caffemodel, .prototxt with --weights) or DSSTNE's .nc.",
+            help="Keras (.keras, .h5), Caffe (.caffemodel, .prototxt with --weights) or DSSTNE's .nc.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The run directory to make.")],

@@ -110,8 +110,8 @@ class _Folding:
                     replace(piece, flattened_by=step.name) if len(piece.layer.shape or ()) > 1 else piece
                     for piece in self.values[source]
                 ]
-            case Same(source=source, shape=shape):
-                return _checked_shape(self.values[source], shape)
+            case Same(source=source):
+                return self.values[source]
             case Join(sources=sources):
                 return [piece for source in sources for piece in self.values[source]]
             case Add(name=name, sources=sources):
@@ -255,8 +255,6 @@ class _Folding:
             return pieces
         if step.by_place and any(prod((piece.layer.shape or ())[1:]) > 1 for piece in pieces):
             raise UnsupportedError("a softmax over the channels of each position")
-        if step.is_logarithm and not self._is_last(step.name):
-            raise UnsupportedError("the logarithm of a softmax that is not an output")
         own = self._own(step.source)
         if own is None and self._is_last(step.name) and self._can_be_output(pieces):
             source = pieces[0].layer
@@ -379,17 +377,3 @@ def _keeps_units(step: Operation) -> bool:
         case Join(sources=sources):
             return len(sources) == 1
     return False
-
-
-def _checked_shape(pieces: list[Piece], shape: tuple[int, ...] | None) -> list[Piece]:
-    """Return the pieces; raises UnsupportedError unless `shape` equals their channels and axes.
-
-    A shape of None flattens the pieces.
-    """
-    axes = [piece.layer.shape or () for piece in pieces]
-    if shape is not None and any(len(each) > 1 for each in axes):
-        joined = (sum(each[0] for each in axes), *axes[0][1:])
-        points = all(prod(each[1:]) == 1 for each in (joined, shape)) and joined[0] == shape[0]
-        if joined != shape and not points:
-            raise UnsupportedError(f"units {list(joined)} reshaped to {list(shape)}")
-    return pieces

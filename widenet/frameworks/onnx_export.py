@@ -3,9 +3,8 @@
 import json
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,14 +20,11 @@ from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
 from widenet.frameworks.onnx_neighbourhood import neighbours_name, similarities_name, with_term
-from widenet.frameworks.onnx_pruned import add_widened, columns_name, numbers_name
-from widenet.kernels.pruned import pruned
-from widenet.kernels.quantized import regained
+from widenet.kernels.quantized import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.model.operands import SHORTEST
-from widenet.model.pruned_part import PrunedPart
-from widenet.model.quantized_part import QuantizedPart, directions
+from widenet.model.quantized_part import directions
 from widenet.regular_files import check_new
 from widenet.runs import Model
 
@@ -68,9 +64,6 @@ def export_onnx(
         Its outputs are float32 O [E, L], or with `top_k` float32 O.scores [E, K] and int64 O.units [E, K].
         Missing entries are -inf and -1.
 
-    Warns:
-        UserWarning: All outputs have fewer units than `top_k`.
-
     Raises:
         OptionError: An option is wrong, or a file cannot be written.
         FitError: An output has repeats.
@@ -78,13 +71,11 @@ def export_onnx(
     for output in model.network.spec.outputs:
         if output.repeats is not None:
             raise FitError(
-                f'{model.run.path}: "repeats" of output "{output.name}" cannot be written to ONNX.'
-                " Training does not see it: without it, the same training gives the same weights, unless an"
-                ' evaluation with "seen": "include" chose the epoch. Or recommend with widenet.'
+                '"repeats" cannot be written to ONNX', place=f'{model.run.path}: output "{output.name}"'
             )
     out, top_k = Path(out), None if top_k is None else checked_k(top_k)
     if out.suffix != ".onnx":
-        raise OptionError(f'`out` must be a path that ends in .onnx; got "{out}". Rename it.')
+        raise OptionError("must be a path that ends in .onnx", option="out", value=str(out))
     names = {names_path(out): _vocabularies(model)}
     large = sum(weight.num_bytes for weight in _weights(model.network)) > LARGEST_INSIDE
     files = [
@@ -112,19 +103,7 @@ def export_onnx(
         raise OptionError(unwritten(out, error)) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    for sentence in _fewer_units(model, top_k or 0):
-        warnings.warn(sentence, stacklevel=2)
     return files
-
-
-def _fewer_units(model: Model, top_k: int) -> list[str]:
-    """Return a sentence for each output if all have fewer units than are asked for."""
-    widths = {output.name: model.run.fields[output.field].width for output in model.network.spec.outputs}
-    return [
-        f'`top_k` asks for {top_k:,} units; "{name}" gives {width:,}, which are all.'
-        for name, width in widths.items()
-        if max(widths.values()) < top_k
-    ]
 
 
 def _files_of(out: Path) -> list[Path]:
@@ -178,9 +157,6 @@ def _weights(network: Network) -> Iterator[_Weight]:
             yield _Weight(name, shape, partial(_bytes_of, network, name), "u1")
             yield _Weight(scale_name(name), shape[:1], partial(_scales_of, network, name))
             continue
-        if wide.is_pruned:
-            yield from _stored(network, name)
-            continue
         yield _Weight(name, shape, partial(_rows, network, name))
     for name, trunk in network.trunk.items():
         if network.layout.weights[name].describes is None:  # the rows already contain these vectors
@@ -191,9 +167,7 @@ def _weights(network: Network) -> Iterator[_Weight]:
         if output.spec.cosine is not None:
             weight = network.layout.links[name, ""].weight
             if network.wide[weight].in_8_bits:
-                direction_L = torch.cat(
-                    [directions(*_whole_numbers(network, weight, rows)) for rows in _rows(network, weight)]
-                )
+                direction_L = torch.cat([directions(*quantized(rows)) for rows in _rows(network, weight)])
                 yield _whole(f"{name} lengths", direction_L)
                 continue
             length_L = torch.cat([rows.norm(dim=1) for rows in _rows(network, weight)])
@@ -205,38 +179,17 @@ def _weights(network: Network) -> Iterator[_Weight]:
             yield _whole(similarities_name(name), similarity_LK)
 
 
-def _stored(network: Network, name: str) -> Iterator[_Weight]:
-    """Yield the numbers of a pruned weight and their columns; to prune again changes nothing."""
-    part = next(part for part in network.wide[name].parts.values() if isinstance(part, PrunedPart))
-    kept = part.weight.shape[1]
-    kind = np.dtype(part.column_RK.numpy().dtype).str
-    shape = network.wide[name].shards.width, kept
-    yield _Weight(
-        columns_name(name), shape, lambda: (pruned(rows, kept)[0] for rows in _rows(network, name)), kind
-    )
-    yield _Weight(numbers_name(name), shape, lambda: (pruned(rows, kept)[1] for rows in _rows(network, name)))
-
-
 def _rows(network: Network, name: str) -> Iterator[torch.Tensor]:
     return (rows for _, rows in network.rows(name))
 
 
 def _bytes_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    """Yield a weight in 8 bits or fewer, uint8 with 128 for 0."""
-    return (
-        (_whole_numbers(network, name, rows)[0].short() + ZERO).to(torch.uint8)
-        for rows in _rows(network, name)
-    )
+    """Yield a weight in 8 bits, uint8 with 128 for 0; to round again changes nothing."""
+    return ((quantized(rows)[0].short() + ZERO).to(torch.uint8) for rows in _rows(network, name))
 
 
 def _scales_of(network: Network, name: str) -> Iterator[torch.Tensor]:
-    return (_whole_numbers(network, name, rows)[1] for rows in _rows(network, name))
-
-
-def _whole_numbers(network: Network, name: str, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the whole numbers and scales of some rows of a weight."""
-    part = next(part for part in network.wide[name].parts.values() if isinstance(part, QuantizedPart))
-    return regained(rows, part.bits)
+    return (quantized(rows)[1] for rows in _rows(network, name))
 
 
 def _whole(name: str, tensor: torch.Tensor, kind: str = "<f4") -> _Weight:
@@ -256,10 +209,6 @@ def _write_model(path: Path, model: Model, top_k: int | None, exclude_seen: bool
     proto = helper.make_model(
         whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="widenet"
     )
-    run = model.run
-    fields = json.dumps({name: asdict(record) for name, record in run.fields.items()})
-    documents = {"network": run.network.to_json(), "training": run.training.to_json(), "fields": fields}
-    helper.set_model_props(proto, {f"widenet.{name}": text for name, text in documents.items()})
     path.write_bytes(proto.SerializeToString())
     onnx.checker.check_model(str(path), full_check=True)
 
@@ -305,9 +254,6 @@ def _graph(model: Model, top_k: int | None, exclude_seen: bool) -> Graph:
         damped,
         frozenset(name for name, wide in network.wide.items() if wide.in_8_bits),
     )
-    for name, wide in network.wide.items():
-        if wide.is_pruned:
-            add_widened(graph, name, wide.shards.width, wide.columns)
     layers.add_all()
     for output in network.spec.outputs:
         logits, width = layers.logits(output), network.outputs[output.name].width

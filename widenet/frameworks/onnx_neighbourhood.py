@@ -1,17 +1,12 @@
 """Neighbourhood terms in ONNX models: each unit's neighbours, and what they add to its logit."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 
-from widenet.errors import DataError
 from widenet.frameworks.onnx_graph import Graph, weight_name
 from widenet.spec.layers import Neighbourhood
-
-_LARGEST = 1 + 2**-20
-"""A similarity of 1 with the rounding of float32."""
 
 
 def neighbours_name(output: str) -> str:
@@ -69,34 +64,3 @@ def _by_place(inner: Graph, none_has: str, features: str, ones: str) -> str:
     counts = inner.op("Cast", here, to=TensorProto.FLOAT)
     places = inner.op("CumSum", counts, inner.constant(0, np.int64), reverse=1)
     return str(inner.op("Div", counts, places))
-
-
-def table_of(
-    place: str, output: str, constants: Mapping[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the neighbours and similarities of a model's output, int64 and float32; None if it has none.
-
-    Args:
-        place: The file, for messages.
-        output: Name of the output.
-        constants: Constants of the model by name.
-
-    Raises:
-        DataError: The neighbours of a unit are no different units, or a similarity is not from 0 to 1.
-    """
-    neighbours = constants.get(weight_name(neighbours_name(output)))
-    if neighbours is None:
-        return None
-    similarities = constants.get(weight_name(similarities_name(output)), np.empty(0))
-    rising = np.sort(neighbours.astype(np.int64), axis=-1)
-    if (
-        neighbours.ndim != 2
-        or similarities.shape != neighbours.shape
-        or (rising[:, :1] < 0).any()
-        or (rising[:, -1:] > len(rising)).any()
-        or ((rising[:, 1:] == rising[:, :-1]) & (rising[:, 1:] < len(rising))).any()
-        or not ((similarities >= 0) & (similarities <= _LARGEST)).all()
-    ):
-        rule = f"must be up to {len(rising):,} different units, each with a similarity from 0 to 1"
-        raise DataError(f'{place}: neighbours of output "{output}" {rule}. Export the network again.')
-    return neighbours.astype(np.int64), similarities.astype(np.float32)

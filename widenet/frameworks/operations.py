@@ -129,15 +129,12 @@ class Activate:
         source: Its source.
         activation: The activation.
         by_place: Whether a softmax is over the channels of each position rather than over all units.
-        is_logarithm: Whether the file takes the logarithm of it. An output can omit that, since the ranking
-            is the same.
     """
 
     name: str
     source: str
     activation: str | dict[str, Any]
     by_place: bool = False
-    is_logarithm: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,19 +164,17 @@ class Drop:
 
 @dataclass(frozen=True)
 class Same:
-    """The source with another name or shape.
+    """The source with another name, or flattened.
 
     Attributes:
         name: Name of the operation.
         source: Its source.
         channels_last: Whether the source is flattened with the channels fastest.
-        shape: New channels and axes, if the file has them.
     """
 
     name: str
     source: str
     channels_last: bool = False
-    shape: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

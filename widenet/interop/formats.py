@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from widenet.data.messages import ignore_message
-from widenet.errors import OptionError
+from widenet.errors import OptionError, shown
 from widenet.extensions import NETWORKS, damage, loaded
 
 HEAD_BYTES = 2**16
@@ -49,9 +49,9 @@ class NetworkFormat(Protocol):
     """A format of files that hold a trained network; a module will do."""
 
     NAME: str
-    """Name of such a file for messages, such as "an ONNX model"."""
+    """Name of such a file for messages, such as "a Keras 3 model"."""
     SUFFIXES: tuple[str, ...]
-    """Suffixes, such as ".onnx", that decide if the content does not."""
+    """Suffixes, such as ".keras", that decide if the content does not."""
     TAKES: tuple[str, ...]
     """The options that the format uses, of "weights" and "features"."""
 
@@ -70,11 +70,13 @@ def format_of(path: Path) -> NetworkFormat:
     """Return the format of a file that exists.
 
     Raises:
-        OptionError: The file is of no known format; the message says what to do.
+        OptionError: The file is of no known format.
     """
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    formats: list[NetworkFormat] = [*loaded(NETWORKS).values()]
+    formats: list[NetworkFormat] = [
+        each for each in loaded(NETWORKS).values() if hasattr(each, "import_model")
+    ]
     likeness = [(each.likeness(path, head), each) for each in formats]
     best, closest = max(likeness, key=lambda pair: pair[0])
     if best:
@@ -83,26 +85,21 @@ def format_of(path: Path) -> NetworkFormat:
     named = next((each for each in formats if suffix in each.SUFFIXES), None)
     if named is not None:
         return named
-    if head.lstrip()[:1] == b"{" or suffix == ".json":
-        remedy = "Train it as it is: `widenet train` reads network documents of other programs"
-        raise OptionError(f"{path}: must hold a trained network; a JSON document has no weights. {remedy}.")
-    if suffix in (".pt", ".pth", ".pkl", ".ckpt"):
-        raise OptionError(
-            f"{path}: must be no pickle, which would run whatever it holds. Write the network as ONNX, by"
-            " torch.onnx.export."
-        )
     known = ", ".join(sorted({suffix for each in formats for suffix in each.SUFFIXES}))
-    raise OptionError(
-        f"{path}: must be one of {known}; neither its first bytes nor its suffix are of these. Convert it to"
-        f" ONNX.{damage(NETWORKS)}"
-    )
+    raise OptionError(f"must be a trained network: one of {known}{_besides()}", place=path)
+
+
+def _besides() -> str:
+    """Return the end of a rule about formats if some extension that may have one is damaged."""
+    more = damage(NETWORKS)
+    return more and f".{more}"
 
 
 class NetworkWriter(Protocol):
-    """A network format that is also written; the name of its entry point chooses it."""
+    """A network format that is written, also or only; the name of its entry point chooses it."""
 
     SUFFIXES: tuple[str, ...]
-    """See `NetworkFormat`."""
+    """Suffixes, such as ".onnx", that choose it if no name does."""
 
     def export_model(
         self, run: Path, out: Path, top_k: int | None, exclude_seen: bool, overwrite: bool = False
@@ -129,7 +126,7 @@ def writer_of(out: Path, name: str | None) -> NetworkWriter:
     }
     if name is not None and name not in writers:
         names = " or ".join(f'"{key}"' for key in writers)
-        raise OptionError(f'format must be {names}; got "{name}".{damage(NETWORKS)}')
+        raise OptionError(f"must be {names}; got {shown(name)}{_besides()}", option="format")
     if name is not None:
         return writers[name]
     by_suffix = (each for each in writers.values() if out.suffix.lower() in each.SUFFIXES)

@@ -1,14 +1,13 @@
 """A network that was trained elsewhere, and the run that it becomes."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -33,35 +32,21 @@ _KINDS: tuple[Literal["dense", "sparse", "sequence"], ...] = ("dense", "sparse",
 """Kinds of fields. If two fields have one name, the later kind holds for both."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """Names of a field's features: unique ids, and titles, which may equal the ids."""
-
-    ids: list[str]
-    titles: list[str]
-
-
 @dataclass
 class Imported:
     """A network as its file describes it.
 
     layers: as in a network document. fields: what its inputs and outputs are, by name.
     weights: float32, by the names of `Layout.weights`; matrices are [units, inputs], biases [units].
-    factors: of an input's features.
-    settings: what the network document says beside its layers. names: of the fields of which a file says
-    them.
-    neighbours: of outputs with a neighbourhood term; see `Neighbourhood.table`.
+    settings: what the network document says beside its layers.
     """
 
     name: str
     layers: list[dict[str, Any]]
     fields: dict[str, Width]
     weights: dict[str, np.ndarray]
-    factors: dict[str, np.ndarray] = field(default_factory=dict)
     training: TrainingSpec = field(default_factory=TrainingSpec)
     settings: dict[str, Any] = field(default_factory=dict)
-    names: dict[str, Names] = field(default_factory=dict)
-    neighbours: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def with_fields(self, names: Mapping[str, str]) -> "Imported":
         """Return the network with renamed fields; raises OptionError for an unknown field."""
@@ -87,8 +72,7 @@ class Imported:
         for layer in layers:
             if layer.get("kind") == "output" and fields[layer["field"]].kind == "sequence":
                 layer["predict"] = "next"
-        called = {names.get(name, name): found for name, found in self.names.items()}
-        return replace(self, fields=fields, layers=layers, names=called)
+        return replace(self, fields=fields, layers=layers)
 
 
 def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwrite: bool = False) -> Model:
@@ -99,8 +83,8 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwr
     Args:
         imported: The network.
         out: The run directory to make.
-        data: Dataset with the network's fields and names of features. Without it, features have the names of
-            the network's file, or their indices.
+        data: Dataset with the network's fields and names of features. Without it, features are named by their
+            indices.
         overwrite: Whether to replace an earlier run at `out`.
 
     Raises:
@@ -124,9 +108,7 @@ def write_run(imported: Imported, out: Path, data: Dataset | None = None, overwr
         fill(network, imported)
         with RunDirectory.begin(out, layout, dataset, overwrite=overwrite) as run:
             try:
-                run.save_model(
-                    "model", network, {} if imported.names and data is None else {"imported": imported.name}
-                )
+                run.save_model("model", network, {"imported": imported.name})
             except BaseException:
                 shutil.rmtree(out, ignore_errors=True)
                 raise
@@ -170,14 +152,6 @@ def fill(network: Network, imported: Imported) -> None:
         wide = network.wide[name]
         for shard, part in wide.parts.items():
             part.weight.copy_(rows[as_slice(wide.shards.units(shard))])
-    for name, factors in network.damping.items():
-        factors.copy_(_checked(imported, imported.factors.get(name), f"{name} damping", tuple(factors.shape)))
-    for name, output in network.outputs.items():
-        if (term := output.neighbourhood) is not None:
-            neighbours, similarities = imported.neighbours.get(name, (None, None))
-            shape = output.width, term.spec.neighbours
-            similarity_LK = _checked(imported, similarities, f"{name} similarities", shape)
-            term.fill(torch.from_numpy(neighbours), similarity_LK)
 
 
 def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tuple[int, ...]) -> Tensor:
@@ -196,23 +170,13 @@ def _checked(imported: Imported, array: np.ndarray | None, name: str, shape: tup
 
 
 def _empty_dataset(path: Path, imported: Imported) -> Dataset:
-    """Write a dataset without examples, with feature names from the file, or else indices as names."""
+    """Write a dataset without examples, with indices as the names of features."""
     fields = imported.fields
     layouts = [
         FieldLayout(name, facts.width, _KINDS[_KINDS.index(facts.kind)]) for name, facts in fields.items()
     ]
     vocabularies = {
-        layout.name: _vocabulary(layout.width, imported.names.get(layout.name))
-        for layout in layouts
-        if layout.kind != "dense"
+        layout.name: vocabulary_rows(layout.width) for layout in layouts if layout.kind != "dense"
     }
     write_dataset(path, layouts=layouts, batches=[], vocabularies=vocabularies)
     return Dataset.open(path)
-
-
-def _vocabulary(width: int, names: Names | None) -> Iterator[pa.RecordBatch]:
-    """The rows of a vocabulary; a title that is the id is none."""
-    if names is None:
-        return vocabulary_rows(width)
-    titles = [None if title == name else title for name, title in zip(names.ids, names.titles, strict=True)]
-    return vocabulary_rows(width, names.ids, titles)
