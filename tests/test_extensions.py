@@ -104,7 +104,7 @@ def likeness(path, head):
 
 
 def import_model(path, out, options):
-    from widenet.interop.imported import Imported, write_imported
+    from widenet.interop.import_network import Imported, write_imported
     from widenet.plan.layout import Width
 
     bias = json.loads(path.read_text().removeprefix("STRANGE"))
@@ -246,7 +246,7 @@ def test_a_file_of_no_known_format_may_be_one_of_a_damaged_extension(tmp_path, m
 def test_widenets_own_extension_counts_where_names_are_equal(monkeypatch):
     other = EntryPoint("onnx", "a_stranger.onnx", NETWORKS)
     monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [other])
-    assert extensions.__wrapped__(NETWORKS)["onnx"].value == "widenet.frameworks.onnx"
+    assert extensions.__wrapped__(NETWORKS)["onnx"].value == "widenet.frameworks.file_formats:Onnx"
 
 
 OWN = {

@@ -15,7 +15,7 @@ from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model_file import ModelFile, Numbers, read_model
 from widenet.dsstne.spec.network import translation
 from widenet.errors import DataError, OptionError, did_you_mean
-from widenet.interop.imported import Imported, write_run
+from widenet.interop.import_network import Imported, write_run
 from widenet.plan.layout import Width
 from widenet.runs import Model
 from widenet.spec.training import TrainingSpec

@@ -1,1 +1,1 @@
-"""Networks of deep-learning frameworks: ONNX, read and written, Keras and Caffe, read."""
+"""Networks of deep-learning frameworks: ONNX, written, Keras and Caffe, read."""

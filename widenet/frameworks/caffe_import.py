@@ -3,6 +3,7 @@
 Layers come from a .prototxt or from the .caffemodel itself, and weights from the .caffemodel.
 """
 
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,31 +12,49 @@ import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from widenet.errors import DataError, OptionError
-from widenet.frameworks.caffe_messages import message
-from widenet.frameworks.caffe_upgrade import upgraded
-from widenet.frameworks.caffe_windows import convolution, normalization, pooling
+from widenet.errors import DataError, OptionError, reason_of
+from widenet.frameworks.caffe_messages import V1_TYPES, message
 from widenet.frameworks.folding import folded
 from widenet.frameworks.operations import (
     Activate,
     Add,
     Affine,
+    Convolve,
     Dense,
     Drop,
     Input,
     Join,
     Operation,
     Operations,
+    Pool,
     Same,
     Unknown,
     leaky,
+    whole_filters,
 )
-from widenet.interop.imported import Imported
-from widenet.interop.reading import reading
+from widenet.interop.import_network import Imported, reading
 
 _LOSSES = {"SoftmaxWithLoss": "softmax", "SigmoidCrossEntropyLoss": "sigmoid", "EuclideanLoss": "linear"}
 _SOURCES = ("Input", "Data", "MemoryData", "HDF5Data", "ImageData", "DummyData")
 _TEST = 1
+
+
+_MAX, _AVERAGE = 0, 1
+_FLOOR = 1
+_WITHIN_CHANNEL = 1
+_TYPES = {
+    "RELU": "ReLU",
+    "TANH": "TanH",
+    "LRN": "LRN",
+    "MVN": "MVN",
+    "BNLL": "BNLL",
+    "ABSVAL": "AbsVal",
+    "SOFTMAX_LOSS": "SoftmaxWithLoss",
+    "HDF5_DATA": "HDF5Data",
+    "HDF5_OUTPUT": "HDF5Output",
+}
+"""Types whose later name is not the old one in camel case."""
+_REPEATED = ("bottom", "top", "blobs", "include", "exclude")
 
 
 def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Imported:
@@ -53,14 +72,11 @@ def read_caffe(path: Path, is_text: bool, weights: Path | None = None) -> Import
     if not is_text:
         net = trained = _binary(path)
     elif weights is None:
-        raise OptionError(f"{path} holds no weights. Name the .caffemodel with `weights`.")
+        raise OptionError("must name the .caffemodel of a .prototxt", place=path, option="weights")
     else:
         net, trained = _text(path), _binary(weights)
     if any(layer.HasField("layer") for each in (net, trained) for layer in each.layers):
-        tools = "upgrade_net_proto_binary and upgrade_net_proto_text"
-        raise DataError(
-            f"{path} has a format from before Caffe's first release. Convert it with Caffe's {tools}."
-        )
+        raise DataError("has a format from before Caffe's first release", place=path)
     net, trained = (upgraded(each) if each.layers else each for each in (net, trained))
     with reading(path, "Caffe network"):
         return folded(str(path), _Reader(path, net, trained).run())
@@ -71,15 +87,14 @@ def _binary(path: Path) -> Any:
         return message("NetParameter").FromString(path.read_bytes())
     except (DecodeError, OSError) as error:
         reason = getattr(error, "strerror", None) or "it is cut short, or has another format"
-        raise DataError(f"{path} must be a whole .caffemodel: {reason}. Save the network again.") from None
+        raise DataError(f"must be a whole .caffemodel: {reason}", place=path) from None
 
 
 def _text(path: Path) -> Any:
     try:
         return text_format.Parse(path.read_text("utf-8"), message("NetParameter")(), allow_unknown_field=True)
     except (text_format.ParseError, UnicodeDecodeError, OSError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{path} must be a .prototxt of a network: {reason}. Correct the file.") from None
+        raise DataError(f"must be a .prototxt of a network: {reason_of(error)}", place=path) from None
 
 
 class _Reader:
@@ -182,10 +197,8 @@ class _Reader:
         weight = weight.reshape(-1, weight.shape[-1]) if weight.ndim > 1 else weight.reshape(units or 1, -1)
         weight = weight.T if layer.inner_product_param.transpose else weight
         if units and len(weight) != units:
-            raise DataError(
-                f'{self.path}: "{layer.name}" must have weights for {units} units; got {len(weight)}. Use the'
-                " weights of this network."
-            )
+            rule = f"must have weights for {units} units"
+            raise DataError(rule, place=f'{self.path}: "{layer.name}"', value=len(weight))
         return Dense(name, source, weight, bias[0].reshape(-1) if bias else None)
 
     def _batch_norm(self, name: str, layer: Any, source: str) -> Operation:
@@ -198,10 +211,8 @@ class _Reader:
     def _weights(self, layer: Any, count: int) -> list[np.ndarray]:
         blobs = self.blobs.get(layer.name, [])
         if len(blobs) != count:
-            raise DataError(
-                f'{self.path}: "{layer.name}" must have {count} blobs of weights; got {len(blobs)}. Use the'
-                " weights of this network."
-            )
+            rule = f"must have {count} blobs of weights"
+            raise DataError(rule, place=f'{self.path}: "{layer.name}"', value=len(blobs))
         return blobs
 
 
@@ -232,10 +243,8 @@ def _array(path: Path, name: str, blob: Any) -> np.ndarray:
     old = [blob.num, blob.channels, blob.height, blob.width]
     shape = list(blob.shape.dim) if blob.HasField("shape") else old
     if any(size < 0 for size in shape) or prod(shape) != len(numbers):
-        raise DataError(
-            f'{path}: a blob of "{name}" must have {shape} numbers; got {len(numbers)}. Save the network'
-            " again."
-        )
+        rule = f"must have {shape} numbers in a blob"
+        raise DataError(rule, place=f'{path}: "{name}"', value=len(numbers))
     return numbers.reshape(shape)
 
 
@@ -246,3 +255,95 @@ def _is_in_test_phase(layer: Any) -> bool:
     include = [rule.phase for rule in layer.include if rule.HasField("phase")]
     exclude = [rule.phase for rule in layer.exclude if rule.HasField("phase")]
     return (not include or _TEST in include) and _TEST not in exclude
+
+
+def convolution(
+    name: str, parameter: Any, source: str, weights: Callable[[int], list[np.ndarray]]
+) -> Operation:
+    """Return the operation of a convolution.
+
+    Args:
+        name: Name of the operation.
+        parameter: The layer's ConvolutionParameter.
+        source: Name of its source.
+        weights: Returns the layer's blobs if there are as many as its argument.
+    """
+    has_bias = parameter.bias_term or not parameter.HasField("bias_term")
+    weight, *bias = weights(1 + has_bias)
+    axes = weight.ndim - 2
+    weight = whole_filters(
+        weight, max(1, parameter.group), _per_axis(parameter, "dilation", list(parameter.dilation), axes, 1)
+    )
+    stride = _per_axis(parameter, "stride", list(parameter.stride), axes, 1)
+    pad = _per_axis(parameter, "pad", list(parameter.pad), axes, 0)
+    return Convolve(
+        name,
+        source,
+        weight,
+        bias[0].reshape(-1) if bias else None,
+        stride,
+        tuple((size, size) for size in pad),
+    )
+
+
+def pooling(name: str, parameter: Any, source: str) -> Operation:
+    """Return the operation of a pooling; Caffe rounds its output size up unless round_mode is FLOOR."""
+    if parameter.pool not in (_MAX, _AVERAGE):
+        return Unknown(name, "stochastic pooling")
+    function = "max" if parameter.pool == _MAX else "average"
+    if parameter.global_pooling:
+        return Pool(name, source, function)
+    kernel, stride, pad = (
+        _per_axis(
+            parameter, key, [getattr(parameter, whole)] if parameter.HasField(whole) else [], 2, default
+        )
+        for key, whole, default in (("kernel", "kernel_size", 1), ("stride", "stride", 1), ("pad", "pad", 0))
+    )
+    if function == "average" and any(pad):
+        return Unknown(name, "average pooling that counts the padding")
+    return Pool(
+        name,
+        source,
+        function,
+        kernel,
+        stride,
+        tuple((size, size) for size in pad),
+        rounds_up=parameter.round_mode != _FLOOR,
+    )
+
+
+def normalization(name: str, parameter: Any, source: str) -> Operation:
+    """Return the operation of a local response normalization across channels."""
+    defaults = {"local_size": 5, "alpha": 1.0, "beta": 0.75, "k": 1.0}
+    size, alpha, beta, k = (
+        getattr(parameter, key) if parameter.HasField(key) else default for key, default in defaults.items()
+    )
+    if parameter.norm_region == _WITHIN_CHANNEL or size % 2 == 0:
+        return Unknown(name, "LRN within channels, or of an even size")
+    return Pool(name, source, {"kind": "lrn", "n": size, "alpha": alpha, "beta": beta, "k": k})
+
+
+def _per_axis(parameter: Any, key: str, sizes: list[int], axes: int, default: int) -> tuple[int, ...]:
+    """Return one number per axis, from a list of one or all numbers, or from KEY_h and KEY_w."""
+    if key != "dilation" and (parameter.HasField(f"{key}_h") or parameter.HasField(f"{key}_w")):
+        return (getattr(parameter, f"{key}_h") or default, getattr(parameter, f"{key}_w") or default)
+    sizes = sizes or [default]
+    return tuple(sizes * axes) if len(sizes) == 1 else tuple(sizes)
+
+
+def upgraded(net: Any) -> Any:
+    """Return the network with `layer` in place of `layers`, as Caffe's own upgrade tools write it."""
+    upgraded_net = message("NetParameter")()
+    upgraded_net.CopyFrom(net)
+    del upgraded_net.layers[:]
+    for old in net.layers:
+        name = V1_TYPES[old.type]
+        new = upgraded_net.layer.add(
+            name=old.name, type=_TYPES.get(name) or "".join(word.capitalize() for word in name.split("_"))
+        )
+        for key in _REPEATED:
+            getattr(new, key).extend(getattr(old, key))
+        for described, value in old.ListFields():
+            if described.name.endswith("_param"):
+                getattr(new, described.name).CopyFrom(value)
+    return upgraded_net

@@ -6,7 +6,8 @@ The import neither runs nor unpickles anything in them.
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,6 @@ import numpy as np
 
 from widenet.errors import DataError
 from widenet.frameworks.folding import folded
-from widenet.frameworks.keras_recurrent import recurrent
-from widenet.frameworks.keras_weights import Weights
 from widenet.frameworks.operations import (
     Activate,
     Add,
@@ -31,15 +30,17 @@ from widenet.frameworks.operations import (
     Operations,
     Padding,
     Pool,
+    Recur,
     Same,
     Unknown,
     leaky,
     whole_filters,
 )
-from widenet.interop.hdf5 import check_heaps
-from widenet.interop.imported import Imported
-from widenet.interop.reading import reading
+from widenet.interop.hdf5 import check_heaps, outside
+from widenet.interop.import_network import Imported, reading
 
+_GATES = {"GRU": (1, 0, 2), "LSTM": (0, 1, 2, 3)}
+"""Positions in Keras of widenet's gates: reset, update, new; or in, forget, new, out."""
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _MAX_CONFIG_BYTES = 2**26
 _ACTIVATIONS = (
@@ -56,6 +57,134 @@ _ACTIVATIONS = (
 )
 
 
+class Weights:
+    """The weights of a model in an open HDF5 file.
+
+    Attributes:
+        path: The file.
+        arrays: Arrays of each layer, in order.
+        num_bytes: Size of the file, which no layer may exceed.
+    """
+
+    def __init__(self, path: Path, arrays: dict[str, list[Any]], num_bytes: int) -> None:
+        self.path, self.arrays, self.num_bytes = path, arrays, num_bytes
+
+    @classmethod
+    def of_keras_3(cls, path: Path, file: Any, layers: Sequence[dict[str, Any]], num_bytes: int) -> "Weights":
+        """Find the weights in `model.weights.h5`.
+
+        Its groups are named by the layers' classes with a number, or by the layers' names.
+        """
+        _check_alone(path, file)
+        groups = {name: _variables(file, group) for name, group in _groups(file, layers).items()}
+        return cls(
+            path,
+            {name: [arrays[str(place)] for place in range(len(arrays))] for name, arrays in groups.items()},
+            num_bytes,
+        )
+
+    @classmethod
+    def of_hdf5(cls, path: Path, file: Any) -> "Weights":
+        """Find the weights in a .h5 file, whose layers list them in order."""
+        _check_alone(path, file)
+        groups = file["model_weights"]
+        arrays = {
+            name: [groups[name][_text(each)] for each in groups[name].attrs["weight_names"]]
+            for name in groups
+        }
+        return cls(path, {name: stored for name, stored in arrays.items() if stored}, path.stat().st_size)
+
+    def of(self, name: str, count: int) -> list[np.ndarray]:
+        """Read the weights of a layer as float32; raises DataError unless there are `count` of them."""
+        stored = self.arrays.get(name, [])
+        if len(stored) != count:
+            rule = f"must have {count} weights"
+            raise DataError(rule, place=f'{self.path}: layer "{name}"', value=len(stored))
+        if sum(each.nbytes for each in stored) > self.num_bytes:
+            rule = "must not have weights larger than their file"
+            raise DataError(rule, place=f'{self.path}: layer "{name}"')
+        return [np.asarray(each[()], np.float32) for each in stored]
+
+
+def _variables(file: Any, group: str) -> Any:
+    """Return the weights of a layer, or those of its cell."""
+    own = file.get(f"{group}/vars", {})
+    return own if len(own) else file.get(f"{group}/cell/vars", {})
+
+
+def _text(name: Any) -> str:
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
+def _check_alone(path: Path, weights: Any) -> None:
+    """Raise DataError if some weights refer to another file."""
+    name = outside(weights)
+    if name is not None:
+        raise DataError("refers to another file", place=f'{path}: "{name}"')
+
+
+def _groups(file: Any, layers: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return the group of each layer, named by its class and a number, or else by the layer's name."""
+    seen: Counter[str] = Counter()
+    groups = {}
+    for layer in layers:
+        plain = re.sub(r"\W+", "", layer["class_name"])
+        snake = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", plain)).lower()
+        groups[layer["config"]["name"]] = f"layers/{snake}" + (f"_{seen[snake]}" if seen[snake] else "")
+        seen[snake] += 1
+    by_name = {
+        str(group["vars"].attrs.get("name", "")): f"layers/{key}"
+        for key, group in file["layers"].items()
+        if "vars" in group
+    }
+    return {**groups, **{name: group for name, group in by_name.items() if name in groups}}
+
+
+def recurrent(name: str, kind: str, config: dict[str, Any], source: str, weights: Weights) -> Operation:
+    """Return the operation of a GRU or an LSTM."""
+    unsupported = _unsupported(kind, config)
+    if unsupported is not None:
+        return Unknown(name, f"{kind} with {unsupported}")
+    kernel, state_kernel, *bias = weights.of(name, 3 if config.get("use_bias", True) else 2)
+    biases = [_reordered(bias[0], kind)] if bias else []
+    if biases and kind == "GRU":
+        to_sums, to_state = biases[0]
+        third = len(to_state) // 3
+        biases = [
+            np.concatenate(
+                [to_sums[: 2 * third] + to_state[: 2 * third], to_sums[2 * third :], to_state[2 * third :]]
+            )
+        ]
+    return Recur(
+        name,
+        source,
+        "gru" if kind == "GRU" else "lstm",
+        _reordered(kernel, kind).T,
+        _reordered(state_kernel, kind).T,
+        *biases,
+    )
+
+
+def _unsupported(kind: str, config: dict[str, Any]) -> str | None:
+    """Return a setting of a layer that widenet lacks; None if there is none."""
+    supported = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+    for key, value in supported.items():
+        if config.get(key, value) != value:
+            return f'"{key}": "{config[key]}"'
+    for key in ("go_backwards", "stateful", "return_state"):
+        if config.get(key):
+            return f'"{key}"'
+    if kind == "GRU" and not config.get("reset_after", False):
+        return "the reset gate before the product (reset_after=False)"
+    return None
+
+
+def _reordered(numbers: np.ndarray, kind: str) -> np.ndarray:
+    """Reorder the gates along the last axis to widenet's order."""
+    parts = np.split(numbers, len(_GATES[kind]), axis=-1)
+    return np.concatenate([parts[gate] for gate in _GATES[kind]], axis=-1)
+
+
 def read_keras(path: Path) -> Imported:
     """Read the network of a .keras file.
 
@@ -64,9 +193,8 @@ def read_keras(path: Path) -> Imported:
     """
     with reading(path, "Keras 3 model", zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
         if archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES:
-            raise DataError(
-                f"{path}: {_CONFIG} must have at most {_MAX_CONFIG_BYTES:,} bytes. Save the model again."
-            )
+            rule = f"must have at most {_MAX_CONFIG_BYTES:,} bytes"
+            raise DataError(rule, place=f"{path}: {_CONFIG}")
         config = json.loads(archive.read(_CONFIG))
         with archive.open(_WEIGHTS) as packed:
             check_heaps(packed)
@@ -87,10 +215,7 @@ def read_keras_h5(path: Path) -> Imported:
         check_heaps(raw)
         with h5py.File(raw, "r") as file:
             if "model_config" not in file.attrs:
-                raise DataError(
-                    f"{path}: must hold a whole model; it has weights alone. Save it by model.save, not"
-                    " save_weights."
-                )
+                raise DataError("must hold a whole model; it has weights alone", place=path)
             config = json.loads(file.attrs["model_config"])
             if isinstance(config["config"], list):  # a Sequential before Keras 2.2.3
                 config["config"] = {"layers": config["config"]}

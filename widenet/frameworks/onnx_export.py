@@ -18,8 +18,16 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.durable import appearing_together
 from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
-from widenet.frameworks.onnx_layers import EXAMPLES, ZERO, Layers, SparseField, scale_name
-from widenet.frameworks.onnx_neighbourhood import neighbours_name, similarities_name, with_term
+from widenet.frameworks.onnx_layers import (
+    EXAMPLES,
+    ZERO,
+    Layers,
+    SparseField,
+    neighbours_name,
+    scale_name,
+    similarities_name,
+    with_term,
+)
 from widenet.kernels.quantized import quantized
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network

@@ -1,21 +1,25 @@
-"""The layers of a network as ONNX nodes, equivalent to `Network.forward` and `top_k`."""
+"""The layers of a network as ONNX nodes, equivalent to `Network.forward` and `top_k`.
+
+Inputs and outputs of convolutions and poolings are flat units, [E, channels * positions], as in the network.
+"""
 
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from widenet.frameworks.onnx_attention import block
 from widenet.frameworks.onnx_graph import Graph, weight_name
-from widenet.frameworks.onnx_sequences import Padded, at_positions, newest, padded, states
-from widenet.frameworks.onnx_spatial import convolution, per_channel, pooling
+from widenet.frameworks.onnx_sequences import Padded, at_positions, block, newest, padded, states
 from widenet.model.activations import definition
 from widenet.model.operands import SHORTEST
 from widenet.plan.layers.hidden import FOLLOWING, TRAINED
 from widenet.plan.layout import Layout
+from widenet.plan.windows import Shape, Windows
 from widenet.spec.attention import AttentionLayer
-from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
+from widenet.spec.layers import HiddenLayer, InputLayer, Neighbourhood, OutputLayer
+from widenet.spec.pooling import LocalResponseNormalization
 from widenet.spec.recurrent import RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
@@ -27,6 +31,10 @@ ZERO = 128
 """What stands for 0 in weights of 8 bits, uint8: onnxruntime multiplies such numbers exactly everywhere."""
 
 _LARGEST, _BYTE = 127, TensorProto.UINT8
+
+
+_LENGTH_FLOOR = 1e-8
+"""The number that the network adds to a length for "cosine"."""
 
 
 def scale_name(weight: str) -> str:
@@ -355,3 +363,153 @@ class Layers:
         peak = graph.op("ReduceMax", logits, graph.whole(1))
         total = graph.op("ReduceSum", graph.op("Exp", graph.op("Sub", logits, peak)), graph.whole(1))
         return str(graph.op("Div", graph.op("Exp", graph.op("Sub", chosen, peak)), total))
+
+
+def convolution(graph: Graph, value: str, weight: str, windows: Windows) -> str:
+    """Return the flat product of a convolution, with weight [filters, channels * kernel]."""
+    filters = graph.op("Reshape", weight, graph.whole(-1, windows.channels, *windows.kernel))
+    return _flat(
+        graph,
+        graph.op(
+            "Conv", _placed(graph, value, (windows.channels, *windows.places)), filters, **_moves(windows)
+        ),
+    )
+
+
+def pooling(
+    graph: Graph, layer: PoolingLayer, sources: list[str], shape: Shape, windows: Windows | None
+) -> str:
+    """Return the flat units of a pooling layer; `shape` is that of its first source."""
+    first = sources[0]
+    match layer.function:
+        case LocalResponseNormalization(k=k, n=n, alpha=alpha, beta=beta):
+            if n % 2 == 0:
+                return _even_response(graph, first, shape, layer.function)
+            placed = graph.op("Reshape", first, graph.whole(-1, shape[0], 1, _positions(shape)))
+            return _flat(graph, graph.op("LRN", placed, alpha=alpha, beta=beta, bias=k, size=n))
+        case plain if windows is not None:
+            kind = "MaxPool" if plain.kind == "max" else "AveragePool"
+            placed = _placed(graph, first, (windows.channels, *windows.places))
+            return _flat(graph, graph.op(kind, placed, kernel_shape=windows.kernel, **_moves(windows)))
+        case plain if plain.kind == "maxout":
+            return str(graph.op("Max", *sources))
+        case plain:
+            return _compared(graph, sources, plain.kind == "cosine")
+
+
+def _even_response(graph: Graph, value: str, shape: Shape, function: LocalResponseNormalization) -> str:
+    """Return a local response normalization over an even number of channels.
+
+    ONNX's LRN need not support even sizes. The longer half comes after each channel.
+    """
+    n = function.n
+    placed = graph.op("Reshape", value, graph.whole(-1, 1, shape[0], _positions(shape)))
+    pads = [(n - 1) // 2, 0, n // 2, 0]
+    mean = graph.op(
+        "AveragePool",
+        graph.op("Mul", placed, placed),
+        kernel_shape=[n, 1],
+        strides=[1, 1],
+        pads=pads,
+        count_include_pad=1,
+    )
+    total = graph.op("Add", graph.op("Mul", mean, graph.constant(function.alpha)), graph.constant(function.k))
+    return _flat(graph, graph.op("Div", placed, graph.op("Pow", total, graph.constant(function.beta))))
+
+
+def _compared(graph: Graph, sources: list[str], by_cosine: bool) -> str:
+    """Return the dot products or cosines of the first source with each other one, [E, others]."""
+    axis = graph.whole(1)
+    products = [graph.op("ReduceSum", graph.op("Mul", sources[0], other), axis) for other in sources[1:]]
+    if by_cosine:
+        lengths = [
+            graph.op("Add", graph.op("ReduceL2", source, axis), graph.constant(_LENGTH_FLOOR))
+            for source in sources
+        ]
+        both = [graph.op("Mul", lengths[0], length) for length in lengths[1:]]
+        products = [graph.op("Div", product, length) for product, length in zip(products, both, strict=True)]
+    return str(graph.op("Concat", *products, axis=1))
+
+
+def per_channel(graph: Graph, value: str, shape: Shape, *numbers: tuple[str, str]) -> str:
+    """Apply operations ("Add", "Mul") with one number per channel to flat units."""
+    placed = (
+        value if len(shape) == 1 else graph.op("Reshape", value, graph.whole(-1, shape[0], _positions(shape)))
+    )
+    for kind, number in numbers:
+        placed = graph.op(kind, placed, number if len(shape) == 1 else graph.column(number))
+    return placed if len(shape) == 1 else _flat(graph, placed)
+
+
+def _positions(shape: Shape) -> int:
+    return reduce(lambda product, size: product * size, shape[1:], 1)
+
+
+def _placed(graph: Graph, value: str, shape: Shape) -> str:
+    return str(graph.op("Reshape", value, graph.whole(-1, *shape)))
+
+
+def _flat(graph: Graph, value: str) -> str:
+    return str(graph.op("Flatten", value, axis=1))
+
+
+def _moves(windows: Windows) -> dict[str, Any]:
+    pads = [*(axis.before for axis in windows.axes), *(axis.after for axis in windows.axes)]
+    return {"strides": [axis.stride for axis in windows.axes], "pads": pads}
+
+
+def neighbours_name(output: str) -> str:
+    """Return the name of the neighbours of an output's L units, int32 [L, K]; empty places have L."""
+    return f"{output} neighbours"
+
+
+def similarities_name(output: str) -> str:
+    """Return the name of their similarities, float32 [L, K]; empty places have 0."""
+    return f"{output} similarities"
+
+
+def with_term(
+    graph: Graph, logits: str, output: str, spec: Neighbourhood, offsets: str, indices: str, width: int
+) -> str:
+    """Return logits [E, L] with the term of `spec.layers.Neighbourhood`.
+
+    Args:
+        graph: The graph.
+        logits: Logits without the term, [E, L].
+        output: Name of the output.
+        spec: Its term.
+        offsets: Offsets of the examples' features, int64 [E + 1].
+        indices: The features, int64 [Z].
+        width: L.
+    """
+    none_has = graph.op(
+        "ConstantOfShape",
+        graph.whole(width + 1),
+        value=helper.make_tensor("zero", TensorProto.FLOAT, [1], [0]),
+    )
+
+    def means(inner: Graph, own: Any) -> str:
+        """Return the mean similarity of one example's features, each once, with every unit, [L]."""
+        features = own(indices)
+        ones = inner.op("Expand", inner.constant(1), inner.op("Shape", features))
+        weights = _by_place(inner, none_has, features, ones) if spec.in_order else ones
+        reduction = "add" if spec.in_order else "none"
+        has = inner.op("ScatterElements", none_has, features, weights, axis=0, reduction=reduction)
+        near = inner.op("Gather", has, weight_name(neighbours_name(output)))
+        similar = inner.op("Mul", near, weight_name(similarities_name(output)))
+        whole = inner.op("Max", inner.op("ReduceSum", has, inner.whole(0)), inner.constant(1))
+        return str(inner.op("Div", inner.op("ReduceSum", similar, inner.whole(1), keepdims=0), whole))
+
+    scaled = graph.op("Div", graph.per_example(offsets, means), graph.constant(spec.floor))
+    term = graph.op("Log", graph.op("Add", scaled, graph.constant(1)))
+    return str(graph.op("Add", logits, graph.op("Mul", term, graph.constant(spec.weight))))
+
+
+def _by_place(inner: Graph, none_has: str, features: str, ones: str) -> str:
+    """Return the weights of an example's features in order, [Z]: 1 / k at place k, 0 if one comes again."""
+    numbers = inner.op("CumSum", ones, inner.constant(0, np.int64))
+    last = inner.op("ScatterElements", none_has, features, numbers, axis=0, reduction="max")
+    here = inner.op("Equal", inner.op("Gather", last, features), numbers)
+    counts = inner.op("Cast", here, to=TensorProto.FLOAT)
+    places = inner.op("CumSum", counts, inner.constant(0, np.int64), reverse=1)
+    return str(inner.op("Div", counts, places))

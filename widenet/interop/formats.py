@@ -59,7 +59,7 @@ class NetworkFormat(Protocol):
         """Return how much a file looks like one of this format; head: its first bytes."""
 
     def import_model(self, path: Path, out: Path, options: ImportOptions) -> Any:
-        """Write the network as a run and return its `Model`; see `interop.imported.write_run`.
+        """Write the network as a run and return its `Model`; see `interop.import_network.write_run`.
 
         Raises:
             DataError, OptionError, FitError, CheckpointError: Nothing is left then.
