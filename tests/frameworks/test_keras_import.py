@@ -13,6 +13,8 @@ import torch
 from torch.nn import functional
 
 from tests.interop.outcomes import scored
+from tests.mistakes import mistake
+from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError
 from widenet.interop.import_network import import_network
 
@@ -163,31 +165,6 @@ def test_a_functional_model_scores_as_its_layers_do(tmp_path):
     assert np.allclose(scored(model, profile=X, history=ids.tolist())["end"], wanted, atol=1e-5)
 
 
-def test_everything_that_has_no_counterpart_is_named(tmp_path):
-    layers = [
-        layer("InputLayer", "x", batch_shape=[None, 5]),
-        layer("Lambda", "code", function={"class_name": "__lambda__", "config": {"code": "4wEA"}}),
-        layer("GRU", "memory"),
-        layer("LeakyReLU", "steep", negative_slope=2.0),
-        dense("end"),
-    ]
-    path = save(
-        tmp_path / "model.keras",
-        "Sequential",
-        {"layers": layers},
-        {"dense": ("end", [numbers(5, 2), numbers(2)])},
-    )
-    with pytest.raises(
-        DataError,
-        match=(
-            r'3 layers have no .* \(Lambda\), "memory" \(GRU whose source is not .*\), "steep" \(a leaky ReLU'
-            r" with the slope 2,"
-        ),
-    ):
-        import_network(path, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_convolutional_model_scores_as_its_layers_do(tmp_path):
     kernel, b1, w2, b2 = numbers(2, 3, 2, 4), numbers(4), numbers(3 * 2 * 4, 3), numbers(3)
     layers = [
@@ -288,33 +265,26 @@ def test_a_sum_of_activated_units_scores_as_its_layers_do(tmp_path):
     assert np.allclose(scored(model, x=X)["end"], (np.maximum(X @ w1, 0) + X) @ w2, atol=1e-5)
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_softmax_over_channels_is_refused_and_one_of_a_single_place_taken(own, tmp_path):
-    kernel = numbers(2, 2, 2, 4)
+def channels(size, own=False):
+    """A softmax over the channels of a convolution, whose own activation it is or that follows."""
     edges = {"strides": [1, 1], "padding": "valid", "use_bias": False, "data_format": "channels_last"}
-    last = [] if own else [layer("Softmax", "shares", axis=-1)]
-    for size, place in ((3, "refused"), (2, "taken")):
-        layers = [
-            layer("InputLayer", "image", batch_shape=[None, size, size, 2]),
-            layer("Conv2D", "edges", activation="softmax" if own else "linear", **edges),
-            *last,
-        ]
-        path = save(
-            tmp_path / f"{place}.keras", "Sequential", {"layers": layers}, {"conv2d": ("edges", [kernel])}
-        )
-        if size == 3:
-            with pytest.raises(DataError, match="a softmax over the channels of each position"):
-                import_network(path, tmp_path / "run")
-            continue
-        images = torch.from_numpy(numbers(6, 2, 2, 2))
-        wanted = (
-            functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1))
-            .flatten(1)
-            .softmax(1)
-            .numpy()
-        )
-        found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
-        assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
+    return [
+        layer("InputLayer", "image", batch_shape=[None, size, size, 2]),
+        layer("Conv2D", "edges", activation="softmax" if own else "linear", **edges),
+        *([] if own else [layer("Softmax", "shares", axis=-1)]),
+    ]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_softmax_over_the_channels_of_a_single_place_is_taken(own, tmp_path):
+    kernel, weights = numbers(2, 2, 2, 4), {}
+    weights["conv2d"] = ("edges", [kernel])
+    path = save(tmp_path / "m.keras", "Sequential", {"layers": channels(2, own)}, weights)
+    images = torch.from_numpy(numbers(6, 2, 2, 2))
+    value = functional.conv2d(images, torch.from_numpy(kernel).permute(3, 2, 0, 1))
+    found = scored(import_network(path, tmp_path / "run"), image=images.flatten(1).numpy())
+    wanted = value.flatten(1).softmax(1).numpy()
+    assert np.allclose(found["edges" if own else "shares"], wanted, atol=1e-6)
 
 
 def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path):
@@ -337,6 +307,194 @@ def test_an_output_keeps_its_name_where_the_layer_that_it_takes_has_it(tmp_path)
     found, code = scored(model, x=X), np.tanh(X @ w1)
     assert np.allclose(found["code"], code, atol=1e-6)
     assert np.allclose(next(found[name] for name in found if name != "code"), code @ w2 + code, atol=1e-6)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def gone_along(kind, table, kernel, own, bias, row):
+    """Keras's formulas, in its own order of gates: the state after every position."""
+    units = own.shape[0]
+    state, memory, found = np.zeros(units), np.zeros(units), []
+    for feature in row:
+        x = table[feature] if table is not None else feature
+        if kind == "GRU":
+            z, r, n = np.split(x @ kernel + bias[0], 3)
+            from_z, from_r, from_n = np.split(state @ own + bias[1], 3)
+            z, n = sigmoid(z + from_z), np.tanh(n + sigmoid(r + from_r) * from_n)
+            state = z * state + (1 - z) * n
+        else:
+            i, f, c, o = np.split(x @ kernel + state @ own + bias, 4)
+            memory = sigmoid(f) * memory + sigmoid(i) * np.tanh(c)
+            state = sigmoid(o) * np.tanh(memory)
+        found.append(state)
+    return np.array(found).reshape(-1, units)
+
+
+def layer_of(kind, name, **config):
+    usual = {
+        "activation": "tanh",
+        "recurrent_activation": "sigmoid",
+        "use_bias": True,
+        "return_sequences": False,
+    }
+    return layer(kind, name, **usual, **({"reset_after": True} if kind == "GRU" else {}), **config)
+
+
+@pytest.mark.parametrize("as_keras_3", [True, False])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_recurrent_models_score_as_their_formulas_do(kind, as_keras_3, tmp_path):
+    gates = {"GRU": 3, "LSTM": 4}[kind]
+    table, w, b = numbers(9, 5), numbers(4, 3), numbers(3)
+    arrays = [[numbers(5, 6 * gates), numbers(6, 6 * gates)], [numbers(6, 4 * gates), numbers(4, 4 * gates)]]
+    for each, units in zip(arrays, (6, 4), strict=True):
+        each.append(numbers(2, units * gates) if kind == "GRU" else numbers(units * gates))
+    layers = [
+        layer("InputLayer", "history", batch_shape=[None, 4]),
+        layer("Embedding", "table", mask_zero=True),
+        {
+            **layer_of(kind, "first"),
+            "config": {**layer_of(kind, "first")["config"], "return_sequences": True},
+        },
+        layer_of(kind, "second"),
+        dense("end"),
+    ]
+    by_layer = {"table": [table], "first": arrays[0], "second": arrays[1], "end": [w, b]}
+    if as_keras_3:
+        groups = {
+            "embedding": "table",
+            f"{kind.lower()}/cell": "first",
+            f"{kind.lower()}_1/cell": "second",
+            "dense": "end",
+        }
+        weights = {group: (name, by_layer[name]) for group, name in groups.items()}
+        path = save(tmp_path / "m.keras", "Sequential", {"layers": layers}, weights, names=False)
+    else:
+        path = save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, by_layer)
+    model = import_network(path, tmp_path / "run")
+    assert (model.run.fields["history"].kind, model.run.network.layer("history").last) == ("sequence", 4)
+    rows = [[3, 1, 1, 8], [2], [5, 5]]
+    ends = [gone_along(kind, None, *arrays[1], gone_along(kind, table, *arrays[0], row))[-1] for row in rows]
+    assert np.allclose(scored(model, history=rows)["end"], np.array(ends) @ w + b, atol=1e-5)
+
+
+def test_a_recurrent_model_of_one_field_predicts_the_next(tmp_path):
+    layers = [
+        layer("InputLayer", "history", batch_shape=[None, None]),
+        layer("Embedding", "table"),
+        layer_of("LSTM", "state"),
+        dense("end"),
+    ]
+    weights = {
+        "table": [numbers(9, 5)],
+        "state": [numbers(5, 24), numbers(6, 24), numbers(24)],
+        "end": [numbers(6, 9), numbers(9)],
+    }
+    path = save_h5(tmp_path / "m.h5", "Sequential", {"layers": layers}, weights)
+    model = import_network(path, tmp_path / "run", fields={"history": "items", "end": "items"})
+    assert (model.run.fields["items"].kind, model.run.network.layer("end").predict) == ("sequence", "next")
+    assert len(model.recommend(["3", "1", "3"], 9)) == 7
+
+
+def test_two_recurrent_layers_go_along_one_embedding(tmp_path):
+    table, ends = numbers(9, 5), numbers(6, 2)
+    own = {name: [numbers(5, 12), numbers(3, 12), numbers(12)] for name in ("left", "right")}
+    recurrent = {"activation": "tanh", "recurrent_activation": "sigmoid"}
+    config = {
+        "layers": [
+            before_keras_3("InputLayer", "history", [], batch_shape=[None, 4]),
+            before_keras_3("Embedding", "table", ["history"]),
+            *(before_keras_3("LSTM", name, ["table"], **recurrent) for name in own),
+            before_keras_3("Concatenate", "both", ["left", "right"]),
+            before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+        ],
+        "output_layers": [["end", 0, 0]],
+    }
+    path = save_h5(tmp_path / "m.h5", "Functional", config, {"table": [table], "end": [ends], **own})
+    rows = [[3, 1, 1, 8], [2]]
+    states = [
+        np.concatenate([gone_along("LSTM", table, *arrays, row)[-1] for arrays in own.values()])
+        for row in rows
+    ]
+    model = import_network(path, tmp_path / "run")
+    assert np.allclose(scored(model, history=rows)["end"], np.array(states) @ ends, atol=1e-5)
+
+
+def test_a_sequential_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
+    w1, b1, w2 = numbers(5, 4), numbers(4), numbers(4, 2)
+    first = dense("first", activation="relu")
+    first["config"]["batch_input_shape"] = [None, 5]
+    layers = [first, dense("last", use_bias=False, activation="sigmoid")]
+    path = save_h5(tmp_path / "model.h5", "Sequential", {"layers": layers}, {"first": [w1, b1], "last": [w2]})
+    model = import_network(path, tmp_path / "run")
+    wanted = 1 / (1 + np.exp(-np.maximum(X @ w1 + b1, 0) @ w2))
+    assert np.allclose(scored(model, **{"first input": X})["last"], wanted, atol=1e-6)
+
+
+def test_a_probability_over_counts_asks_whether_there_are_any(tmp_path):
+    layers = [dense("first", use_bias=False), dense("last", use_bias=False, activation="sigmoid")]
+    layers[0]["config"]["batch_input_shape"] = [None, 5]
+    path = save_h5(
+        tmp_path / "m.h5",
+        "Sequential",
+        {"layers": layers},
+        {"first": [numbers(5, 4)], "last": [numbers(4, 5)]},
+    )
+    data = dataset_from_lists(tmp_path / "data", [[0, 3], [4]], values=[[2.0, 29.0], [1.0]], width=5)
+    model = import_network(
+        path, tmp_path / "run", fields={"first input": "items", "last": "items"}, data=data.path
+    )
+    assert model.run.network.outputs[0].values == "ignore"
+    assert len(model.recommend(users="0", data=data, k=2)) == 2
+
+
+def test_a_functional_model_of_hdf5_alone_scores_as_its_layers_do(tmp_path):
+    w1, w2, w3 = numbers(5, 4), numbers(5, 3), numbers(7, 2)
+    layers = [
+        {**before_keras_3("InputLayer", "x", [], batch_input_shape=[None, 5]), "inbound_nodes": []},
+        before_keras_3("Dense", "left", ["x"], activation="linear", use_bias=False),
+        before_keras_3("LeakyReLU", "leaky", ["left"], alpha=0.25),
+        before_keras_3("Dense", "right", ["x"], activation="tanh", use_bias=False),
+        before_keras_3("Concatenate", "both", ["leaky", "right"], axis=-1),
+        before_keras_3("Dense", "end", ["both"], activation="linear", use_bias=False),
+    ]
+    config = {"name": "m", "layers": layers, "input_layers": [["x", 0, 0]], "output_layers": [["end", 0, 0]]}
+    model = import_network(
+        save_h5(tmp_path / "m.h5", "Model", config, {"left": [w1], "right": [w2], "end": [w3]}),
+        tmp_path / "run",
+    )
+    left = X @ w1
+    wanted = np.concatenate([np.where(left > 0, left, 0.25 * left), np.tanh(X @ w2)], axis=1) @ w3
+    assert np.allclose(scored(model, x=X)["end"], wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["bytes", "virtual", "link"])
+def test_weights_that_lie_in_another_file_are_not_read(tmp_path, way):
+    layers = [layer("InputLayer", "x", batch_shape=[None, 5]), dense("end", use_bias=False)]
+    path = save(tmp_path / "model.keras", "Sequential", {"layers": layers}, {"dense": ("end", [])})
+    secret = tmp_path / "secret"
+    with h5py.File(secret, "w") as file:
+        file["numbers"] = numbers(5, 2)
+    packed = io.BytesIO()
+    with h5py.File(packed, "w") as file:
+        group = file.create_group("layers/dense/vars")
+        if way == "bytes":
+            group.create_dataset("0", (5, 2), "f4", external=[(str(secret), 0, 40)])
+        elif way == "link":
+            group["0"] = h5py.ExternalLink(str(secret), "numbers")
+        else:
+            layout = h5py.VirtualLayout((5, 2), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "numbers", (5, 2))
+            group.create_virtual_dataset("0", layout)
+    with zipfile.ZipFile(path) as archive:
+        config = archive.read("config.json")
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", config)
+        archive.writestr("model.weights.h5", packed.getvalue())
+    with mistake(DataError, place='/vars/0"'):
+        import_network(path, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 BY_KERAS = """
