@@ -146,7 +146,7 @@ CASES = [
 
 @pytest.mark.parametrize(("write", "place", "names"), CASES)
 def test_what_cannot_be_read_is_refused_and_named(write, place, names, tmp_path, monkeypatch):
-    monkeypatch.setattr(operations, "available_memory", lambda: 1_000_000)
+    monkeypatch.setattr(operations, "available_memory", lambda: 100_000)
     files = write(tmp_path)
     with mistake(DataError, place=place) as caught:
         import_network(out=tmp_path / "run", **files)

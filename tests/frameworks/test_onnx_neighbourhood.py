@@ -71,6 +71,6 @@ def test_onnxruntime_gives_the_scores_of_a_run_with_a_term(neighbours, sequence,
 
 def test_repeats_cannot_be_written(tmp_path):
     model = trained(tmp_path, sequence=True, repeats=[-1, 2])
-    with mistake(FitError, place="run"):
+    with mistake(FitError, place='output "out"'):
         export_onnx(model, tmp_path / "model.onnx")
     assert not [*tmp_path.glob("*.onnx")]
