@@ -28,7 +28,6 @@ PAGES = {
     for path in sorted(DOCS.rglob("*.md"))
     if DOCS / "templates" not in path.parents
 }
-WIDTH = 110
 
 
 def loaded_generator():
@@ -40,12 +39,6 @@ def loaded_generator():
 
 generate = loaded_generator()
 GENERATED = set(generate.pages())
-HAND_WRITTEN = {
-    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for path in (ROOT / "README.md", *DOCS.rglob("*.md"))
-    if path not in {DOCS / name for name in GENERATED}
-}
-"""The text of every page that people write, by path."""
 
 
 def every_spec(base=Spec):
@@ -100,24 +93,6 @@ def test_every_command_has_a_page_and_every_page_a_command():
 def test_every_command_stands_in_the_contents_of_the_site():
     contents = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert [page for page in GENERATED if f": {page}\n" not in contents] == []
-
-
-def wide_lines(text):
-    """The lines of prose above the width, without code blocks, tables and the targets of links."""
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = re.sub(r"\]\([^)]*\)", "]", prose).splitlines()
-    return [line for line in lines if len(line) > WIDTH and not line.startswith("|")]
-
-
-@pytest.mark.parametrize("page", sorted(HAND_WRITTEN))
-def test_prose_is_at_most_110_columns_wide(page):
-    assert wide_lines(HAND_WRITTEN[page]) == []
-
-
-def test_wide_lines_are_those_of_prose_alone():
-    long = "word " * 22 + "w"
-    page = f"{long}\n[{long[9:]}](a.md)\n| {long} |\n```text\n{long}\n```\n{long[1:]}\n"
-    assert wide_lines(page) == [long]
 
 
 def test_a_stale_page_is_named_and_fails_the_check(tmp_path, monkeypatch, capsys):
