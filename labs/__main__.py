@@ -1,5 +1,6 @@
 """`python -m labs [--small]`: run every lab, one after another."""
 
+from labs.averaging.lab import run as averaging
 from labs.command import Run, asked, show
 from labs.communication.lab import run as communication
 from labs.compression.lab import run as compression
@@ -14,6 +15,7 @@ LABS: dict[str, Run] = {
     "energy": energy,
     "communication": communication,
     "staleness": staleness,
+    "averaging": averaging,
     "qsgd": qsgd,
     "evolution": evolution,
     "large_batches": large_batches,

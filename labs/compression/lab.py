@@ -1,4 +1,7 @@
-"""Climbs the ladder of Deep Compression, prune, share, encode, with LeNet-300-100 and with item vectors."""
+"""Climbs the ladder of Deep Compression, prune, share, encode, with LeNet-300-100 and with item vectors.
+
+The vectors are also put into few bits.
+"""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +10,7 @@ from benchmarks.results import Table
 from labs.command import AbsentDataError
 from labs.compression.lenet import BITS, LeNet
 from labs.compression.storage import Sizes
-from labs.compression.vectors import compressed, generated, gowalla
+from labs.compression.vectors import compressed, few_bits, generated, gowalla
 from labs.mnist import digits
 
 SHARED_BITS = 4
@@ -65,6 +68,13 @@ def _vectors(folder: Path, small: bool) -> Table:
         ["numbers kept of each item", "values", "NDCG@20", "of all", "bytes", "times smaller"],
     )
     table.rows.append([str(units), "float32", f"{whole:.4f}", "100.0 %", f"{vectors.nbytes:,}", "1.0"])
+    for number in (8, 4, 3, 2):
+        rounded, num_bytes = few_bits(vectors, number)
+        ndcg = recommender.ndcg(rounded)
+        cells = [f"{ndcg:.4f}", f"{100 * ndcg / whole:.1f} %", f"{num_bytes:,}"]
+        table.rows.append(
+            [str(units), f"{number} bits and a scale", *cells, f"{vectors.nbytes / num_bytes:.1f}"]
+        )
     for kept in (units, units // 2, units // 4, units // 10):
         short, shared, found = compressed(vectors, kept, SHARED_BITS)
         rows = []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from labs.compression.storage import distances, largest, nearest, share_values, sizes
+from labs.compression.vectors import few_bits
 
 
 @pytest.fixture
@@ -47,3 +48,21 @@ def test_every_rung_is_smaller(values):
     whole = sizes(share_values(values, np.ones(3000, bool), 4), 4)
     assert whole.dense == whole.pruned == 12_000
     assert whole.shared == 1500 + 64
+
+
+@pytest.mark.parametrize(("bits", "published"), [(2, 0.1188), (3, 0.03744), (4, 0.01154)])
+def test_few_bits_of_normal_numbers_lose_as_little_as_the_best_even_steps(bits, published):
+    """Max's table II gives the mean squared error."""
+    vectors = np.random.default_rng(0).standard_normal((40, 2000)).astype(np.float32)
+    rounded, num_bytes = few_bits(vectors, bits)
+    assert len(np.unique(rounded[0])) == 2**bits
+    assert np.square(rounded - vectors).mean() / np.square(vectors).mean() == pytest.approx(
+        published, rel=0.01
+    )
+    assert num_bytes == 40 * (2000 * bits // 8 + 4)
+
+
+def test_8_bits_move_no_number_by_more_than_half_the_scale(values):
+    rounded, _ = few_bits(values.reshape(30, 100), 8)
+    apart = np.abs(rounded - values.reshape(30, 100)).max(axis=1)
+    assert (apart <= 0.501 * np.abs(values.reshape(30, 100)).max(axis=1) / 127).all()

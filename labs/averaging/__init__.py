@@ -1,0 +1,1 @@
+"""Local SGD: replicas of a network that train apart and are averaged every few steps."""
