@@ -5,7 +5,6 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks import (
-    averaging,
     blocks,
     catalogue,
     checkpoints,
@@ -16,7 +15,6 @@ from benchmarks import (
     diginetica,
     disk,
     divided,
-    exact,
     faults,
     first,
     fuzz,
@@ -39,7 +37,6 @@ from benchmarks import (
     portable,
     precision,
     processes,
-    pruning,
     reading,
     sampled,
     sequences,
@@ -58,7 +55,6 @@ from benchmarks import (
 _SPEED: dict[str, ModuleType] = {
     "speed": speed,
     "sparse": sparse,
-    "exact": exact,
     "topk": topk,
     "ingest": ingest,
     "parallel": parallel,
@@ -77,10 +73,8 @@ _ALONE: dict[str, ModuleType] = {
     "install": install,
     "catalogue": catalogue,
     "divided": divided,
-    "averaging": averaging,
     "serve": serve,
     "blocks": blocks,
-    "pruning": pruning,
     "smaller": smaller,
     "precision": precision,
     "tune": tune,

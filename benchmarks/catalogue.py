@@ -73,11 +73,9 @@ def documents(batch: int = BATCH, units: int = SAMPLE) -> dict[str, tuple[dict[s
     taste = {"name": "taste", "units": UNITS, "initializer": wide}
     output = {"name": "next", "kind": "output", "field": "items"}
     sample = {"kind": "popularity", "units": units}
-    exact = [history, {**taste, "activation": "linear"}, {**output, "activation": "linear", "loss": "l2"}]
     sampled = [history, {**taste, "activation": "tanh"}, {**output, "sample": sample}]
     training = {"epochs": 1, "batch_size": batch}
     return {
-        "exact l2": ({"layers": exact}, {**training, "optimizer": {"kind": "sgd", "learning_rate": 0.5}}),
         "sampled softmax": (
             {"layers": sampled},
             {**training, "optimizer": {"kind": "adagrad", "learning_rate": 0.1}},

@@ -16,7 +16,6 @@ USERS = (512, 1)
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this measurement."""
     parser.add_argument("--units", type=int, nargs="*", default=[64, 512], help="units of Gowalla's vectors")
-    parser.add_argument("--bits", type=int, nargs="*", default=[8, 4, 3, 2], help="bits of a number")
     parser.add_argument("--rounds", type=int, default=5, help="turns of every program")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn, at least one step")
     parser.add_argument("--items", type=int, default=ITEMS, help="how many are ranked")
@@ -25,14 +24,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(asked: argparse.Namespace) -> None:
     """Print a table of losses, and one of times."""
     if asked.units:
-        _print_losses(asked.units, asked.bits)
+        _print_losses(asked.units)
     if asked.rounds:
         tables = [_times(num, asked) for num in USERS]
         print(*tables, sep="\n", flush=True)
         publish("smaller", tables, asked.out)
 
 
-def _print_losses(widths: list[int], bits: list[int]) -> None:
+def _print_losses(widths: list[int]) -> None:
     from widenet import ingest, quantize, train
     from widenet.runs.made_of import num_bytes
 
@@ -43,16 +42,11 @@ def _print_losses(widths: list[int], bits: list[int]) -> None:
         for units in widths:
             document = json.loads(network.read_text("utf-8"))
             document["layers"][1]["units"] = units
-            out, first = folder / f"{units}", (0, 0.0)
-            for number in (None, *bits):
-                if number is None:
-                    path, model = out, train(document, training, folder / "data", out)
-                else:
-                    path = folder / f"{units} {number}"
-                    model = quantize(out, path, bits=number)
+            whole, small = folder / f"{units}", folder / f"{units} in 8 bits"
+            trained = train(document, training, folder / "data", whole)
+            first = num_bytes(whole), trained.evaluate(folder / "data", ks=(20,))["ndcg@20"]
+            for name, path, model in (("float32", whole, trained), ("8 bits", small, quantize(whole, small))):
                 size, gain = num_bytes(path), model.evaluate(folder / "data", ks=(20,))["ndcg@20"]
-                first = first if number else (size, gain)
-                name = f"{number} bits" if number else "float32"
                 shares = f"{size / first[0]:.4f}", f"{gain / first[1]:.5f}"
                 print(f"| {units} | {name} | {size:,} | {shares[0]} | {gain:.6f} | {shares[1]} |", flush=True)
     print(f"\nProcessor: {processor()}, {THREADS} threads.\n")
@@ -75,11 +69,11 @@ def _times(num: int, asked: argparse.Namespace) -> Table:
 
 def ranking(num: int, items: int, small: bool) -> Callable[[int], dict[str, Any]]:
     """Return steps of `widenet.predict.top_k` for drawn vectors, in float32 or in 8 bits."""
-    from widenet.runs.quantizing import in_few_bits
+    from widenet.runs.quantizing import put_in_8_bits
 
     network = drawn_network(max(USERS), items, COLUMNS)
     if small:
-        in_few_bits(network)
+        put_in_8_bits(network)
     return rankings(network, num, K)
 
 

@@ -60,10 +60,8 @@ NETWORK_PARTS: dict[str, type[BaseModel]] = {
 }
 TRAINING_PARTS: dict[str, type[BaseModel]] = {
     "Training": training.TrainingSpec,
-    "Averaging": training.Averaging,
     "Evaluation": training.Evaluation,
     "Checkpoints": training.Checkpoints,
-    "Pruning": training.Pruning,
 }
 """The parts that a document has in one form only, by the title of their section."""
 

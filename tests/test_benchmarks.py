@@ -29,11 +29,6 @@ from benchmarks.steps.torch_chunks import ChunkedCrossEntropy, shares
 from benchmarks.synthetic import draw_interactions
 from tests.scripts import Script
 from widenet.errors import DataError
-from widenet.plan.binding import bind
-from widenet.plan.deferred_rows import defers_rows
-from widenet.plan.layout import Width
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
 
 
 def program(name, function="writing", libraries=(), **arguments):
@@ -277,15 +272,6 @@ def test_generated_interactions_have_every_user_and_item_and_none_twice(users, i
     again = draw_interactions(range(half, users), users, items, (users - half) * per_user)
     assert all(map(np.array_equal, again, blocks[1]))
     assert np.mean(user % 20 == item % 20) > 0.1
-
-
-def test_the_trainings_of_the_catalogue_are_exact_without_logits_and_over_a_sample():
-    outputs = {}
-    for name, (network, training) in catalogue.documents().items():
-        spec = NetworkSpec.of(network)
-        layout = bind(spec, TrainingSpec.of(training), {"items": Width(catalogue.ITEMS)})
-        outputs[name] = (defers_rows(spec.outputs[0], layout), spec.outputs[0].sample is not None)
-    assert outputs == {"exact l2": (True, False), "sampled softmax": (False, True)}
 
 
 def test_the_figures_of_a_command_are_its_own(tmp_path):

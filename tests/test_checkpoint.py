@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state, with_facts
+from tests.older import checkpoint_of_ranges, checkpoint_of_whole_state
 from tests.parallel.split import DIVIDED
 from widenet import checkpoint
 from widenet.checkpoint import Checkpoint, fingerprint
@@ -329,21 +329,10 @@ def test_a_changed_fact_is_seen(saved):
     assert "is damaged: its checksum is not that of its contents" in refusal(saved)
 
 
-@pytest.mark.parametrize(
-    ("fact", "value", "rule"),
-    [("bits", value, "must be 2, 3, 4 or 8") for value in (5, "x", 8.0, None, [8])]
-    + [("nonzeros", value, "must be a whole number of at least 1") for value in (0, "x", 2.0, True)],
-)
-def test_numbers_that_there_are_not_are_refused(saved, fact, value, rule):
-    with_facts(saved, **{fact: value})
-    remedy = "Restore the run, or make it again."
-    assert refusal(saved) == f'{saved / "manifest.json"}: "{fact}" {rule}; got {json.dumps(value)}. {remedy}'
-
-
 def test_a_newer_format_asks_for_a_newer_widenet(saved):
     manifest = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 6}))
-    assert "format version must be at most 5; got 6. Use a newer widenet." in refusal(saved)
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "format_version": 4}))
+    assert "format version must be at most 3; got 4. Use a newer widenet." in refusal(saved)
 
 
 @pytest.mark.parametrize(

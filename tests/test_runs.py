@@ -84,11 +84,6 @@ def test_a_resumed_training_has_the_bits_losses_and_metrics_of_an_undisturbed_on
     assert model.fingerprint() == undisturbed(name)[0]
 
 
-def test_a_setting_drifts_through_more_than_one_window(data, tmp_path):
-    trained = train(*SETTINGS["sgd, drifting"], data, tmp_path / "run")
-    assert trained.network.outputs["next"].deferred_rows.window < 3 * STEPS
-
-
 def test_the_settings_train_different_weights(undisturbed):
     assert len({undisturbed(name)[0] for name in SETTINGS}) == len(SETTINGS)
     assert all(len(undisturbed(name)[1]) == 3 for name in SETTINGS)

@@ -178,7 +178,7 @@ def test_a_run_on_it_is_resumed_evaluated_and_asked_as_on_a_cpu(data, tmp_path, 
 
 
 @pytest.mark.usefixtures("torch_alone")
-@pytest.mark.parametrize("name", ["rmsprop, sampled", "sgd, drifting", "adam, split"])
+@pytest.mark.parametrize("name", ["rmsprop, sampled", "adam, split"])
 def test_a_snapshot_comes_to_the_host_in_pinned_memory_and_is_resumed_to_the_same_bits(
     name, data, tmp_path, monkeypatch
 ):

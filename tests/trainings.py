@@ -55,20 +55,6 @@ DEEP = {
         },
     ]
 }
-DRIFTING = {
-    "layers": [
-        HISTORY,
-        {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
-        {
-            "name": "next",
-            "kind": "output",
-            "field": "items",
-            "units": 300,
-            "activation": "linear",
-            "loss": "l2",
-        },
-    ]
-}
 SAMPLED = {
     "layers": [
         HISTORY,
@@ -162,7 +148,6 @@ SETTINGS = {
         SPLIT,
         document({"kind": "adam", "learning_rate": 0.05}, l2=0.02, gradient_norm_limit=0.5, keep="best"),
     ),
-    "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02, keep="best")),
     "momentum, sampled": (SAMPLED, document({"kind": "momentum", "learning_rate": 0.1}, schedule="cosine")),
     "rmsprop, sampled": (
         SAMPLED,
@@ -177,16 +162,6 @@ SETTINGS = {
     "adam, weightless": (
         WEIGHTLESS,
         document({"kind": "adam", "learning_rate": 0.05}, gradient_norm_limit=0.5),
-    ),
-    "momentum, pruned": (
-        UNTIED,
-        document({"kind": "momentum", "learning_rate": 0.1}, l2=0.02, pruning={"nonzeros": 2}),
-    ),
-    "adam, tied, pruned": (
-        TIED,
-        document(
-            {"kind": "adam", "learning_rate": 0.1}, pruning={"nonzeros": 3, "start": 0, "stop": 0.5}, shards=4
-        ),
     ),
     "adagrad, tied": (
         TIED,

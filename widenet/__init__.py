@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from widenet.runs import Model, train
     from widenet.runs.comparing import compare
     from widenet.runs.neighbourhood import fit_neighbourhood
-    from widenet.runs.pruning import prune
     from widenet.runs.quantizing import quantize
     from widenet.sparse import SparseBatch
     from widenet.spec.network import NetworkSpec as Network
@@ -45,7 +44,6 @@ _HOME = {
     "ingest": "widenet.data.ingest:ingest",
     "ingest_extreme": "widenet.data.extreme:ingest_extreme",
     "list_runs": "widenet.report.listing:list_runs",
-    "prune": "widenet.runs.pruning:prune",
     "quantize": "widenet.runs.quantizing:quantize",
     "split": "widenet.data.split:split",
     "split_users": "widenet.data.held_users:split_users",
@@ -71,7 +69,6 @@ __all__ = [
     "ingest",
     "ingest_extreme",
     "list_runs",
-    "prune",
     "quantize",
     "split",
     "split_users",

@@ -15,15 +15,14 @@ from torch import Tensor
 
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError, damage_of, unwritten
-from widenet.kernels.quantized import BITS
 from widenet.model.network import Network
 from widenet.model.pieces import Part
 from widenet.parallel.group import by_all
 from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, names_in, read_into
 
-FORMAT_VERSION = 5
-"""Format 1 had consecutive units as shards; format 3 brought weights in 8 bits, format 4 pruned ones."""
+FORMAT_VERSION = 3
+"""Format 1 had consecutive units as shards; format 3 brought weights in 8 bits."""
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
@@ -58,8 +57,7 @@ class Checkpoint:
         """Open the checkpoint in a directory.
 
         Raises:
-            CheckpointError: The manifest is missing, damaged, of a newer version, or of numbers that there
-                are not.
+            CheckpointError: The manifest is missing, damaged, or of a newer version.
         """
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
@@ -75,7 +73,6 @@ class Checkpoint:
             )
         if manifest.get("sha256") != sha256_of_contents(version, files, facts):
             raise _unusable(path / MANIFEST, "damaged: its checksum is not that of its contents")
-        _check_numbers(path / MANIFEST, facts)
         return cls(path, version, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
@@ -121,8 +118,6 @@ class Checkpoint:
                 self.fill(name, wanted)
         if with_state:
             self._fill_pieces(network)
-        if not all(weight.is_sound for weight in network.wide.values()):
-            raise _unusable(self.path / MANIFEST, "damaged: not all places are of a vector")
 
     def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
         """Return weight and units of the shard files that are missing because the trunk holds the weight."""
@@ -236,18 +231,6 @@ class Checkpoint:
             raise _unusable(path, "damaged: its checksum is not that of the manifest")
         self.verified.add(name)
         return path
-
-
-def _check_numbers(manifest: Path, facts: Mapping[str, Any]) -> None:
-    """Raise CheckpointError unless the facts name a form of numbers that files can hold."""
-    bits, nonzeros = facts.get("bits", max(BITS)), facts.get("nonzeros", 1)
-    if type(bits) is not int or bits not in BITS:
-        rule = f'"bits" must be 2, 3, 4 or 8; got {json.dumps(bits)}'
-    elif nonzeros is not None and (type(nonzeros) is not int or nonzeros < 1):
-        rule = f'"nonzeros" must be a whole number of at least 1; got {json.dumps(nonzeros)}'
-    else:
-        return
-    raise CheckpointError(f"{manifest}: {rule}. Restore the run, or make it again.")
 
 
 @contextmanager
@@ -364,11 +347,6 @@ def replicas_of(network: Network) -> dict[str, Tensor]:
         tensors[in_trunk(name, "weight")] = trunk.tensor
         tensors.update({in_trunk(name, f"state.{key}"): tensor for key, tensor in trunk.state.items()})
     tensors.update({f"damping.{name}": tensor for name, tensor in network.damping.items()})
-    for name, output in network.outputs.items():
-        if output.deferred_rows is not None:
-            tensors.update(
-                {f"state.{name}.{key}": tensor for key, tensor in output.deferred_rows.tensors().items()}
-            )
     return tensors
 
 

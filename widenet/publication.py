@@ -174,8 +174,7 @@ def publish(
     version = max((weight.format_version for weight in network.wide.values()), default=_PLAIN)
     publication = Publication(path, network.exchange, facts, version, mirror)
     try:
-        files = own_files(network, with_state) if network.exchange.writes else ()
-        publication.gather(publication.write(files))
+        publication.gather(publication.write(own_files(network, with_state)))
         by_some(network.exchange, publication.leads, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()

@@ -44,7 +44,6 @@ LINES = {
     "knn like": "run Hobbit -k 2",
     "knn export": "run --out new.faiss",
     "neighbourhood": "run --out near --metric ndcg@2",
-    "prune": "run --out pruned --nonzeros 2",
     "quantize": "run --out new",
     "fingerprint": "run",
     "export": "run --out new.onnx",

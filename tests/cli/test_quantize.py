@@ -42,13 +42,3 @@ def test_an_earlier_run_is_replaced_where_that_is_asked_for(widenet, tmp_path):
 def test_a_mistake_is_one_sentence(widenet, tmp_path):
     ended = widenet("quantize", "nothing", "--out", tmp_path / "small")
     assert (ended.status, len(ended.err.splitlines())) == (2, 1)
-
-
-@pytest.mark.usefixtures("inside")
-def test_fewer_bits(widenet, tmp_path):
-    out = tmp_path / "small"
-    assert widenet("quantize", "run", "--out", out, "--bits", "3").status == 0
-    ended = widenet("fingerprint", out)
-    assert f"{out} is in 3 bits: widenet quantize --bits 3 gives this fingerprint of" in ended.err
-    ended = widenet("quantize", "run", "--out", tmp_path / "other", "--bits", "5")
-    assert (ended.status, ended.err) == (2, "widenet: --bits must be 2, 3, 4 or 8; got 5.\n")

@@ -153,18 +153,3 @@ def test_what_cannot_be_streamed_is_refused_at_once(dataset, tmp_path):
         Stream(dataset, ["itms"], 1, seed=0)
     with pytest.raises(DataError, match="no example has entries in the train part of items"):
         Stream(dataset_from_lists(tmp_path / "empty", [[], []]), ["items"], 1, seed=0, skip_empty="items")
-
-
-@pytest.mark.parametrize(("batch_size", "replicas"), [(3, 2), (5, 2), (4, 3), (1, 7), (50, 3)])
-def test_replicas_divide_every_step_and_none_is_without_a_batch(dataset, batch_size, replicas):
-    stream = Stream(dataset, [], batch_size, seed=3, replicas=replicas)
-    sizes = [
-        [len(stream.rows(1, step, replica)) for replica in range(replicas)]
-        for step in range(stream.steps_per_epoch)
-    ]
-    assert all(own == [batch_size] * replicas for own in sizes[:-1])
-    assert 1 <= min(sizes[-1]) <= max(sizes[-1]) <= min(sizes[-1]) + 1
-    seen = [
-        stream.rows(1, step, replica) for step in range(stream.steps_per_epoch) for replica in range(replicas)
-    ]
-    assert np.concatenate(seen).tolist() == Stream(dataset, [], 999, seed=3).rows(1, 0).tolist()

@@ -127,7 +127,7 @@ PICTURES = (
 )
 """A network over pictures, whose second convolution is large enough for several blocks, and its training."""
 WIDTHS = {"ones": 29, "values": 61, "narrow": 5, "dense": 13, "wide": 3001}
-DRIFTING = {
+LINEAR = {
     "output": {"activation": "linear", "loss": "l2"},
     "optimizer": "sgd",
     "shape": "deep",
@@ -139,10 +139,9 @@ DRIFTING = {
     "precision": "float32",
     "sample": None,
 }
-"""A case that none of the others holds: too many of its settings must meet."""
 STANDING = [
     {
-        **DRIFTING,
+        **LINEAR,
         "output": output,
         "shape": "on the input",
         "data": data,
@@ -159,11 +158,11 @@ STANDING = [
 """Outputs on a sparse input, which have none of the settings that need hidden vectors."""
 
 
-EVERY_VALUE, EVERY_PAIR = [DRIFTING, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-ROUNDED = [{**DRIFTING, **case} for case in rounded.CASES]
+EVERY_VALUE, EVERY_PAIR = [LINEAR, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
+ROUNDED = [{**LINEAR, **case} for case in rounded.CASES]
 EVERY_CASE = [*EVERY_VALUE, *ROUNDED]
 SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
-FEW_VALUES = [DRIFTING, STANDING[1], *EVERY_VALUE[5::6], ROUNDED[1]]
+FEW_VALUES = [LINEAR, STANDING[1], *EVERY_VALUE[5::6], ROUNDED[1]]
 FEW_AND_ROUNDED = [*FEW_VALUES, ROUNDED[0], ROUNDED[3]]
 
 

@@ -36,13 +36,6 @@ TIED = {
         {**NETWORK["layers"][2], "cosine": {}, "weights": {"layer": "taste", "transposed": True}},
     ]
 }
-DRIFTING = {
-    "layers": [
-        NETWORK["layers"][0],
-        {"name": "taste", "units": 2, "activation": "tanh", "dropout": 0.3},
-        {**NETWORK["layers"][2], "units": 997, "activation": "linear", "loss": "l2"},
-    ]
-}
 DIVIDED = {
     "layers": [
         *NETWORK["layers"][:1],
@@ -69,10 +62,6 @@ SETTINGS = {
     "adam, divided by examples, gradient limit": (
         DIVIDED,
         {**TRAINING, "optimizer": "adam", "gradient_norm_limit": 0.5},
-    ),
-    "sgd, drifting": (
-        DRIFTING,
-        {**TRAINING, "epochs": 6, "optimizer": {"kind": "sgd", "learning_rate": 0.3}, "l2": 0.01},
     ),
 }
 

@@ -207,9 +207,6 @@ def test_what_goes_together_is_bound(document):
 
 
 OF_A_TRAINING = {
-    "pruned too little": ({"pruning": {"nonzeros": 5}}, {}),
-    "pruned and frozen": ({"pruning": {"nonzeros": 3}}, {"frozen": True}),
-    "pruned and described": ({"pruning": {"nonzeros": 3}}, {"described_by": "genre"}),
     "bfloat16 and described": ({"weight_precision": "bfloat16"}, {"described_by": "genre"}),
     "bfloat16 and frozen": ({"weight_precision": "bfloat16"}, {"frozen": True}),
     "l2 and described": ({"l2": 0.5}, {"described_by": "genre"}),
@@ -223,9 +220,8 @@ def test_a_refusal_names_the_file_of_the_training(mistake, tmp_path):
     file, fields = tmp_path / "b11.json", FIELDS | {"items": field("sparse", 30)}
     fields["items"].described = {"genre": 3}
     file.write_text(json.dumps(settings))
-    output = {"frozen": True} if mistake == "pruned and frozen" else {}
     more = [{"name": "last", "units": 4}]
-    network = NetworkSpec.of({"layers": layers(middle=middle, out=output, more=more)})
+    network = NetworkSpec.of({"layers": layers(middle=middle, more=more)})
     with pytest.raises(FitError) as refused:
         bind(network, TrainingSpec.read(file), fields)
     assert str(file) in str(refused.value)

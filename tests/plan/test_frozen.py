@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.parallel.matrix import DRIFTING, PICTURES, SHARDS, documents, outcome_in, write_data
+from tests.parallel.matrix import LINEAR, PICTURES, SHARDS, documents, outcome_in, write_data
 from tests.parallel.split import DIVIDED, GATES, SPLIT
 from tests.parallel.workers import exchange
 from widenet.data.dataset import Dataset
@@ -29,7 +29,7 @@ from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
 from widenet.training.weights import regularization, settle
 
-PLAIN = {**DRIFTING, "output": {}, "data": "ones", "noise": "none"}
+PLAIN = {**LINEAR, "output": {}, "data": "ones", "noise": "none"}
 
 
 def case(**changes):

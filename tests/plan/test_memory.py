@@ -63,16 +63,6 @@ def test_weights_and_state_are_what_a_process_allocates(case, device, num_proces
         weights = size([part.weight for part in parts] + [weight.tensor for weight in trunk] + counted)
         states = [tensor for part in [*parts, *trunk] for tensor in part.state.values()]
         moved = [part.moved for part in parts if part.moved is not None]
-        deferred = [
-            output.deferred_rows for output in built.outputs.values() if output.deferred_rows is not None
-        ]
-        states += [tensor for rows in deferred for tensor in rows.tensors().values()]
-        states += [
-            part.state["moved"]
-            for rows in deferred
-            if rows.weight.whole is not None
-            for part in rows.weight.parts.values()
-        ]
         assert (memory(job, process).weights, memory(job, process).state) == (
             weights,
             size(states) + size(moved),

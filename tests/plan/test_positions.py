@@ -240,13 +240,6 @@ def test_the_windows_of_a_convolution_are_laid_out_for_positions():
     assert many - few > 20 * 200 * 50 * 4
 
 
-def test_an_output_along_a_sequence_is_planned_with_its_logits():
-    document = spec(*EMBEDDED, gru(units=2), {**NEXT, "activation": "linear", "loss": "l2", "units": 10**6})
-    assert not Job.of(bind(document, TrainingSpec.of({"optimizer": "sgd"}), FIELDS)).defers_rows(
-        document.outputs[0]
-    )
-
-
 @pytest.mark.parametrize(
     ("layers", "found"),
     [

@@ -99,16 +99,6 @@ def test_other_devices_and_places_are_refused_and_never_chosen():
         Job.of(layout(), weights_in="disk")
 
 
-def test_such_an_output_computes_its_logits():
-    linear = {"activation": "linear", "loss": "l2"}
-    settings = {"optimizer": "sgd", "l2": 0.01, "batch_size": 8, "width": 10**6}
-    assert Job.of(layout(output=linear, weight_precision="float32", **settings)).defers_rows(
-        NetworkSpec.of({"layers": [HISTORY, TASTE, NEXT | linear]}).outputs[0]
-    )
-    bound = layout(output=linear, **settings)
-    assert not Job.of(bound).defers_rows(bound.network.outputs[0])
-
-
 def test_first_numbers_are_the_nearest_to_those_of_float32():
     rounded, exact = layout(), layout(weight_precision="float32")
     networks = [build(bound, LocalExchange(bound.num_shards), counts={}) for bound in (rounded, exact)]

@@ -12,8 +12,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.predict import swept_shards, top_k
 from widenet.predict.tiles import Tiles
 from widenet.predict.top_k import Filter
-from widenet.runs.pruning import keep_largest
-from widenet.runs.quantizing import in_few_bits
+from widenet.runs.quantizing import put_in_8_bits
 from widenet.sparse import SparseBatch
 
 pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")
@@ -69,17 +68,7 @@ def test_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules
 @pytest.mark.parametrize("layers", NETWORKS)
 def test_in_8_bits_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules):
     built = network(NETWORKS[layers], shards=3)
-    in_few_bits(built)
-    swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
-    assert torch.equal(swept[0], by_tiles[0])
-    assert torch.equal(swept[1], by_tiles[1])
-
-
-@pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("layers", NETWORKS)
-def test_pruned_too_they_have_the_bits_of_a_ranking_tile_by_tile(monkeypatch, layers, rules):
-    built = network(NETWORKS[layers], shards=3)
-    keep_largest(built, 4)
+    put_in_8_bits(built)
     swept, by_tiles = both_ways(monkeypatch, built, 9, **RULES[rules])
     assert torch.equal(swept[0], by_tiles[0])
     assert torch.equal(swept[1], by_tiles[1])

@@ -1,14 +1,12 @@
 """Several runs: the best is marked, and every difference of documents is found."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from tests.pages import Page
 from widenet.report.comparison import curves_over_each_other, differences, final_numbers, lines_of
 from widenet.report.subject import Subject
-from widenet.runs.pruning import prune
 from widenet.runs.quantizing import quantize
 from widenet.training.run_directory import RunDirectory
 
@@ -30,13 +28,8 @@ def test_the_last_lines_stand_side_by_side_and_the_best_is_marked(subjects):
     assert not set(losses) & set(page.texts["mark"])
 
 
-@pytest.mark.parametrize(
-    ("make", "form"), [(quantize, "in 8 bits"), (partial(prune, nonzeros=2), "pruned to 2 numbers a vector")]
-)
-def test_numbers_of_a_training_are_not_those_of_weights_made_smaller_after_it(
-    make, form, subjects, reported, tmp_path
-):
-    small = Subject("small", make(reported / "run", tmp_path / "small").run)
+def test_numbers_of_a_training_are_not_those_of_weights_made_smaller_after_it(subjects, reported, tmp_path):
+    small = Subject("small", quantize(reported / "run", tmp_path / "small").run)
     page = Page(final_numbers([small, subjects[1]]))
     own, other = small.kept, subjects[1].kept
     rows = dict(zip(page.texts["td"][::3], zip(*[iter(page.texts["td"][1::3])], strict=True), strict=True))
@@ -44,7 +37,7 @@ def test_numbers_of_a_training_are_not_those_of_weights_made_smaller_after_it(
     assert rows["epoch"] == (f"{own['epoch']}",)
     assert f"{other['ndcg@5']:.4g}" not in page.texts.get("mark", [])
     assert page.texts["p"][-1] == (
-        f"small is {form}: its epoch, time and curves are those of {reported / 'run'}."
+        f"small is in 8 bits: its epoch, time and curves are those of {reported / 'run'}."
         " No loss or metric of it is in the log."
     )
 

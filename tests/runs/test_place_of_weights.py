@@ -61,9 +61,6 @@ def ending(*outputs):
     return {"layers": [*UNTIED["layers"][:-1], *outputs]}
 
 
-DRIFTING = {
-    "layers": [*SETTINGS["sgd, drifting"][0]["layers"][:-1], {**NEXT, "activation": "linear", "loss": "l2"}]
-}
 *HIDDEN, TIED_NEXT = SETTINGS["adam, tied"][0]["layers"]
 TIED_COSINE = {"layers": [*HIDDEN, {**TIED_NEXT, "cosine": {}}]}
 TAKEN = (
@@ -77,7 +74,6 @@ TAKEN = (
 )
 MORE = {
     "momentum": SETTINGS["momentum"],
-    "sgd, drifting": (DRIFTING, document({"kind": "sgd", "learning_rate": 0.2}, l2=0.02)),
     "adam, one by one": (DEEP, document("adam", batch_size=1, evaluation=None)),
     "adamw, halves": (UNTIED, document("adamw", precision="bfloat16")),
     "adam, cosine": (ending({**NEXT, "cosine": {}}), document("adam")),
@@ -123,7 +119,7 @@ def test_a_training_has_the_bits_losses_and_metrics_of_one_in_memory(name, data,
     assert small_chunks or name == "momentum, on the input"
 
 
-@pytest.mark.parametrize("name", ["momentum", "sgd, drifting"])
+@pytest.mark.parametrize("name", ["momentum"])
 def test_a_training_goes_on_from_memory_to_disk_and_back(name, data, tmp_path, small_chunks):
     train(*settings(name), data, tmp_path / "memory")
     out = tmp_path / "run"
@@ -194,20 +190,15 @@ def test_a_step_that_fails_leaves_nothing_of_the_first_rows_in_memory(
 
 @pytest.mark.parametrize(
     ("change", "thread"),
-    [({}, "widenet-batches"), ({"weight_norm": 2.0}, "MainThread"), ({"pruning": True}, "MainThread")],
-    ids=["plain", "weight_norm", "pruning"],
+    [({}, "widenet-batches"), ({"weight_norm": 2.0}, "MainThread")],
+    ids=["plain", "weight_norm"],
 )
 def test_rows_of_a_batch_to_come_are_asked_for_while_it_is_prepared(
     change, thread, data, tmp_path, monkeypatch
 ):
     """Unless a step passes over all rows: it writes past the cache, which must read nothing meanwhile."""
     network, training = settings("momentum")
-    if "pruning" in change:
-        training = {**training, "pruning": {"nonzeros": 2}}
-    else:
-        network = {
-            "layers": [{**layer, **change} if "units" in layer else layer for layer in network["layers"]]
-        }
+    network = {"layers": [{**layer, **change} if "units" in layer else layer for layer in network["layers"]]}
     asked = []
 
     def noted(tensor, rows):

@@ -1,6 +1,5 @@
 """Runs in 8 bits: what they keep of the trained one, and that every use of a run takes them."""
 
-import json
 import shutil
 
 import numpy as np
@@ -11,10 +10,8 @@ import widenet
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
-from widenet.kernels.quantized import dequantized, quantized_to
 from widenet.knn.neighbours import Neighbours
 from widenet.parallel.threads import fixed_arithmetic
-from widenet.report.listing import list_runs
 from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend
@@ -63,13 +60,6 @@ def place(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module", params=[2, 3, 4])
-def few(request, place):
-    """A number of bits, and a run in so many."""
-    widenet.quantize(place / "tied", place / f"tied {request.param}", bits=request.param)
-    return request.param, widenet.Model.load(place / f"tied {request.param}", device="cpu")
-
-
 @pytest.fixture(params=LAYERS)
 def both(request, place):
     """A trained run and what is made of it."""
@@ -90,55 +80,6 @@ def test_its_weights_are_the_rounded_ones(both):
         assert wide.in_8_bits != wide.is_bias
         limit = 0 if wide.is_bias else before.abs().amax(dim=1, keepdim=True) / 253
         assert bool(((rows - before).abs() <= limit).all())
-
-
-def test_in_fewer_bits_its_weights_are_the_rounded_ones(few, place):
-    bits, small = few
-    whole = widenet.Model.load(place / "tied", device="cpu").network
-    for name, wide in small.network.wide.items():
-        rows, before = (torch.cat([block for _, block in one.rows(name)]) for one in (small.network, whole))
-        expected = before if wide.is_bias else dequantized(*quantized_to(before, bits))
-        assert torch.equal(rows, expected)
-    assert small.facts["fingerprint"] == small.fingerprint()
-    assert {run.name: run.form for run in list_runs(place).runs}[f"tied {bits}"] == f"in {bits} bits"
-    matrices = sum(not wide.is_bias for wide in small.network.wide.values())
-    saved = num_bytes(place / "tied small") - num_bytes(place / f"tied {bits}")
-    expected = matrices * WIDTH * (30 - 4 * bits)  # 30 bytes become planes of 4
-    assert abs(saved - expected) < 100 * matrices * 3
-
-
-def test_in_fewer_bits_it_ranks_and_scores_as_its_vectors_do(few):
-    _, small = few
-    vectors = torch.cat([rows for _, rows in small.network.rows("mid/in")]).double()
-    bias = torch.cat([rows for _, rows in small.network.rows("out bias")])[:, 0].double()
-    history = vectors[[0, 5, 10]].sum(dim=0)
-    logits = torch.nn.functional.cosine_similarity(history, vectors, dim=1) / 0.1 + bias
-    expected = torch.softmax(logits, dim=0)
-    for row in small.recommend(["0", "5", "10"], 7):
-        assert row.score == pytest.approx(float(expected[int(row.item)]), rel=0.05)
-    assert small.recommend([["0", "5"], ["7"]], 5)[1] == small.recommend([["7"]], 5)[0]
-
-
-def test_a_number_of_bits_that_there_is_not_is_refused(place, tmp_path):
-    with pytest.raises(OptionError, match=r"`bits` must be 2, 3, 4 or 8; got 5\."):
-        widenet.quantize(place / "tied", tmp_path / "small", bits=5)
-    assert not (tmp_path / "small").exists()
-
-
-def test_fewer_bits_have_no_zero_for_vectors_of_few_numbers(place, tmp_path):
-    run = shutil.copytree(place / "plain", tmp_path / "run")
-    training = json.loads((run / "training.json").read_text())
-    (run / "training.json").write_text(json.dumps({**training, "pruning": {"nonzeros": 2}}))
-    with pytest.raises(OptionError, match=r"fewer than 8 bits have no zero\. Store them with `widenet prune"):
-        widenet.quantize(run, tmp_path / "small", bits=3)
-    assert not (tmp_path / "small").exists()
-    widenet.quantize(run, tmp_path / "small")
-
-
-def test_an_earlier_version_asks_for_a_newer_one_in_fewer_bits(few, monkeypatch):
-    monkeypatch.setattr("widenet.checkpoint.FORMAT_VERSION", 4)
-    with pytest.raises(CheckpointError, match="Use a newer widenet"):
-        widenet.Model.load(few[1].run.path)
 
 
 def test_every_use_of_a_run_takes_it(both, place):

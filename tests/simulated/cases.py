@@ -28,7 +28,6 @@ PLAIN = (
     "momentum",
     "nesterov",
     "adam, normalized",
-    "sgd, drifting",
     "sgd, l2, tied, sampled",
     "adagrad, tied",
 )

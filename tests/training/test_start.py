@@ -33,7 +33,6 @@ from widenet.training.run_directory import RunDirectory
         "adam, tied",
         "momentum",
         "nesterov",
-        "sgd, drifting",
         "rmsprop, sampled",
         "adam, normalized",
         "adam, split",
@@ -144,8 +143,10 @@ def test_filters_in_pieces_begin_with_the_state_of_whole_ones_and_the_other_way_
         assert bool(numbers.any()), key
 
 
-def test_units_without_a_name_do_not_begin_as_features_that_are_gone(before, tmp_path):
-    (network, training), run = SETTINGS["sgd, drifting"], before("sgd, drifting")
+def test_units_without_a_name_do_not_begin_as_features_that_are_gone(tmp_path):
+    (*layers, output), training = UNTIED["layers"], document({"kind": "sgd", "learning_rate": 0.2})
+    network, run = {"layers": [*layers, {**output, "units": 300}]}, tmp_path / "before"
+    train(network, training, books(tmp_path / "old"), run)
     data = grown(tmp_path / "data", OLD[10:])
     found = rows(begun(tmp_path, network, training, data, run)[0])["next", "weight"]
     initial, was = (

@@ -47,9 +47,6 @@ _COMMANDS = {
     "neighbourhood": Command(
         "Give a trained run the best neighbourhood term", "widenet.cli.neighbourhood:neighbourhood"
     ),
-    "prune": Command(
-        "Make a smaller run of a trained one, with some numbers of each vector", "widenet.cli.prune:prune"
-    ),
     "quantize": Command("Make a smaller run in 8 bits of a trained one", "widenet.cli.quantize:quantize"),
     "fingerprint": Command("Print a SHA-256 of a run's weights", "widenet.cli.model:fingerprint"),
     "export": Command("Write a trained network for other programs", "widenet.cli.interchange:export"),

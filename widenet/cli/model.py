@@ -244,14 +244,10 @@ def fingerprint(run: Run, as_json: AsJson = False) -> None:
 
 def _again(model: "Model", run: str) -> str:
     """How to come by the same weights again."""
-    from widenet.training.saved_facts import WeightsFacts, bits_of, made_of, nonzeros_of
+    from widenet.training.saved_facts import WeightsFacts, in_8_bits, made_of
 
-    if (bits := bits_of(model.facts)) is not None:
-        command = "widenet quantize" if bits == 8 else f"widenet quantize --bits {bits}"
-        return f"{run} is in {bits} bits: {command} gives this fingerprint of {made_of(model.facts)} again."
-    if (kept := nonzeros_of(model.facts)) is not None:
-        command = f"widenet prune --nonzeros {kept}"
-        return f"{run} is pruned: {command} gives this fingerprint of {made_of(model.facts)} again."
+    if in_8_bits(model.facts):
+        return f"{run} is in 8 bits: widenet quantize gives this fingerprint of {made_of(model.facts)} again."
     facts = WeightsFacts.of(model.facts)
     if "state" not in model.facts and facts.other_term:
         command = "widenet neighbourhood, with the same options,"

@@ -37,19 +37,18 @@ def after_training(
     return f"Next: {evaluate if has_part else ''}{predict}"
 
 
-def other_term(run: str, dataset: "Dataset", network: "NetworkSpec", training: "TrainingSpec") -> str | None:
+def other_term(run: str, dataset: "Dataset", network: "NetworkSpec") -> str | None:
     """Return the line with the command that looks for a better neighbourhood term; None if it would not help.
 
     Args:
         run: Path or URI of the run.
         dataset: The dataset that the training has read.
         network: The network of the run.
-        training: The training of the run; the command refuses weights that it has pruned.
     """
     *others, output = network.outputs
     has_part = bool(dataset.fields[output.field].num_entries.get("validation"))
     term = output.neighbourhood
-    if others or term is None or term.fit or not has_part or is_uri(run) or training.pruning is not None:
+    if others or term is None or term.fit or not has_part or is_uri(run):
         return None
     command = shlex.join(["widenet", "neighbourhood", run, "--out", f"{run}-near"])
     return f"Perhaps better lists, without a new training: {command}"

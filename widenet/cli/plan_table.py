@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.plan.averaging import average_bytes
 from widenet.plan.fit import elsewhere, fits_device, least, mostly
 from widenet.plan.job import Job
 from widenet.plan.memory import WORDS, Memory
 from widenet.plan.numbers import amount, duration
 from widenet.plan.streaming import NAMES
-from widenet.spec.training import Averaging, TrainingSpec
+from widenet.spec.training import TrainingSpec
 
 _IN_SHARDS = "in shards of rows"
 
@@ -57,10 +56,6 @@ def plan_table(job: Job, report: Mapping[str, Any], assumed: bool) -> str:
             f" {job.training.checkpoints.keep_last}."
         ),
     ]
-    if report["pruned_bytes"] is not None:
-        lines.append(f"Weights after widenet prune: {amount(report['pruned_bytes'])}, in memory and on disk.")
-    if job.training.averaging is not None:
-        lines.append(_averaging(job, job.training.averaging))
     if job.training.checkpoints.within_epochs:
         lines.append(_background(report))
     if job.weights_in != "device":
@@ -109,13 +104,6 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _averaging(job: Job, averaging: Averaging) -> str:
-    """A sentence about replicas, and what averaging them sends."""
-    replicas = f"{averaging.replicas} replicas, {job.held_replicas} in each process"
-    sent = amount(round(average_bytes(job)))
-    return f"{replicas}, averaged every {averaging.every:,} steps: each process then sends {sent}."
-
-
 def _elsewhere(report: Mapping[str, Any]) -> str:
     """Sentences about weights on a disk or in the host's memory."""
     work, window = report["work"], report["memory_bytes"]["window"]
@@ -160,7 +148,7 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
     needed = Memory(**{name: size for name, size in report["memory_bytes"].items() if name != "total"})
     need = f"{verdict}: a process needs {amount(needed.total)} ({mostly(needed)}) of {memory_each}."
     if "fewest" not in report:
-        shared = " That is this machine's, shared by its processes." if job.all_processes > 1 else ""
+        shared = " That is this machine's, shared by its processes." if job.num_processes > 1 else ""
         return f"{need}{shared}{other}"
     fewest = report["fewest"]
     if job.weights_in != "device":
@@ -170,8 +158,8 @@ def _verdict(job: Job, report: Mapping[str, Any]) -> str:
         alone = f": {WORDS['program']} alone take {amount(program)} of a device"
         too_small = alone if program >= report["device_memory_bytes"] else ""
         return f"{need} No number of devices of that size holds it{too_small}.{other}"
-    if fewest["processes"] == job.all_processes and fewest["shards"] == job.training.shards:
-        return f"{need} No fewer would do." if job.all_processes > 1 else need
+    if fewest["processes"] == job.num_processes and fewest["shards"] == job.training.shards:
+        return f"{need} No fewer would do." if job.num_processes > 1 else need
     more = "" if fewest["shards"] == job.training.shards else f' with "shards": {fewest["shards"]}'
     return (
         f"{need} The fewest that hold it: {fewest['processes']}{more}, {amount(fewest['memory_bytes'])} each."

@@ -13,19 +13,16 @@ from widenet.cli.smaller import say_smaller
 def quantize(
     run: Run,
     out: Annotated[Path, typer.Option(help="The run directory to make.")],
-    bits: Annotated[
-        int, typer.Option(help="Bits of a number: 2, 3, 4 or 8. Fewer than 8 save bytes on disk alone.")
-    ] = 8,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a run in 8 bits or fewer of a trained one, for recommending on a CPU.
+    """Make a run in 8 bits of a trained one, for recommending on a CPU.
 
-    In 8 bits it has about a quarter of the bytes. Every other command reads it as any run; it is not trained
+    It has about a quarter of the bytes. Every other command reads it as any run; it is not trained
     further.
     """
     from widenet.runs.quantizing import quantize as make
     from widenet.training.existing_run import check_run
 
     check_run(run)
-    say_smaller(run, make(run, out, overwrite, bits), out, as_json)
+    say_smaller(run, make(run, out, overwrite), out, as_json)

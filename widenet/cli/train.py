@@ -91,7 +91,7 @@ def train(
             None if problem is None else f"{shown(out)}: {problem}",
             None if written is None else f"Report: {written}",
             after_training(shown(out), shown(words["data"]), dataset, layout.network, layout.training, cut),
-            other_term(shown(out), dataset, layout.network, layout.training),
+            other_term(shown(out), dataset, layout.network),
         )
 
 
@@ -122,7 +122,7 @@ def _interrupted_early() -> Iterator[None]:
 
 def _start_several(context: typer.Context, arguments: TrainArguments, processes: int | None) -> None:
     """Let several processes train, if they are asked for, and exit; one of them sets a part aside."""
-    from widenet.plan.job import check_group
+    from widenet.plan.job import check_processes
     from widenet.runs.prepared import prepared
 
     may_be_several = processes != 1 and (processes is not None or not _is_on_cpu(arguments))
@@ -131,7 +131,7 @@ def _start_several(context: typer.Context, arguments: TrainArguments, processes:
         with prepared(arguments, _say_nothing, cuts=False) as (layout, _):
             _check_path(arguments)
             if processes is not None:
-                check_group(layout, processes)
+                check_processes(layout.num_shards, processes)
         run_in_processes(context, processes, arguments.device)
 
 

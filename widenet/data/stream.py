@@ -32,7 +32,6 @@ class Batch:
         rows: The examples' rows in the dataset, int64 [E].
         fields: By name, a SparseBatch or a float32 Tensor [E, width].
         weights: Example weights, float32 [E]; None if all are 1.
-        replica: The replica of the network that takes it.
     """
 
     epoch: int
@@ -40,7 +39,6 @@ class Batch:
     rows: np.ndarray
     fields: dict[str, SparseBatch | Tensor]
     weights: Tensor | None
-    replica: int = 0
 
     @property
     def num_examples(self) -> int:
@@ -63,7 +61,6 @@ class Stream:
         only: Rows of the only examples to read, int64; None: all. Not with `skip_empty`.
         own: By dense field, the examples of a batch of so many that are read; the others are zeros. A field
             that is not named is read whole.
-        replicas: Number of replicas of a network; each has batches of its own in every step.
 
     Raises:
         DataError: No example is left, or a field is unknown.
@@ -82,7 +79,6 @@ class Stream:
         skip_empty: str | None = None,
         only: np.ndarray | None = None,
         own: Mapping[str, Callable[[int], slice]] | None = None,
-        replicas: int = 1,
     ) -> None:
         assert only is None or skip_empty is None
         if batch_size < 1:
@@ -92,7 +88,6 @@ class Stream:
         self.batch_size = batch_size
         self.seed = seed
         self.shuffle = shuffle
-        self.replicas = replicas
         self.part: Part = part
         self._own = own or {}
         self._eligible = only if skip_empty is None else _rows_with_entries(dataset, skip_empty, part)
@@ -109,19 +104,12 @@ class Stream:
     @property
     def steps_per_epoch(self) -> int:
         """See `plan.job.steps_per_epoch`."""
-        return steps_per_epoch(self.num_examples, self.batch_size, self.replicas)
+        return steps_per_epoch(self.num_examples, self.batch_size)
 
-    def edges(self, step: int) -> list[int]:
-        """Return the first position of each replica's batch in the order of an epoch, then the end."""
-        start = step * self.replicas * self.batch_size
-        stop = start + self.replicas * self.batch_size
-        if step + 1 == self.steps_per_epoch:
-            stop = self.num_examples
-        return [start + (stop - start) * replica // self.replicas for replica in range(self.replicas + 1)]
-
-    def rows(self, epoch: int, step: int, replica: int = 0) -> np.ndarray:
+    def rows(self, epoch: int, step: int) -> np.ndarray:
         """The dataset rows of one batch, int64 [E]."""
-        positions = np.arange(*self.edges(step)[replica : replica + 2])
+        start = step * self.batch_size
+        positions = np.arange(start, min(start + self.batch_size, self.num_examples))
         if self.shuffle:
             positions = randomness.shuffled(self.seed, "examples", epoch, self.num_examples, positions)
         return positions if self._eligible is None else self._eligible[positions].astype(np.int64)
@@ -130,11 +118,11 @@ class Stream:
         """Yield the batches of an epoch from `start_step` on, read ahead."""
         return ahead(lambda step: self.batch(epoch, step), range(start_step, self.steps_per_epoch))
 
-    def batch(self, epoch: int, step: int, replica: int = 0) -> Batch:
+    def batch(self, epoch: int, step: int) -> Batch:
         """Read one batch into the host's memory."""
-        rows = self.rows(epoch, step, replica)
+        rows = self.rows(epoch, step)
         fields = {name: self._read(name, rows) for name in self.fields}
-        return Batch(epoch, step, rows, fields, self.dataset.weights(rows), replica)
+        return Batch(epoch, step, rows, fields, self.dataset.weights(rows))
 
     def _read(self, name: str, rows: np.ndarray) -> SparseBatch | Tensor:
         known = self.dataset.field(name)

@@ -96,7 +96,6 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     from widenet.kernels.compiled_tiles import compiled_pass
 
     is_rounded = training.weight_precision == "bfloat16"
-    is_changed = is_rounded or training.pruning is not None
     users = [*network.outputs, *network.hidden]
     owners = {share.layer for user in users for share in getattr(user, "weights", None) or ()}
     kernels: dict[Kernel, None] = {}
@@ -104,7 +103,7 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
         kind = output.activation.kind
         if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
             continue
-        by_tiles = output.weightless or is_changed
+        by_tiles = output.weightless or is_rounded
         if kind == "softmax":
             kernels[compiled_pass if by_tiles else compiled_sweep, ("softmax_sums",)] = None
         waits = output.weights or output.name in owners or training.gradient_norm_limit

@@ -1,21 +1,12 @@
-"""Rows of numbers in a few bits, and products of them, which are exact: the definition, in plain torch."""
+"""Rows of numbers in 8 bits, and products of them, which are exact: the definition, in plain torch."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
 MOST_COLUMNS = 2**16
 """Longest rows: the sums of their products fit into 32 bits, also where one side is shifted by 128."""
 
-BITS = (2, 3, 4, 8)
-"""How many bits a number may have."""
-
 _LARGEST = 127
-_HALF_STEPS = {2: 0.4978, 3: 0.293, 4: 0.1676}
-"""Best half distance of the whole numbers' values, in deviations of normal numbers, by bits.
-
-Joel Max, "Quantizing for minimum distortion", IRE Transactions on Information Theory, 1960, table II.
-"""
 _EXACT_COLUMNS = 1024
 """Columns whose products add up to less than 2^24, so that float32 adds them exactly, in any order."""
 _LOW_BITS = 0xFF
@@ -38,54 +29,6 @@ def quantized(rows_RH: Tensor) -> tuple[Tensor, Tensor]:
     """
     scale_R = _scales(rows_RH.abs().amax(dim=1) / _LARGEST)
     return _rounded(rows_RH, torch.where(scale_R == 0, torch.inf, scale_R)), scale_R
-
-
-def quantized_to(rows_RH: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Round rows to whole numbers of so many bits, times a scale for each row; see `quantized` for 8.
-
-    Whole numbers of fewer bits are odd, from -m to m for m = 2^bits - 1. Their scale is the best one for
-    normal numbers of the row's mean square, but no larger than its largest magnitude over m. So some number
-    of each row becomes -m or m. The mean square is that of the row in 8 bits, whose sum is exact.
-
-    Args:
-        rows_RH: float32, finite.
-        bits: One of `BITS`.
-
-    Returns:
-        The whole numbers, int8 [R, H], and the scales, float32 [R].
-    """
-    whole_RH, scale_R = quantized(rows_RH)
-    if bits == 8:
-        return whole_RH, scale_R
-    square_R = whole_RH.int().square().sum(dim=1).double() / max(rows_RH.shape[1], 1)
-    best_R = (square_R.sqrt() * scale_R * _HALF_STEPS[bits]).float()
-    scale_R = _scales(torch.minimum(best_R, rows_RH.abs().amax(dim=1) / (2**bits - 1)))
-    return _odd(rows_RH, scale_R, bits), scale_R
-
-
-def regained(rows_RH: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """Return the whole numbers and scales of rows that `quantized_to` has rounded."""
-    if bits == 8:
-        return quantized(rows_RH)
-    scale_R = _scales(rows_RH.abs().amax(dim=1) / (2**bits - 1))
-    return _odd(rows_RH, scale_R, bits), scale_R
-
-
-def packed(whole_RH: Tensor, bits: int) -> Tensor:
-    """Pack odd whole numbers of fewer than 8 bits: a plane for each bit, uint8 [R, bits, ceil(H / 8)]."""
-    code_RH = ((whole_RH + (2**bits - 1)) >> 1).numpy().astype(np.uint8)
-    planes = [np.packbits(code_RH >> bit & 1, axis=1) for bit in range(bits)]
-    return torch.from_numpy(np.stack(planes, axis=1))
-
-
-def unpacked(packed_RBC: Tensor, columns: int) -> Tensor:
-    """Return the whole numbers that `packed` has packed, int8 [R, H]."""
-    planes_RBH = np.unpackbits(packed_RBC.numpy(), axis=2, count=columns)
-    num_rows, bits, _ = planes_RBH.shape
-    code_RH = np.zeros((num_rows, columns), np.uint8)
-    for bit in range(bits):
-        code_RH |= planes_RBH[:, bit] << bit
-    return torch.from_numpy(code_RH.astype(np.int8)).mul_(2).sub_(2**bits - 1)
 
 
 def dequantized(whole_RH: Tensor, scale_R: Tensor) -> Tensor:
@@ -133,12 +76,6 @@ def _scales(least_R: Tensor) -> Tensor:
     """Round scales up to 16 significant bits; those below `_SMALLEST` become 0."""
     bits_R = torch.where(least_R < _SMALLEST, 0.0, least_R).view(torch.int32)
     return ((bits_R + _LOW_BITS) & ~_LOW_BITS).view(torch.float32)
-
-
-def _odd(rows_RH: Tensor, scale_R: Tensor, bits: int) -> Tensor:
-    """Return the nearest odd whole numbers of so many bits to rows over their scales, int8."""
-    half_RH = rows_RH / (2 * torch.where(scale_R == 0, torch.inf, scale_R)[:, None])
-    return half_RH.floor_().mul_(2).add_(1).clamp_(1 - 2**bits, 2**bits - 1).to(torch.int8)
 
 
 def _rounded(rows_RH: Tensor, scale_R: Tensor) -> Tensor:

@@ -275,24 +275,3 @@ def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
     for piece in range(share_ECP.shape[1]):
         sum_E += share_ECP[:, piece, 0]
     return peak_E, sum_E
-
-
-def pruned_logits(
-    direct_EH: Tensor, column_TK: Tensor, value_TK: Tensor, factor_T: Tensor, bias_T: Tensor
-) -> Tensor:
-    """Return the logits of units whose vectors are pruned, float32 [E, T].
-
-    A logit is the sum of the products of the stored numbers, one after another in the order of their columns,
-    times the unit's factor, plus the bias; each of these operations rounds to float32.
-
-    Args:
-        direct_EH: The vectors that enter the output, float32.
-        column_TK: The columns of the units' numbers.
-        value_TK: The numbers, float32.
-        factor_T: What each unit's sum is multiplied by, float32.
-        bias_T: The biases, float32.
-    """
-    total_ET = direct_EH.new_zeros(len(direct_EH), len(value_TK))
-    for column_T, value_T in zip(column_TK.long().T, value_TK.T, strict=True):
-        total_ET += direct_EH.index_select(1, column_T) * value_T
-    return total_ET.mul_(factor_T).add_(bias_T)

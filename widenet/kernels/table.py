@@ -21,7 +21,6 @@ Operation = Literal[
     "softmax_sum",
     "running_top_k",
     "ranking",
-    "pruned_logits",
     "neighbour_means",
     "cut",
     "stable_sort",
@@ -38,7 +37,6 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "softmax_sum": ("numba", "torch"),
     "running_top_k": ("triton", "numba", "torch"),
     "ranking": ("numba", "torch"),
-    "pruned_logits": ("numba", "torch"),
     "neighbour_means": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
@@ -49,9 +47,8 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
 tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
-pruned_logits: products with vectors of which only some numbers are stored. neighbour_means: similarities of
-units to the features of examples. cut: entries by shard.
-stable_sort: also `grouped`. stochastic: rounding by chance. attention: also its gradients.
+neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
+`grouped`. stochastic: rounding by chance. attention: also its gradients.
 """
 
 

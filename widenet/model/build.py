@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import roomy
-from widenet.model.deferred_rows import DeferredRows
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
@@ -21,24 +20,20 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.pieces import Pieces
-from widenet.model.pruned_part import PrunedPart
-from widenet.model.quantized_part import PackedPart, QuantizedPart, fits_in_8_bits
+from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.one_thread import keep_to_one_thread
-from widenet.plan.deferred_rows import catch_up_window, defers_rows
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
-from widenet.plan.pruning import is_prunable, schedule_of
 from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
 from widenet.scratch import Scratch
 from widenet.sparse import SparseBatch
 from widenet.spec.layers import OutputLayer
-from widenet.spec.training import TrainingSpec
 
 _DRAWN_BYTES = 2**32
 """Bytes of first numbers for a device that the host holds at once, unless one shard has more."""
@@ -51,8 +46,7 @@ def build(
     counts: Mapping[str, np.ndarray] | None = None,
     elsewhere: Scratch | HostMemory | None = None,
     attributes: Mapping[str, SparseBatch] | None = None,
-    bits: int | None = None,
-    nonzeros: int | None = None,
+    in_8_bits: bool = False,
 ) -> Network:
     """Build a network with the weights that (seed, layer, shard) determine.
 
@@ -66,13 +60,10 @@ def build(
             None: the device's memory does.
         attributes: The attributes of the rows of every weight that is described, by name; None outside
             training.
-        bits: Bits of the whole numbers with which a checkpoint will fill the matrices that can be in 8 bits;
-            None: they are in float32.
-        nonzeros: How many numbers of each row a checkpoint holds of the matrices that can be pruned; None:
-            all.
+        in_8_bits: Whether a checkpoint will fill the matrices that can be in 8 bits with whole numbers.
     """
     device, spec = torch.device(device), layout.network
-    made = _InitialWeights(layout, device, counts is None, elsewhere, bits, nonzeros)
+    made = _InitialWeights(layout, device, counts is None, elsewhere, in_8_bits)
     wide = {name: made.wide(name, layout.weights[name], exchange) for name in layout.sharded}
     trunk = {name: made.trunk(name, weight) for name, weight in layout.weights.items() if not weight.wide}
     factors = {}
@@ -151,18 +142,7 @@ def _output(
     )
     if spec.neighbourhood is not None:
         output.neighbourhood = Neighbourhood(spec, output.weight.shards, exchange, output.weight.device)
-    if defers_rows(spec, layout):
-        output.deferred_rows = _deferred_rows(output, layout.training)
     return output
-
-
-def _deferred_rows(output: WideOutput, training: TrainingSpec) -> DeferredRows:
-    """Return the `DeferredRows` of an output under a training's penalties."""
-    device, weight = output.weight.device, next(iter(output.weight.parts.values())).weight
-    penalties = [training.l2] * weight.shape[1] + [output.spec.bias_l2] * output.spec.bias
-    strengths_D = torch.tensor(penalties, dtype=torch.float64, device=device)
-    window = catch_up_window(output.width, len(penalties))
-    return DeferredRows(output.weight, output.bias, output.exchange, output.where, window, strengths_D)
 
 
 class _InitialWeights:
@@ -174,11 +154,10 @@ class _InitialWeights:
         device: torch.device,
         blank: bool,
         elsewhere: Scratch | HostMemory | None,
-        bits: int | None = None,
-        nonzeros: int | None = None,
+        in_8_bits: bool,
     ) -> None:
         self.layout, self.device, self.blank = layout, device, blank
-        self.bits, self.nonzeros = bits, nonzeros
+        self.in_8_bits = in_8_bits
         self.scratch = elsewhere if isinstance(elsewhere, Scratch) else None
         self.host = elsewhere if isinstance(elsewhere, HostMemory) else None
 
@@ -191,10 +170,9 @@ class _InitialWeights:
             wide = WideWeight(shards, {}, l2=layer.bias_l2, by_rows=by_rows)
         else:
             limit = None if weight.rows_are_features else weight.norm_limit
-            schedule = schedule_of(self.layout, weight)
-            wide = WideWeight(shards, {}, norm_limit=limit, pruning=schedule, by_rows=by_rows)
+            wide = WideWeight(shards, {}, norm_limit=limit, by_rows=by_rows)
             is_described = any(other.describes == name for other in self.layout.weights.values())
-            wide.is_swept = is_described or schedule is not None or weight.norm_limit is not None
+            wide.is_swept = is_described or weight.norm_limit is not None
         wide.trained = weight.trained
         if self.device.type == "cpu" or weight.by_columns:
             parts = exchange.each(lambda shard: (shard, self._part(name, weight, shards.size(shard), shard)))
@@ -225,13 +203,9 @@ class _InitialWeights:
                     yield shard, draw.result()
 
     def _part(self, name: str, weight: Weight, rows: int, shard: int) -> Part:
-        if self.bits is not None and fits_in_8_bits(weight):
+        if self.in_8_bits and fits_in_8_bits(weight):
             assert weight.columns is not None
-            if self.bits < 8:
-                return PackedPart.empty(rows, weight.columns, self.bits)
             return QuantizedPart.blank(rows, weight.columns)
-        if self.nonzeros is not None and is_prunable(weight, self.nonzeros):
-            return PrunedPart.blank(rows, weight.row_length, self.nonzeros)
         if self.scratch is not None and weight.has_vectors:
             assert weight.columns is not None
             tensor = self.scratch.zeros((rows, weight.columns))

@@ -32,10 +32,6 @@ class Exchange(Protocol):
     def leads(self) -> bool:
         """Whether this process writes files and messages for its group."""
 
-    @property
-    def writes(self) -> bool:
-        """Whether this process writes the files of its shards; no, if another process has them all, too."""
-
     def each(self, work: Callable[[int], T]) -> list[T]:
         """Return `work(shard)` for every shard of this process, in order; shards may run in parallel."""
 
@@ -53,12 +49,6 @@ class Exchange(Protocol):
 
         The sum is cut into a piece for each shard, in order, each of as many numbers: see
         `plan.by_examples.long_rows`. Zeros fill up the last ones.
-        """
-
-    def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """Return the mean over all shards of one vector [N] per shard, float32.
-
-        Numbers are added in float64, in the order of the shards; the mean is rounded to float32.
         """
 
     @property

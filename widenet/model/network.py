@@ -252,9 +252,6 @@ class Network:
         """Allocate the optimizer's state."""
         for weight in self.wide.values():
             weight.prepare(rule)
-        for output in self.outputs.values():
-            if output.deferred_rows is not None:
-                output.deferred_rows.prepare()
         self.pieces.prepare(rule)
         for trunk in (own for name, own in self.trunk.items() if name not in self.pieces.weights):
             trunk.prepare(rule)
@@ -304,9 +301,7 @@ class Network:
                 bool(torch.isfinite(block).all()) for part in weight.parts.values() for block in part.blocks()
             ):
                 return name
-        deferred = {name: output.deferred_rows for name, output in self.outputs.items()}
-        broken = (name for name, rows in deferred.items() if rows is not None and not rows.is_finite())
-        return next(broken, None)
+        return None
 
     def _start_gather(self, key: Key, prepared: Prepared) -> Pending[list[Tensor]]:
         parts, weight = prepared.sparse[key[1]], self.wide[self.layout.links[key].weight]

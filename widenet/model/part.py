@@ -24,13 +24,12 @@ class Part:
 
     Attributes:
         weight: float32 [R, H], or [R] for biases.
-        state: In training, the optimizer's tensors of the weight's shape, or the state of `DeferredRows`.
+        state: In training, the optimizer's tensors of the weight's shape.
         moved: Last step of each row, int32 [R]; None unless the optimizer changes rows without a gradient.
         by_columns: Whether a batch touches columns, which are then contiguous in memory; `moved` is [H].
         host: The host's memory if the tensors lie there; they are computed on the device.
         near: A pass over the rows in the host's memory, while it is under way.
         in_8_bits: Whether this is a `QuantizedPart`.
-        is_pruned: Whether this is a `PrunedPart`.
         format_version: The version of the format of checkpoints that holds such parts.
         makes_copies: Whether rows are read as copies, since they are not stored in float32.
         course: The passes over rows in files to which those over these belong, while they are under way.
@@ -43,7 +42,6 @@ class Part:
     host: HostMemory | None = None
     near: Sweep | None = None
     in_8_bits: ClassVar[bool] = False
-    is_pruned: ClassVar[bool] = False
     format_version: ClassVar[int] = 2
     makes_copies: ClassVar[bool] = False
     course: Course | None = None
@@ -52,11 +50,6 @@ class Part:
     def columns(self) -> int:
         """H."""
         return self.weight.shape[1]
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the tensors fit together, as a file may hold ones that do not."""
-        return True
 
     def prepare(self, rule: Rule, remembers: bool) -> None:
         """Allocate the optimizer's state, and `moved` if the last step of each row must be remembered."""

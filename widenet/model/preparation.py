@@ -11,7 +11,6 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.positions import Positions
 from widenet.model.sample import Choice
 from widenet.model.sharding import split
-from widenet.model.square_loss import SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows
@@ -33,8 +32,7 @@ class Prepared:
         sparse: Sparse inputs by shard; a sequence has one example per position. On CUDA one batch for all
             shards of this process, of `sharding.joined`.
         dense: Dense inputs.
-        targets: In training, the targets of each output: as its loss takes them if it defers rows, with a
-            sample if it has one, else cut for its tiles.
+        targets: In training, the targets of each output: with a sample if it has one, else cut for its tiles.
         features: For every output on a sparse input, the batch's features.
         positions: Positions of every input of a sequence.
         taken: Positions that each output along a sequence takes, int64; N stands for zeros.
@@ -47,7 +45,7 @@ class Prepared:
 
     sparse: dict[str, list[SparseBatch]]
     dense: dict[str, Tensor]
-    targets: dict[str, SquareTargets | Choice | Targets]
+    targets: dict[str, Choice | Targets]
     features: dict[str, SparseBatch] = field(default_factory=dict)
     positions: dict[str, Positions] = field(default_factory=dict)
     taken: dict[str, Tensor] = field(default_factory=dict)
@@ -132,7 +130,7 @@ def _all_predict_next(ends: Ends, layer: InputLayer) -> bool:
     )
 
 
-def _targets(output: WideOutput, values: Values, random: StepRandom) -> SquareTargets | Choice | Targets:
+def _targets(output: WideOutput, values: Values, random: StepRandom) -> Choice | Targets:
     """Return the values of a field as targets of an output."""
     if isinstance(values, Tensor):
         if output.spec.activation.kind in ROW_WISE and output.loss.slope_of_logit:
@@ -143,8 +141,6 @@ def _targets(output: WideOutput, values: Values, random: StepRandom) -> SquareTa
         values = values.with_values(None)
     if output.sampler is not None:
         return output.sampler.choice(values, random)
-    if output.deferred_rows is not None:
-        return SquareTargets.of(values, output.weight.shards)
     targets, weight = Targets.of_sparse(values, output.weight.shards), output.weight
     if weight.whole is not None and weight.host is None and (output.half or output.tf32):
         targets.joined([*weight.parts], weight.shards.room)  # here, not where the device would launch it

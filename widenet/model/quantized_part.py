@@ -1,4 +1,4 @@
-"""Shards of wide weights in 8 bits or fewer, for models that are used and no longer trained."""
+"""Shards of wide weights in 8 bits, for models that are used and no longer trained."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import gather_sum, roomy
-from widenet.kernels.quantized import MOST_COLUMNS, dequantized, packed, quantized_to, unpacked
+from widenet.kernels.quantized import MOST_COLUMNS, dequantized, quantized
 from widenet.model.operands import SHORTEST
 from widenet.model.part import Part
 from widenet.plan.layout import Weight
@@ -25,7 +25,7 @@ class QuantizedPart(Part):
     """One shard of a wide weight: whole numbers in 8 bits, and a scale for each row.
 
     Attributes:
-        weight: The whole numbers, int8 [R, H].
+        weight: The whole numbers, int8 [R, H]; every row begins at a multiple of four bytes.
         scale_R: The scales, float32. Row r is `scale_R[r] * weight[r]`, which float32 holds exactly.
     """
 
@@ -46,19 +46,9 @@ class QuantizedPart(Part):
         made, start = cls.blank(*part.weight.shape), 0
         for block_RH in part.blocks():
             own = slice(start, start + len(block_RH))
-            made.weight[own], made.scale_R[own] = quantized_to(block_RH, 8)
+            made.weight[own], made.scale_R[own] = quantized(block_RH)
             start = own.stop
         return made
-
-    @property
-    def bits(self) -> int:
-        """Bits of a whole number."""
-        return 8
-
-    @property
-    def whole_numbers(self) -> Tensor:
-        """The whole numbers, int8 [R, H]; every row begins at a multiple of four bytes."""
-        return self.weight
 
     @cached_property
     def for_directions(self) -> Tensor:
@@ -67,13 +57,13 @@ class QuantizedPart(Part):
         It is 0 for rows without a direction.
         """
         blocks = zip(
-            torch.split(self.whole_numbers, self._block), torch.split(self.scale_R, self._block), strict=True
+            torch.split(self.weight, self._block), torch.split(self.scale_R, self._block), strict=True
         )
         return torch.cat([directions(whole_RH, scale_R) for whole_RH, scale_R in blocks])
 
     def rows(self, start: int, stop: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the rows [start, stop) in float32, and no state."""
-        return dequantized(self.whole_numbers[start:stop], self.scale_R[start:stop]), {}
+        return dequantized(self.weight[start:stop], self.scale_R[start:stop]), {}
 
     def blocks(self, rows: int | None = None, updates: bool = False) -> Iterator[Tensor]:
         """Yield the rows in float32, in blocks."""
@@ -86,7 +76,7 @@ class QuantizedPart(Part):
         """See `Part.gathered`; only rows that the batch has become float32."""
         features_U, indices_Z = torch.unique(batch.indices, return_inverse=True)
         rows_UH = dequantized(
-            self.whole_numbers.index_select(0, features_U), self.scale_R.index_select(0, features_U)
+            self.weight.index_select(0, features_U), self.scale_R.index_select(0, features_U)
         )
         return gather_sum(SparseBatch(batch.indptr, indices_Z, batch.values), rows_UH)
 
@@ -97,54 +87,6 @@ class QuantizedPart(Part):
     @property
     def _block(self) -> int:
         return max(1, _BLOCK_NUMBERS // max(self.columns, 1))
-
-
-@dataclass
-class PackedPart(QuantizedPart):
-    """One shard of a wide weight: odd whole numbers in fewer than 8 bits, and a scale for each row.
-
-    Attributes:
-        weight: The whole numbers as they are stored; see `packed`.
-        width: H.
-    """
-
-    format_version: ClassVar[int] = 5
-    width: int = 0
-
-    @classmethod
-    def empty(cls, rows: int, columns: int, bits: int) -> "PackedPart":
-        """Return a shard to be filled."""
-        return cls(roomy((rows, bits, -(-columns // 8)), torch.uint8), scale_R=roomy((rows,)), width=columns)
-
-    @classmethod
-    def rounded(cls, part: Part, bits: int) -> "PackedPart":
-        """Return a shard in so many bits; see `quantized_to`."""
-        made, start = cls.empty(len(part.weight), part.columns, bits), 0
-        for block_RH in part.blocks():
-            own = slice(start, start + len(block_RH))
-            whole_BH, made.scale_R[own] = quantized_to(block_RH, bits)
-            made.weight[own] = packed(whole_BH, bits)
-            start = own.stop
-        return made
-
-    @property
-    def columns(self) -> int:
-        """See `Part.columns`."""
-        return self.width
-
-    @property
-    def bits(self) -> int:
-        """See `QuantizedPart.bits`."""
-        return self.weight.shape[1]
-
-    @cached_property
-    def whole_numbers(self) -> Tensor:
-        """See `QuantizedPart.whole_numbers`; they are unpacked when they are first needed."""
-        whole_RH = QuantizedPart.blank(len(self.weight), self.width).weight
-        for start in range(0, len(whole_RH), self._block):
-            own = slice(start, start + self._block)
-            whole_RH[own] = unpacked(self.weight[own], self.width)
-        return whole_RH
 
 
 def directions(whole_RH: Tensor, scale_R: Tensor) -> Tensor:
@@ -159,6 +101,6 @@ def fits_in_8_bits(weight: Weight) -> bool:
     return is_matrix and 0 < (weight.columns or 0) <= MOST_COLUMNS
 
 
-def quantized_row_bytes(columns: int, bits: int) -> int:
-    """Return the bytes of a row in 8 bits or fewer, and of its scale, as files hold them."""
-    return (columns if bits == 8 else bits * -(-columns // 8)) + 4
+def quantized_row_bytes(columns: int) -> int:
+    """Return the bytes of a row in 8 bits, and of its scale, as files hold them."""
+    return columns + 4

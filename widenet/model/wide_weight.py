@@ -14,7 +14,6 @@ from widenet.model.host_memory import HostMemory
 from widenet.model.limits import shorten_rows
 from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
-from widenet.plan.pruning import Schedule
 from widenet.plan.shards import Shards
 from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
@@ -66,11 +65,10 @@ class WideWeight:
         shards: All shards.
         parts: The shards of this process.
         norm_limit: Largest length of a row.
-        pruning: How many numbers of each row stay; None: all.
         l2: Strength of the penalty on a bias.
         trained: Whether the optimizer moves it; otherwise it has no state.
         by_rows: Whether only rows that a batch touches are updated.
-        is_swept: Whether steps pass over all rows even so, to shorten, prune or describe them.
+        is_swept: Whether steps pass over all rows even so, to shorten or describe them.
         whole: On CUDA, the shards of this process in one allocation, of which the parts are views: a shard
             begins `shards.room` rows after the one before it. Rows beyond a shard's units are zeros.
         taken: The rows that the step at work has brought from the host's memory.
@@ -79,7 +77,6 @@ class WideWeight:
     shards: Shards
     parts: dict[int, Part]
     norm_limit: float | None = None
-    pruning: Schedule | None = None
     l2: float = 0.0
     by_rows: bool = False
     is_swept: bool = False
@@ -126,16 +123,6 @@ class WideWeight:
         return next(iter(self.parts.values())).makes_copies
 
     @property
-    def is_pruned(self) -> bool:
-        """Whether only some numbers of each row are stored."""
-        return next(iter(self.parts.values())).is_pruned
-
-    @property
-    def is_sound(self) -> bool:
-        """See `Part.is_sound`, of the shards of this process."""
-        return all(part.is_sound for part in self.parts.values())
-
-    @property
     def format_version(self) -> int:
         """See `Part`."""
         return next(iter(self.parts.values())).format_version
@@ -171,15 +158,12 @@ class WideWeight:
             self.update_rows(shard, gradient, rule, step)
             return
         with self.part(shard).opened(start, stop, step.number) as (weight, state):
-            is_zero = weight == 0 if self._leaves_zeros(step) else None
             if self.is_bias:
                 rule.apply_to_bias(weight, gradient, state, step, self.l2)
             else:
                 rule.apply(weight, gradient, state, step)
             if self.norm_limit is not None:
                 shorten_rows(weight, self.norm_limit)
-            if is_zero is not None:
-                _clear(weight, state, is_zero)
 
     def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
@@ -203,22 +187,12 @@ class WideWeight:
         with self._at_hand(shard, touched.features_U, step.number) as (part, rows_U):
             weight_RH, state = part.by_rows()
             own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
-            is_zero_UH = weight_RH.index_select(0, rows_U) == 0 if self._leaves_zeros(step) else None
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
-            if is_zero_UH is not None:
-                for start, stop in blocks(len(rows_U), weight_RH.shape[1], weight_RH.device.type):
-                    with copied(weight_RH, state, rows_U[start:stop]) as (weight_BH, state_of_rows):
-                        _clear(weight_BH, state_of_rows, is_zero_UH[start:stop])
 
     @property
     def _waits_for_tiles(self) -> bool:
         """Whether only `update_tile` can make its steps."""
-        is_changed = self.norm_limit is not None or self.pruning is not None or self.makes_copies
-        return is_changed or not self.trained
-
-    def _leaves_zeros(self, step: StepNumbers) -> bool:
-        """Return whether what is zero must be zero after a step, too."""
-        return self.pruning is not None and self.pruning.has_begun(step.number, step.count)
+        return self.norm_limit is not None or self.makes_copies or not self.trained
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
@@ -315,9 +289,3 @@ class WideWeight:
                 self.catch_up(shard, rows, rule, step)
                 for block in blocks:
                     release(block)
-
-
-def _clear(weight: Tensor, state: Mapping[str, Tensor], is_zero: Tensor) -> None:
-    """Set some numbers to zero, with their state."""
-    for tensor in (weight, *state.values()):
-        tensor.masked_fill_(is_zero, 0)

@@ -25,7 +25,6 @@ from widenet.parallel.line import Line
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
 from widenet.parallel.rendezvous import attempt_name, choose_interface, store_of_this_launch
-from widenet.parallel.replicas import ReplicaExchange
 from widenet.plan.fit import (
     check_disk,
     check_fits,
@@ -286,17 +285,14 @@ def _is_busy(device: torch.device) -> bool:
     return device.type == "cuda" and not torch.cuda.default_stream(device).query()
 
 
-def exchange_for(num_shards: int, device: torch.device, num_replicas: int = 1) -> Exchange:
+def exchange_for(num_shards: int, device: torch.device) -> Exchange:
     """Return the exchange of this process: between the processes of its group, or between its own shards.
 
     Args:
         num_shards: Shards of every wide layer.
         device: This process's device.
-        num_replicas: Number of replicas, of which a process holds whole ones; 1 without averaging.
     """
     threads = available_threads() if device.type == "cpu" else 1
-    if num_replicas > 1:
-        return ReplicaExchange(num_shards, threads, exchange_for(num_replicas, device))
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return LocalExchange(num_shards, threads)
     return ProcessExchange(num_shards, device, threads, _heartbeat)

@@ -24,14 +24,6 @@ def in_rows(vector: Tensor, num_shards: int) -> Tensor:
     return (pad(vector, (0, missing)) if missing else vector).view(rows, ROW_NUMBERS)
 
 
-def mean_of(terms: Sequence[Tensor]) -> Tensor:
-    """Return the mean of float32 tensors: see `model.exchange.Exchange.mean`."""
-    total = terms[0].double()
-    for term in terms[1:]:
-        total += term
-    return total.div_(len(terms)).float()
-
-
 @dataclass(frozen=True)
 class Here(Generic[T]):
     """A pending result that needs no other process: computed when asked for."""
@@ -49,7 +41,7 @@ class LocalExchange:
     Each shard's work runs in one thread, `num_threads` shards at a time. No result depends on that number.
     """
 
-    leads = writes = True
+    leads = True
 
     def __init__(self, num_shards: int, num_threads: int = 1) -> None:
         self.shards = range(num_shards)
@@ -78,11 +70,6 @@ class LocalExchange:
         count = len(self.shards)
         rows = [in_rows(term, count) for term in terms]
         return self.each(lambda shard: exact_sum([of_term.chunk(count)[shard] for of_term in rows]).flatten())
-
-    def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """See `model.exchange.Exchange.mean`."""
-        del where
-        return mean_of(terms)
 
     @property
     def alone(self) -> "LocalExchange":

@@ -18,7 +18,7 @@ from widenet.model.exchange import Pending
 from widenet.one_thread import keep_to_one_thread
 from widenet.parallel.heartbeat import Heartbeat
 from widenet.parallel.line import Line
-from widenet.parallel.local import Here, LocalExchange, in_rows, mean_of
+from widenet.parallel.local import Here, LocalExchange, in_rows
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
 from widenet.plan.narrow import dividing_pays
@@ -66,7 +66,7 @@ class ProcessExchange:
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
         self.num_shards, self.device = num_shards, device
-        self.leads, self.writes = rank == 0, True
+        self.leads = rank == 0
         self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
         self.line = Line(partial(_open_line, device))
@@ -121,18 +121,6 @@ class ProcessExchange:
             return [piece.flatten() for piece in total.chunk(len(self.shards))]
 
         return self.begin(summed, where).result()
-
-    def mean(self, terms: Sequence[Tensor], where: str) -> Tensor:
-        """See `model.exchange.Exchange.mean`; each process adds up an equal part, which all then gather."""
-
-        def averaged() -> Tensor:
-            rank, size = distributed.get_rank(), distributed.get_world_size()
-            cuts = [len(terms[0]) * process // size for process in range(size + 1)]
-            result = torch.empty_like(terms[0])
-            result[cuts[rank] : cuts[rank + 1]] = mean_of(self._of_all_shards(terms, cuts).unbind())
-            return _gather_rows(result, cuts)
-
-        return self.begin(averaged, where).result()
 
     def _of_all_shards(self, terms: Sequence[Tensor], cuts: Sequence[int]) -> Tensor:
         """Return this process's rows of the terms of all shards, [shards, rows, ...], in their order.

@@ -12,7 +12,6 @@ from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.place import Place
 from widenet.plan.positions import along_of
-from widenet.plan.pruning import check_pruning
 from widenet.plan.rounded import check_rounded
 from widenet.plan.shapes import shapes_of
 from widenet.plan.sharing import check_share
@@ -29,7 +28,7 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
 
     Args:
         network: The network document.
-        training: The training document; here, its shards, pruning and precision of weights matter.
+        training: The training document; here, its shards and precision of weights matter.
         fields: Facts of the dataset's fields, by name.
 
     Raises:
@@ -60,7 +59,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     layout = replace(layout, weights=with_frozen(layout))
     file_vectors(layout)
     check_rounded(layout)
-    check_pruning(layout)
     for layer in network.hidden:
         plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))

@@ -29,9 +29,9 @@ def with_room(job: Job, device_bytes: int) -> Job:
 def elsewhere(job: Job) -> Job | None:
     """Return the job with its wide weights where the device does not hold them; None if that saves nothing.
 
-    That is on a disk for a CPU, and in the host's memory for CUDA. Replicas that are averaged stay.
+    That is on a disk for a CPU, and in the host's memory for CUDA.
     """
-    if job.training.weight_precision != "float32" or job.replicas > 1:
+    if job.training.weight_precision != "float32":
         return None
     other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
     return other if least(other).total < least(job).total else None
@@ -88,11 +88,6 @@ def with_snapshots(job: Job, num_local: int, available_bytes: int) -> Job:
 
 def smallest(job: Job, device_bytes: int) -> Job | None:
     """Return the job on the fewest devices that hold it, with more shards if needed; None if none do."""
-    if job.replicas > 1:
-        candidates = (
-            with_room(replace(job, num_groups=number), device_bytes) for number in worthwhile(job.replicas)
-        )
-        return next((each for each in candidates if memory(each).total <= device_bytes), None)
     more = [2**power for power in range(MOST_SHARDS.bit_length()) if 2**power > job.training.shards]
     for num_shards in [job.training.shards, *more]:
         layout = job.layout.with_shards(num_shards)
@@ -108,7 +103,7 @@ def check_fits(job: Job, device_bytes: int) -> None:
     needed = memory(with_room(job, device_bytes))
     if needed.total <= device_bytes:
         return
-    devices = "1 device" if job.all_processes == 1 else f"each of {job.all_processes} devices"
+    devices = "1 device" if job.num_processes == 1 else f"each of {job.num_processes} devices"
     need = (
         f"The plan needs {amount(needed.total)} on {devices} ({mostly(needed)}); each has"
         f" {amount(device_bytes)}."
@@ -177,7 +172,7 @@ def _remedy(job: Job, device_bytes: int) -> str:
     more = (
         "" if fitting.training.shards == job.training.shards else f' and "shards": {fitting.training.shards}'
     )
-    return f"Use {fitting.all_processes} devices{more}."
+    return f"Use {fitting.num_processes} devices{more}."
 
 
 def _cheaper(job: Job) -> str:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from widenet.errors import FitError, OptionError
-from widenet.plan.deferred_rows import defers_rows
+from widenet.errors import OptionError
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.rounded import check_place
 from widenet.plan.shards import Shards, held, most_held
@@ -37,8 +36,6 @@ class Job:
         kept_bytes: Limit on an output's logits that are kept between passes; None: `KEPT_BYTES`.
         has_snapshots: Whether memory has room for a copy of weights and state, if the training needs one.
         weights_in: Where wide weights and their state lie.
-        num_groups: With averaging, the number of processes, which each hold whole replicas; `num_processes`
-            is then 1.
         all_examples: Examples of the dataset; None without one.
     """
 
@@ -51,17 +48,11 @@ class Job:
     kept_bytes: int | None = None
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
-    num_groups: int = 1
     all_examples: int | None = None
 
     def __post_init__(self) -> None:
         """Raise OptionError if the weights cannot be where the job has them."""
         check_place(self.training, self.device, self.weights_in)
-        if self.training.averaging is not None and self.weights_in != "device":
-            raise OptionError(
-                f'`weights_in` must be "device" with "averaging" in {self.training.where}; got'
-                f' "{self.weights_in}". Remove "averaging" to divide one network among processes.'
-            )
 
     @classmethod
     def of(
@@ -82,8 +73,7 @@ class Job:
         `ASSUMED_ENTRIES`.
 
         Raises:
-            FitError: There are more replicas than examples.
-            OptionError: There are more processes than shards or replicas.
+            OptionError: There are more processes than shards.
         """
         all_entries = {
             name: (entries or {}).get(name, ASSUMED_ENTRIES)
@@ -92,37 +82,18 @@ class Job:
         }
         batch_size = layout.training.batch_size
         batch = batch_size if num_examples is None else min(batch_size, num_examples)
-        averaging = layout.training.averaging
-        if num_examples is not None:
-            check_replicas(layout.training, num_examples)
-        check_group(layout, num_processes)
+        check_processes(layout.num_shards, num_processes)
         return cls(
             layout,
             all_entries,
             batch,
-            num_processes if averaging is None else 1,
+            num_processes,
             device,
             num_threads,
             kept_bytes,
             weights_in=weights_in,
-            num_groups=1 if averaging is None else num_processes,
             all_examples=num_examples,
         )
-
-    @property
-    def replicas(self) -> int:
-        """Number of replicas of the network: 1 without averaging."""
-        return 1 if self.training.averaging is None else self.training.averaging.replicas
-
-    @property
-    def held_replicas(self) -> int:
-        """The largest number of replicas that a process holds."""
-        return most_held(self.replicas, self.num_groups)
-
-    @property
-    def all_processes(self) -> int:
-        """Number of processes, whether they divide a network or hold replicas."""
-        return self.num_processes * self.num_groups
 
     @property
     def network(self) -> NetworkSpec:
@@ -174,10 +145,6 @@ class Job:
         """Return the mean number of targets of one of an output's vectors; its field is sparse."""
         return 1.0 if layer.predict == "next" else self.entries[layer.field]
 
-    def defers_rows(self, layer: OutputLayer) -> bool:
-        """Return whether an output is trained without computing its logits."""
-        return defers_rows(layer, self.layout)
-
     def units_at_work(self, layer: OutputLayer, process: int) -> int:
         """Return the number of an output's units that a process computes in a step.
 
@@ -205,35 +172,9 @@ class Job:
         return most_held(self.training.shards, self.num_processes)
 
 
-def steps_per_epoch(num_examples: int, batch_size: int, replicas: int) -> int:
-    """Return the number of steps in an epoch, each with a batch for every replica.
-
-    Fewer examples than there are replicas join the last step.
-    """
-    return max(1, -(-(num_examples - replicas + 1) // (replicas * batch_size)))
-
-
-def check_replicas(training: TrainingSpec, num_examples: int) -> None:
-    """Raise FitError unless every replica of the network has an example."""
-    averaging = training.averaging
-    if averaging is not None and averaging.replicas > num_examples:
-        raise FitError(
-            f"{training.where}: averaging.replicas must be at most the number of examples, {num_examples};"
-            f" got {averaging.replicas}. Lower it."
-        )
-
-
-def check_group(layout: Layout, num_processes: int) -> None:
-    """Raise OptionError unless each of so many processes has a shard or, with averaging, a replica."""
-    averaging = layout.training.averaging
-    if averaging is None:
-        check_processes(layout.num_shards, num_processes)
-    elif not 1 <= num_processes <= averaging.replicas:
-        raise OptionError(
-            f"the number of processes must be from 1 to {averaging.replicas}, averaging.replicas in"
-            f" {layout.training.where}, for a process holds whole replicas; got {num_processes}. Start"
-            " fewer processes, or train more replicas."
-        )
+def steps_per_epoch(num_examples: int, batch_size: int) -> int:
+    """Return the number of steps in an epoch."""
+    return max(1, -(-num_examples // batch_size))
 
 
 def check_processes(num_shards: int, num_processes: int) -> None:

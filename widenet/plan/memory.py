@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from widenet.plan.all_rows import all_rows_bytes, row_copies
-from widenet.plan.averaging import averaging_memory
 from widenet.plan.by_examples import (
     ends_of,
     fields_by_examples,
@@ -12,15 +10,14 @@ from widenet.plan.by_examples import (
     stretches,
     weights_by_examples,
 )
-from widenet.plan.deferred_rows import CATCH_UP_BLOCK_ROWS, deferred_bytes, deferred_columns
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
 from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_bytes
-from widenet.plan.rounded import row_bytes, state_row_bytes
+from widenet.plan.rounded import copied_row_bytes, row_bytes, state_row_bytes
 from widenet.plan.shards import held
-from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
+from widenet.plan.streaming import block_rows, is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
 from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
@@ -45,8 +42,7 @@ class Memory:
     """Bytes of one process.
 
     Attributes:
-        weights: Weights of its shards and of the trunk, and the popularity of features if needed; of all
-            replicas that it holds, as the state.
+        weights: Weights of its shards and of the trunk, and the popularity of features if needed.
         state: The optimizer's state, and the last step of each row; of layers divided by examples, the state
             of the process's pieces.
         activations: Values and gradients of the layers for one batch.
@@ -103,13 +99,11 @@ def memory(job: Job, process: int | None = None) -> Memory:
         weights += rows[name] * row_bytes(job.training, weight)
         if weight.trained and name not in in_pieces:
             state += rows[name] * state_row_bytes(job.training, weight)
-    state += sum(_deferred_state(job, layer, process) for layer in job.network.outputs)
-    replicas = job.held_replicas
     return Memory(
-        weights=replicas * weights,
-        state=replicas * state,
-        activations=replicas * _activations(job, process),
-        workspace=max(*_phases(job, process), averaging_memory(job)),
+        weights=weights,
+        state=state,
+        activations=_activations(job, process),
+        workspace=max(_phases(job, process)),
         program=PROGRAM_BYTES[job.device],
         snapshot=weights + state if job.in_background and job.device == "cpu" else 0,
         window=window_bytes(job, process),
@@ -143,14 +137,6 @@ def _attributes(job: Job, weight: Weight, process: int) -> int:
         return 0
     rows = job.rows(job.layout.weights[weight.describes], process)
     return rows * ASSUMED_ATTRIBUTES * (12 + 2 * 20) + 8 * rows
-
-
-def _deferred_state(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes of the state of deferred rows: the last step of each row, and the matrices since."""
-    if not job.defers_rows(layer):
-        return 0
-    weight = job.layout.weights[layer.name]
-    return 4 * job.rows(weight, process) + deferred_bytes(weight.rows, deferred_columns(layer, job.layout))
 
 
 def _activations(job: Job, process: int) -> int:
@@ -222,7 +208,10 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         for weight in job.layout.weights.values()
         if weight.describes is not None
     )
-    yield all_rows_bytes(job, process)
+    trained = [weight for weight in job.layout.weights.values() if weight.has_vectors and weight.trained]
+    yield max(
+        (block_rows(each.row_bytes) * copied_row_bytes(job.training, each) for each in trained), default=0
+    )
     yield counting_bytes(job, process) + fitting_bytes(job, process)
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
@@ -286,7 +275,7 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
     threads = min(job.num_threads, job.num_held(process))
-    copies = threads * entries // job.num_held(process) * row_copies(job, weight)
+    copies = threads * entries // job.num_held(process) * copied_row_bytes(job.training, weight)
     return 32 * entries + copies + threads * block * (3 + len(job.training.optimizer.state))
 
 
@@ -315,8 +304,6 @@ def _sample(job: Job, layer: OutputLayer, process: int) -> int:
 
 def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
     """Return the bytes of the tiles in use, and of an output's gradient to the hidden vectors."""
-    if job.defers_rows(layer):
-        return _defers_rows(job, layer, process)
     weight = job.layout.of_output(layer.name)
     num, columns = job.vectors(layer.name), weight.row_length
     if weight.by_columns:
@@ -331,7 +318,7 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         (5 if half else 4) * num * units
         + together * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
-    tile += units * row_copies(job, weight)
+    tile += units * copied_row_bytes(job.training, weight)
     at_work = min(job.num_threads, job.num_held(process)) * tile
     if job.device != "cpu" and job.training.precision != "float32":
         at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))
@@ -361,29 +348,6 @@ def _on_sparse_input(job: Job, layer: OutputLayer, weight: Weight, process: int)
         4 * 4 * job.num_examples * units + 32 * round(entries) + block
     )
     return at_work + _exact_sum(job, job.vectors(layer.name), 0, process)
-
-
-def _defers_rows(job: Job, layer: OutputLayer, process: int) -> int:
-    """Return the bytes of a step of an output with deferred rows.
-
-    These are six float64 numbers per hidden unit, the rows of a batch's targets, and the matrices.
-    """
-    width, columns = job.layout.units[layer.name], deferred_columns(layer, job.layout)
-    examples = job.num_examples * columns * 6 * 8 + 2 * _exact_sum(
-        job, job.vectors(layer.name), columns, process
-    )
-    touched = (
-        min(job.num_examples * job.entries[layer.field], width)
-        * job.num_held(process)
-        / job.training.shards
-        * columns
-        * 4
-        * 3
-    )
-    at_work = min(job.num_threads, job.num_held(process)) * (
-        3 * CATCH_UP_BLOCK_ROWS * columns * 4 + 3 * 8 * (width // job.training.shards)
-    )
-    return round(examples + touched) + max(deferred_bytes(width, columns), at_work) + 5 * 8 * columns**2
 
 
 def waits(job: Job, layer: OutputLayer) -> bool:

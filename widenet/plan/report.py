@@ -8,7 +8,6 @@ from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.neighbours import neighbours
-from widenet.plan.pruning import pruned_bytes
 from widenet.plan.rounded import row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
@@ -44,12 +43,11 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         "memory_bytes": {**asdict(needed), "total": needed.total},
         "work": asdict(work(job)),
         "checkpoint_bytes": checkpoint_bytes(job),
-        "pruned_bytes": pruned_bytes(job.layout),
         "snapshot_bytes": snapshot_bytes(job),
         "weights_in": job.weights_in,
         "scratch_bytes": elsewhere_bytes(job, 0),
         "frozen_saved_bytes": _memory_unfrozen(job) - needed.total,
-        "processes": [_process(job, process) for process in range(job.all_processes)],
+        "processes": [_process(job, process) for process in range(job.num_processes)],
     }
     if device_bytes is not None:
         fewest = smallest(replace(job, weights_in="device"), device_bytes) if more else None
@@ -57,7 +55,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
         plan["fits"] = needed.total <= device_bytes
         if more:
             plan["fewest"] = fewest and {
-                "processes": fewest.all_processes,
+                "processes": fewest.num_processes,
                 "shards": fewest.training.shards,
                 "memory_bytes": memory(fewest).total,
             }
@@ -83,19 +81,18 @@ def _memory_unfrozen(job: Job) -> int:
 
 
 def checkpoint_bytes(job: Job) -> int:
-    """Return the bytes of a checkpoint on disk: weights and state of a single process, of one replica."""
-    whole = memory(replace(job, num_processes=1, num_groups=job.replicas, weights_in="device", device="cpu"))
+    """Return the bytes of a checkpoint on disk: weights and state of a single process."""
+    whole = memory(replace(job, num_processes=1, weights_in="device", device="cpu"))
     return whole.weights + whole.state
 
 
 def _process(job: Job, process: int) -> dict[str, Any]:
-    place = process % job.num_processes
-    own = held(job.training.shards, place, job.num_processes)
+    own = held(job.training.shards, process, job.num_processes)
     weights = job.layout.weights.items()
-    rows = {name: job.rows(weight, place) for name, weight in weights if weight.wide and weight.columns}
+    rows = {name: job.rows(weight, process) for name, weight in weights if weight.wide and weight.columns}
     return {
         "process": process,
         "shards": [own.start, own.stop],
         "rows": rows,
-        "memory_bytes": memory(job, place).total,
+        "memory_bytes": memory(job, process).total,
     }

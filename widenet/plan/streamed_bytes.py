@@ -22,7 +22,7 @@ def streamed_bytes(job: Job, process: int) -> tuple[int, int]:
             read += rows * weight.row_bytes
         if job.layout.is_described(name):  # the change of the vectors of attributes moves all rows
             read, written = read + rows * weight.row_bytes, written + rows * weight.row_bytes
-        swept = [layer for layer in users if layer.sample is None and not job.defers_rows(layer)]
+        swept = [layer for layer in users if layer.sample is None]
         if swept:
             passes = sum(_readings(job, layer) for layer in swept)
             read += rows * (passes * weight.row_bytes + with_state(job, weight))

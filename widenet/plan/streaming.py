@@ -199,11 +199,6 @@ def touched_bytes(job: Job, name: str, process: int) -> int:
         for layer in job.network.outputs
         if layer.sample is not None and job.layout.links[layer.name, ""].weight == name
     )
-    rows += sum(
-        job.num_examples * job.entries[layer.field] * share
-        for layer in job.network.outputs
-        if job.defers_rows(layer) and job.layout.links[layer.name, ""].weight == name
-    )
     if job.weights_in == "host":
         if weight.by_tiles and job.training.precision != "float32":  # of whose targets kernels read the rows
             rows += sum(

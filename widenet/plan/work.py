@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from widenet.plan.averaging import averaged_bytes
 from widenet.plan.by_examples import ends_of, piece_numbers
-from widenet.plan.deferred_rows import deferred_columns, deferred_operations
 from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import Job
 from widenet.plan.layers import plan_of
@@ -26,7 +24,7 @@ class Work:
             2.
         sent_bytes: Bytes sent to the N - 1 others by the ring algorithm: 2 (N - 1) / N of sums, and N - 1
             times what is gathered. It receives as many. In a gather, all processes send as much as the one
-            with the most shards. With averaging, the part of an average that falls to a step.
+            with the most shards.
         read_bytes: Bytes that it reads from weights and state on a disk.
         written_bytes: Bytes that it writes there.
     """
@@ -41,9 +39,9 @@ def work(job: Job, process: int = 0) -> Work:
     """Return the work of a process; the first one has the most shards and rows."""
     others, num = job.num_processes - 1, job.num_processes
     sent = sum(summed_bytes(job)) * 2 * others / num + sum(gathered_bytes(job)) * others
-    sent += handed_out_bytes(job, process) + averaged_bytes(job)
+    sent += handed_out_bytes(job, process)
     return Work(
-        (sum(_products(job, process)) + sum(_described(job, process))) * job.held_replicas,
+        sum(_products(job, process)) + sum(_described(job, process)),
         round(sent),
         *streamed_bytes(job, process),
     )
@@ -67,13 +65,7 @@ def _products(job: Job, process: int) -> Iterator[int]:
     for output in job.network.outputs:
         weight = job.layout.of_output(output.name)
         rows, num = job.rows(weight, process), job.vectors(output.name)
-        if job.defers_rows(output):
-            columns, share = deferred_columns(output, job.layout), rows / weight.rows
-            entries = num * job.entries[output.field]
-            yield deferred_operations(num, round(entries), weight.rows, columns, share) + round(
-                6 * entries * columns * share
-            )
-        elif weight.by_columns:
+        if weight.by_columns:
             entries = num * job.entries_of(job.network.sources(output)[0])
             yield round(2 * (_passes(job, output, process) - 1) * entries * rows)
         else:
@@ -166,10 +158,6 @@ def summed_bytes(job: Job) -> Iterator[int]:
             yield 8 * job.vectors(layer) * (weight.row_length + 1)
     for output in job.network.outputs:
         num = job.vectors(output.name)
-        if job.defers_rows(output):
-            columns = deferred_columns(output, job.layout)
-            yield 16 * num * (columns + 1)
-            continue
         yield 8 * num * (job.layout.of_output(output.name).incoming + 1) + 16
     for weight in job.layout.weights.values():
         if weight.describes is not None:

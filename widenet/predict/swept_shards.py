@@ -8,7 +8,7 @@ from torch import Tensor
 
 from widenet.kernels.constants import MISSING
 from widenet.kernels.table import runner
-from widenet.model.layers.output import PrunedTile, QuantizedTile
+from widenet.model.layers.output import QuantizedTile
 from widenet.model.row_sum import RowSum, of_softmax
 from widenet.model.sharding import split
 from widenet.model.sweep import groups, in_turn
@@ -41,8 +41,6 @@ def is_sweepable(tiles: Tiles, divides: bool) -> bool:
         from widenet.kernels.compiled_quantized import multiplies_bytes
 
         return multiplies_bytes()
-    if output.weight.is_pruned:
-        return True
     from widenet.kernels.compiled_products import product_routine
 
     return product_routine() != 0
@@ -66,11 +64,7 @@ class SweptShards:
     ) -> None:
         self.tiles, self.k, self.banned_L, self.divides = tiles, k, banned_L, divides
         self.direct_EH = tiles.direct_EH.contiguous()
-        self.queries, self.query_NHB = None, None
-        if tiles.output.weight.in_8_bits:
-            self.queries = _queries(self.direct_EH)
-        elif tiles.output.weight.is_pruned:
-            self.query_NHB = _pruned_queries(self.direct_EH)
+        self.queries = _queries(self.direct_EH) if tiles.output.weight.in_8_bits else None
         self.excluded = None if excluded is None else split(_ascending(excluded), tiles.shards)
         self.floor_E = torch.full((tiles.num,), -torch.inf)
         self._idle: list[RunningTopK] = []
@@ -105,7 +99,7 @@ class SweptShards:
         sums = (np.empty(shape, np.float32), np.empty(shape, np.float64)) if self.divides else NO_SUMS
         with output.weight.parts[shard].sweep(updates=False) as sweep:
             is_plain = output.spec.cosine is None and not output.weight.makes_copies
-            is_whole = is_plain or self.queries is not None or self.query_NHB is not None
+            is_whole = is_plain or self.queries is not None
             rows = sweep.chunk_rows if is_whole else 1
             for first, last in groups(starts, rows):
                 sweep.at(starts[first], starts[last])
@@ -127,12 +121,6 @@ class SweptShards:
             barred_R = self.banned_L[as_slice(numbers)].contiguous()
         places = [start - first for start in starts]
         units = Units(tile.operand, tile.bias_T, places, numbers[first:stop], first, ends_E, rows_Z, barred_R)
-        if isinstance(tile, PrunedTile):
-            from widenet.kernels.compiled_pruned import rank_pruned
-
-            assert self.query_NHB is not None
-            rank_pruned(self.query_NHB, units, tile.column_TK, tile.factor_T, search, sums)
-            return
         if self.queries is None:
             rank(self.direct_EH, self.tiles.rows, PREDICTED_COLUMNS, units, search, sums)
             return
@@ -146,12 +134,6 @@ def _queries(direct_EH: Tensor) -> "Queries":
     from widenet.kernels.compiled_quantized import Queries
 
     return Queries.of(direct_EH)
-
-
-def _pruned_queries(direct_EH: Tensor) -> np.ndarray:
-    from widenet.kernels.compiled_pruned import queries
-
-    return queries(direct_EH)
 
 
 def _ascending(batch: SparseBatch) -> SparseBatch:

@@ -8,7 +8,6 @@ from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.pictures.stacks import stacks
 from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
-from widenet.plan.pruning import pruned_row_bytes
 from widenet.report.sample import K, Sample, Shown
 from widenet.report.subject import Subject
 from widenet.spec.document import Document
@@ -116,10 +115,9 @@ def network_section(subject: Subject) -> Html:
 
 
 def _row_bytes(subject: Subject, weight: Weight) -> int:
-    nonzeros = subject.final.nonzeros
     if subject.final.in_8_bits and fits_in_8_bits(weight):
-        return quantized_row_bytes(weight.row_length, subject.final.bits)
-    return weight.row_bytes if nonzeros is None else pruned_row_bytes(weight, nonzeros)
+        return quantized_row_bytes(weight.row_length)
+    return weight.row_bytes
 
 
 def data_section(subject: Subject) -> Html:

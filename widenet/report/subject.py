@@ -71,9 +71,7 @@ class Subject:
     @property
     def is_changed(self) -> bool:
         """Whether the model was changed after the training, whose numbers are not its own."""
-        final, trained = self.final, self.run.training.pruning
-        is_pruned = final.nonzeros not in (None, None if trained is None else trained.nonzeros)
-        return final.in_8_bits or final.other_term or is_pruned
+        return self.final.in_8_bits or self.final.other_term
 
     @property
     def without_data(self) -> str:

@@ -121,8 +121,8 @@ def measure(
     threads = f"{job.num_threads} thread{'s' * (job.num_threads != 1)}" if device.type == "cpu" else "1 GPU"
     source = f"{len(counted):,} step{'s' * (len(counted) != 1)} here, {threads}"
     checkpoint = None if writing is None else writing * checkpoint_bytes(job)
-    step = job.held_replicas * sum(counted) / len(counted)  # replicas of one process, one after the other
-    per_epoch = steps_per_epoch(dataset.num_examples, job.num_examples, job.replicas)
+    step = sum(counted) / len(counted)
+    per_epoch = steps_per_epoch(dataset.num_examples, job.num_examples)
     once = None if evaluation is None else evaluation * _num_evaluated(network, dataset)
     evaluations = (
         0 if training.evaluation is None else -(-training.epochs // training.evaluation.every_epochs)

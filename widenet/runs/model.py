@@ -41,7 +41,7 @@ from widenet.training.in_common import check_in_common, check_same_dataset, fact
 from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import TrainingFacts, bits_of, nonzeros_of
+from widenet.training.saved_facts import TrainingFacts, in_8_bits
 from widenet.training.schedules import rates
 from widenet.training.weights import settle
 
@@ -95,7 +95,7 @@ class Model:
         )
         directory, facts = with_network_of(directory, checkpoint), checkpoint.facts
         exchange = exchange_for(directory.layout.num_shards, chosen)
-        network = build(directory.layout, exchange, chosen, bits=bits_of(facts), nonzeros=nonzeros_of(facts))
+        network = build(directory.layout, exchange, chosen, in_8_bits=in_8_bits(facts))
         if "state" in checkpoint.facts:
             _load_unfinished(checkpoint, network, directory.training)
         else:

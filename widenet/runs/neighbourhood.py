@@ -114,7 +114,7 @@ def fitted_neighbourhood(
 def _check(model: Model, output: str | None, dataset: Dataset) -> None:
     """Raise FitError or OptionError if there can be no term, or no choice of one."""
     facts, path = WeightsFacts.of(model.facts), model.run.path
-    if facts.in_8_bits or facts.nonzeros is not None:
+    if facts.in_8_bits:
         raise OptionError(
             f"{path} is {facts.form}. Choose the term for {facts.origin}, then make the result smaller."
         )

@@ -18,7 +18,7 @@ from widenet.runs.arguments import LoadArguments, TrainArguments
 from widenet.runs.documents import path_of
 from widenet.scratch import Scratch
 from widenet.stores.uri import shown
-from widenet.training.saved_facts import bits_of, made_of, nonzeros_of
+from widenet.training.saved_facts import in_8_bits, made_of
 
 
 def check_place(arguments: TrainArguments, device: torch.device) -> None:
@@ -86,18 +86,16 @@ def folder_of(arguments: TrainArguments, out: Path) -> Path:
 
 
 def device_of(arguments: LoadArguments, facts: Mapping[str, Any]) -> str | None:
-    """Return the kind of device that is asked for; a CPU for a quantized or pruned run.
+    """Return the kind of device that is asked for; a CPU for a quantized run.
 
     Raises:
         OptionError: Another device is asked for such a run.
     """
-    is_pruned, bits = nonzeros_of(facts) is not None, bits_of(facts)
-    if not is_pruned and bits is None:
+    if not in_8_bits(facts):
         return arguments.device
     if arguments.device not in (None, "cpu"):
-        words = "pruned" if is_pruned else f"in {bits} bits"
         raise OptionError(
-            f"`device` must be cpu for {shown(arguments.run)}, whose weights are {words}; got"
+            f"`device` must be cpu for {shown(arguments.run)}, whose weights are in 8 bits; got"
             f" {arguments.device!r}. Use {made_of(facts)}."
         )
     return "cpu"

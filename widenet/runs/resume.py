@@ -22,7 +22,7 @@ from widenet.training.saved_facts import (
     UNRECORDED,
     TrainingFacts,
     WeightsFacts,
-    bits_of,
+    in_8_bits,
     made_of,
 )
 from widenet.training.start import load_start
@@ -90,7 +90,7 @@ def _check_unfinished(run: RunDirectory) -> None:
     if (run.path / "model").is_dir():
         facts = run.model().facts
         rule = "holds a model, but no checkpoint that its training could go on from"
-        other = f"Train {made_of(facts)} further" if bits_of(facts) else "Train into another directory"
+        other = f"Train {made_of(facts)} further" if in_8_bits(facts) else "Train into another directory"
         raise CheckpointError(f"{run.path} {rule}. {other}.")
 
 

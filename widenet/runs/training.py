@@ -29,7 +29,6 @@ from widenet.parallel.group import (
     of_all,
 )
 from widenet.parallel.launcher import launch_id
-from widenet.parallel.replicas import ReplicaExchange
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
 from widenet.plan.fit import fits_in_memory
@@ -58,7 +57,6 @@ from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.optimizers import Optimizer, is_compiled
-from widenet.training.replicas import Replicas
 from widenet.training.reports import Report, Silence
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_path import holds_work_of, launch_note
@@ -111,7 +109,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
     with fixed_arithmetic(), ExitStack() as stack:
         place = arguments.weights_in
         job = job_of(layout, dataset, device, place or "device")
-        exchange = exchange_for(layout.num_shards, device, job.replicas)
+        exchange = exchange_for(layout.num_shards, device)
         job = fitted(job, device, exchange, chooses_place=place is None)
         if job.weights_in == "disk":
             check_scratch(job, arguments, out, exchange)
@@ -128,8 +126,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
         )
         rule = Optimizer(network_spec.tuned(training_spec.optimizer), training_spec.l1, training_spec.l2)
         store = elsewhere(job, folder_of(arguments, out), device, exchange)
-        replicas = _replicas(job, rule, dataset, exchange, device, store)
-        network = replicas.networks[0]
+        network = built(job, rule, dataset, exchange, device, store)
         track = arguments.track or training_spec.track
         report = _report(arguments, track, run, dataset, exchange, stack)
         slow = [*chosen(job, place, store), *_slow(training_spec, device, job)]
@@ -142,7 +139,7 @@ def run_training(layout: Layout, dataset: Dataset, arguments: TrainArguments) ->
                 _report_restart(state, report)
             training = Training(
                 run,
-                replicas,
+                network,
                 rule,
                 stream_of(layout, dataset, exchange),
                 evaluation_of(training_spec, dataset),
@@ -226,23 +223,7 @@ def stream_of(layout: Layout, dataset: Dataset, exchange: Exchange) -> Stream:
         training.seed,
         training.shuffle,
         own=own_examples(layout, exchange),
-        replicas=1 if training.averaging is None else training.averaging.replicas,
     )
-
-
-def _replicas(
-    job: Job,
-    rule: Optimizer,
-    dataset: Dataset,
-    exchange: Exchange,
-    device: torch.device,
-    place: Scratch | HostMemory | None,
-) -> Replicas:
-    """Build the networks of this process: one without averaging."""
-    if not isinstance(exchange, ReplicaExchange):
-        return Replicas([built(job, rule, dataset, exchange, device, place)])
-    held = exchange.group.each(lambda _: built(job, rule, dataset, exchange, device))
-    return Replicas(held, job.training.averaging, exchange.group)
 
 
 def job_of(layout: Layout, dataset: Dataset, device: torch.device, weights_in: WeightsIn = "device") -> Job:

@@ -7,7 +7,7 @@ from widenet.serve.messages import About, AskedField, Category
 from widenet.serve.people import People
 from widenet.spec.network import NetworkSpec
 from widenet.training.field_records import FieldRecord
-from widenet.training.saved_facts import bits_of
+from widenet.training.saved_facts import in_8_bits
 
 _MOST_VALUES = 100
 """Values of an attribute that are named."""
@@ -24,7 +24,7 @@ def about_model(model: Model, people: People, fingerprint: str, run_name: str, n
         fingerprint=fingerprint,
         run=run_name,
         num_items=num_items,
-        in_8_bits=bits_of(model.facts) is not None,
+        in_8_bits=in_8_bits(model.facts),
         has_users=people.users is not None,
         parts=[*people.parts()],
         can_explain=is_sparse and why_no_shares(spec) is None,

@@ -229,7 +229,7 @@ class About(msgspec.Struct):
         fingerprint: SHA-256 of its weights.
         run: Name of its run directory.
         num_items: Number of items that it can recommend.
-        in_8_bits: Whether its wide matrices are whole numbers in 8 bits or fewer.
+        in_8_bits: Whether its wide matrices are whole numbers in 8 bits.
         has_users: Whether requests may name users of a dataset.
         parts: The parts of the users' items that were set aside.
         can_explain: Whether it says what each item of a history adds to a logit.

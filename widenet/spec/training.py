@@ -54,44 +54,6 @@ class Checkpoints(Spec):
         return self.every_steps is not None or self.every_minutes is not None
 
 
-class Averaging(Spec):
-    """Replicas of the network that train apart and are averaged from time to time: local SGD.
-
-    The weights are not those of one network.
-    """
-
-    replicas: Annotated[int, Field(ge=2, le=MOST_SHARDS)] = 2
-    """Number of replicas. Any number of processes up to it gives the same bits; other replicas do not."""
-    every: Count
-    """Steps between two averages of weights and optimizer state; the last step of an epoch averages, too."""
-
-
-class Pruning(Spec):
-    """Zeros in the vectors of sparse inputs and outputs, which `widenet prune` then stores without them.
-
-    Each vector keeps its numbers of the largest magnitude, of equal ones the first. What is zero when
-    pruning begins, or becomes so, stays zero. Evaluations before its end count neither for keep "best" nor
-    for stop_after.
-    """
-
-    nonzeros: Count
-    """Numbers of each vector that stay."""
-    start: Annotated[float, Field(ge=0, lt=1)] = 0.25
-    """Share of the training's steps before the first numbers become zero."""
-    stop: Annotated[float, Field(gt=0, le=1)] = 0.75
-    """Share of the training's steps after which only `nonzeros` numbers are left; on the way, fewer and fewer
-    become zero at a time. Later steps move these numbers alone.
-    """
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.start >= self.stop:
-            raise ValueError(
-                f"start must be less than stop; got {self.start:g} and {self.stop:g}. Lower start."
-            )
-        return self
-
-
 class TrainingSpec(Document):
     """The training of a network: optimizer, schedule, batches, epochs, seed."""
 
@@ -100,7 +62,7 @@ class TrainingSpec(Document):
     epochs: Count = 10
     """Passes over the training examples."""
     batch_size: Count = 256
-    """Examples in a step; with averaging, of each replica."""
+    """Examples in a step."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Start of every random stream."""
     shuffle: bool = True
@@ -146,8 +108,6 @@ class TrainingSpec(Document):
     """Precision of the optimizer's state of weights in bfloat16: float8 is 8 bits, with an exponent for each
     256 numbers of a vector.
     """
-    pruning: Pruning | None = None
-    """Make the vectors of sparse inputs and outputs sparse in training; unset: leave them dense."""
     bits: Literal["native", "portable"] = "native"
     """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
     all x86-64 with AVX2, slower.
@@ -156,8 +116,6 @@ class TrainingSpec(Document):
     """Number of fixed sets of units into which a wide layer is cut. It is part of the arithmetic: another
     number gives other last bits.
     """
-    averaging: Averaging | None = None
-    """Train several replicas of the network, for slow networks between machines; unset: one network."""
     evaluation: Evaluation | None = None
     """Metrics while training; unset: none."""
     keep: Literal["last", "best"] = "last"
@@ -193,18 +151,10 @@ class TrainingSpec(Document):
         """Whether weights still move in steps where their gradient is zero."""
         return self.optimizer.idle_weights_move or (self.optimizer.kind == "sgd" and self.l2 > 0)
 
-    def may_keep(self, epoch: int) -> bool:
-        """Return whether weights after so many epochs are as the document asks for: pruned, if at all."""
-        return self.pruning is None or epoch >= self.pruning.stop * self.epochs
-
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
-        if self.brake and self.pruning is not None:
-            raise ValueError("brake must be false beside pruning, which counts all steps. Remove one.")
-        if self.weight_precision != "float32" and self.pruning is not None:
-            raise ValueError(f'weight_precision "{self.weight_precision}" excludes pruning. Remove one.')
         if self.weight_precision == "float32":
             for name in ("weight_rounding", "state_precision"):
                 if getattr(self, name) != type(self).model_fields[name].default:
@@ -216,17 +166,6 @@ class TrainingSpec(Document):
             raise ValueError(
                 f'state_precision "float8" needs an optimizer with state; "{self.optimizer.kind}" has none.'
                 " Remove it."
-            )
-        if self.averaging is not None and self.weight_precision != "float32":
-            raise ValueError(
-                'weight_precision must be "float32" with averaging, which rounds no means; got'
-                f' "{self.weight_precision}". Remove one of the two.'
-            )
-        if self.averaging is not None and self.pruning is not None:
-            raise ValueError("averaging excludes pruning: means of replicas are less sparse. Remove one.")
-        if self.averaging is not None and self.brake:
-            raise ValueError(
-                'brake must be false with averaging; replicas would leave out other steps. Remove "brake".'
             )
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
             raise ValueError(

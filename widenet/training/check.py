@@ -8,7 +8,6 @@ from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
 from widenet.errors import FitError, WidenetError
 from widenet.plan.binding import bind
 from widenet.plan.evaluation import check_evaluation
-from widenet.plan.job import check_replicas
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
@@ -31,7 +30,6 @@ def check_training(network: NetworkSpec, training: TrainingSpec, dataset: "Datas
 def check_planned(network: NetworkSpec, training: TrainingSpec, path: Path, manifest: Manifest) -> Layout:
     """As `check_training`, for the manifest of the dataset at a path."""
     layout = bind(network, training, manifest.fields)
-    check_replicas(training, manifest.num_examples)
     ranked = check_evaluation(network, training)
     if ranked is None or training.evaluation is None:
         return layout

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -24,7 +23,6 @@ from widenet.training.board import Board
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
 from widenet.training.overflow import Launched, remedy
-from widenet.training.replicas import Replicas
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
@@ -57,7 +55,7 @@ class Training:
     def __init__(
         self,
         run: RunDirectory,
-        replicas: Replicas,
+        network: Network,
         rule: Optimizer,
         stream: Stream,
         evaluate: Evaluate | None,
@@ -70,7 +68,7 @@ class Training:
 
         Args:
             run: Directory of the run, locked.
-            replicas: The networks, of which the first has the weights of the state.
+            network: The network, with the weights of the state.
             rule: Its optimizer.
             stream: The batches.
             evaluate: Computes the metrics; None without an evaluation.
@@ -79,9 +77,7 @@ class Training:
             after_epoch: Called after each epoch.
             in_background: Whether to write checkpoints in the background; see `Saving`.
         """
-        self.run, self.replicas, self.rule, self.stream = run, replicas, rule, stream
-        self.network = replicas.networks[0]
-        replicas.begin()
+        self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
         self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
@@ -101,19 +97,17 @@ class Training:
                 with closing(self._batches()) as batches:
                     watch = Stopwatch()
                     for ready in batches:
-                        step = ready[0].batch.step + 1
+                        step = ready.batch.step + 1
                         exchange.at(self._place(step))
                         is_last = step == self.stream.steps_per_epoch
-                        if step % self.replicas.every and not is_last:
-                            self.replicas.step(ready, self._step)
-                            continue
                         questions = [interrupted, saving.is_late, saving.is_writing]
                         answers = exchange.start_any(questions, "interruption")
-                        self.replicas.step(ready, self._step)
-                        num_steps = self._meet(step, watch)
+                        loss, num_examples = self._step(ready), ready.batch.num_examples
+                        state.add(loss, num_examples, watch.lap())
+                        self.report.advance(num_examples, loss)
                         is_interrupted, is_late, is_writing = answers.result()
                         saving.continue_writing(is_writing)
-                        is_due = saving.falls_due(self._number(step), is_late, num_steps) and not is_last
+                        is_due = saving.falls_due(self._number(step), is_late) and not is_last
                         if is_interrupted or is_due:
                             with watch.paused():
                                 self._check_weights()
@@ -162,8 +156,8 @@ class Training:
         (is_early,) = exchange.start_any([self.saving.is_early], "checkpoint").result()
         return not is_early
 
-    def _batches(self) -> Generator[list[Ready], None, None]:
-        """Yield the batches of the replicas for the remaining steps of the epoch, read ahead.
+    def _batches(self) -> Generator[Ready, None, None]:
+        """Yield the batches of the remaining steps of the epoch, read ahead.
 
         Counts the seconds spent waiting for them.
         """
@@ -179,21 +173,17 @@ class Training:
                 self.state.reading_seconds += time.monotonic() - started
                 yield ready
 
-    def _ready(self, step: int) -> list[Ready]:
-        """Return the batches of step `step` of the current epoch, prepared, one per replica."""
+    def _ready(self, step: int) -> Ready:
+        """Return the batch of step `step` of the current epoch, prepared."""
+        batch = self.stream.batch(self.state.epoch, step)
         with torch.no_grad():
-            ready = []
-            for network, replica in zip(self.replicas.networks, self.replicas.numbers, strict=True):
-                batch = self.stream.batch(self.state.epoch, step, replica)
-                ready.append(Ready(batch, network.prepare(batch.fields, self._random(batch), batch.weights)))
-            return ready
+            return Ready(batch, self.network.prepare(batch.fields, self._random(batch), batch.weights))
 
     def _random(self, batch: Batch) -> StepRandom:
-        number = batch.step * self.stream.replicas + batch.replica
-        return StepRandom(self.spec.seed, batch.epoch, number)
+        return StepRandom(self.spec.seed, batch.epoch, batch.step)
 
-    def _step(self, network: Network, ready: Ready) -> float:
-        """Train a network on a batch; return its loss before the step."""
+    def _step(self, ready: Ready) -> float:
+        """Train the network on a batch; return its loss before the step."""
         batch = ready.batch
         is_last = batch.step + 1 == self.stream.steps_per_epoch
         step = Step(
@@ -202,26 +192,12 @@ class Training:
             self._numbers(batch.step + 1),
             self.spec.gradient_norm_limit,
             self._brake if self.spec.brake else None,
-            self._observe if self.spec.histograms and is_last and network is self.network else None,
+            self._observe if self.spec.histograms and is_last else None,
         )
         try:
-            return train_step(network, self.rule, step)
+            return train_step(self.network, self.rule, step)
         except NumericsError as error:
             raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
-
-    def _meet(self, step: int, watch: Stopwatch) -> int:
-        """Average the replicas and count the steps since they met last, up to `step`; return their number."""
-        steps_made = self._number(step) - self.state.brake.left_out
-        losses = self.replicas.meet(lambda network: settle(network, self.rule, self.rates, steps_made))
-        for of_replicas in zip(*losses, strict=True):
-            edges = self.stream.edges(self.state.step)
-            sizes, total = [stop - start for start, stop in pairwise(edges)], edges[-1] - edges[0]
-            first = of_replicas[0]  # so that the mean of one is itself
-            more = sum((own - first) * size for own, size in zip(of_replicas, sizes, strict=True))
-            loss = first + more / total
-            self.state.add(loss, total, watch.lap())
-            self.report.advance(total, loss)
-        return len(losses[0])
 
     def _brake(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
         """Return the numbers of a step whose batch has this loss; None if the brake skips the step."""
@@ -269,7 +245,7 @@ class Training:
         seconds = round(time.monotonic() - started, 3)
         self.network.exchange.at(f"end of epoch {epoch}")
         value = metrics[self.spec.evaluation.metric]
-        is_best = self.spec.may_keep(epoch) and self.state.is_best(value)
+        is_best = self.state.is_best(value)
         if is_best and self.spec.keep == "best":
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}

@@ -12,11 +12,7 @@ _FAR = 2.0
 def best_line(training: TrainingSpec, records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """Return the first line with the best metric; None if no line has the metric."""
     name = "" if training.evaluation is None else training.evaluation.metric
-    measured = [
-        record
-        for record in records
-        if isinstance(record.get(name), int | float) and training.may_keep(record.get("epoch", 0))
-    ]
+    measured = [record for record in records if isinstance(record.get(name), int | float)]
     return max(measured, key=lambda record: float(record[name]), default=None)
 
 

@@ -92,9 +92,7 @@ class WeightsFacts:
         metrics: Metrics of this evaluation; or of final weights whose neighbourhood terms were fitted.
         documents: See `TrainingFacts`.
         fingerprint: SHA-256 of the weights alone; None in models of early versions.
-        in_8_bits: Whether wide matrices are whole numbers in 8 bits or fewer, with a scale for each row.
-        bits: Bits of these numbers.
-        nonzeros: How many numbers of each row of wide matrices are stored, with their columns; None: all.
+        in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
         network: The network document with the neighbourhood terms that were fitted when training ended.
         other_term: Whether an output got another neighbourhood term after the training.
         made_of: Path of the run that it was made of; None in models of early versions.
@@ -111,8 +109,6 @@ class WeightsFacts:
     documents: Mapping[str, str] | None = None
     fingerprint: str | None = None
     in_8_bits: bool = False
-    bits: int = 8
-    nonzeros: int | None = None
     network: Mapping[str, Any] | None = None
     other_term: bool = False
     made_of: str | None = None
@@ -131,9 +127,7 @@ class WeightsFacts:
     def form(self) -> str | None:
         """What was changed after the training, in words; None if nothing was."""
         if self.in_8_bits:
-            return f"in {self.bits} bits"
-        if self.nonzeros is not None:
-            return f"pruned to {self.nonzeros:,} numbers a vector"
+            return "in 8 bits"
         return "with another neighbourhood term" if self.other_term else None
 
 
@@ -147,12 +141,6 @@ def made_of(facts: Mapping[str, Any]) -> str:
     return WeightsFacts.of(facts).origin
 
 
-def bits_of(facts: Mapping[str, Any]) -> int | None:
-    """Return the bits of a whole number if the weights of a checkpoint with these facts are made of them."""
-    known = WeightsFacts.of(facts)
-    return known.bits if "state" not in facts and known.in_8_bits else None
-
-
-def nonzeros_of(facts: Mapping[str, Any]) -> int | None:
-    """Return how many numbers of each row the weights of a checkpoint with these facts store; None: all."""
-    return None if "state" in facts else WeightsFacts.of(facts).nonzeros
+def in_8_bits(facts: Mapping[str, Any]) -> bool:
+    """Return whether the weights of a checkpoint with these facts are whole numbers in 8 bits."""
+    return "state" not in facts and WeightsFacts.of(facts).in_8_bits

@@ -56,7 +56,7 @@ class Saving:
         """Return whether this process is writing in the background."""
         return self.work is not None and not self.work.done()
 
-    def falls_due(self, step: int, is_late: bool, num_steps: int = 1) -> bool:
+    def falls_due(self, step: int, is_late: bool) -> bool:
         """Return whether to save after a step.
 
         A checkpoint that falls due while another one is in progress starts when that one is published.
@@ -64,10 +64,9 @@ class Saving:
         Args:
             step: Number of the step in the whole training.
             is_late: The leader's answer to `is_late`.
-            num_steps: Number of steps since the last call.
         """
         every = self.settings.every_steps
-        self.is_overdue = self.is_overdue or is_late or (every is not None and step % every < num_steps)
+        self.is_overdue = self.is_overdue or is_late or (every is not None and step % every == 0)
         return self.is_overdue and self.pending is None
 
     def save(self, facts: dict[str, Any], position: tuple[int, int], at_once: bool) -> None:
@@ -163,8 +162,6 @@ class Snapshot:
     def take(self) -> Mapping[str, Mapping[str, Tensor]]:
         """Copy the tensors of every file of this process; the copy stays valid until the next call."""
         network = self.network
-        if not network.exchange.writes:
-            return self.files
 
         def copy(shard: int) -> None:
             for number, weight in enumerate(network.wide.values()):

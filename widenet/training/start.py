@@ -99,12 +99,8 @@ def _matched(
     facts = WeightsFacts.of(model.facts)
     if facts.in_8_bits:
         raise CheckpointError(
-            f"{start} has weights in {facts.bits} bits, which are not trained further. Start from"
+            f"{start} has weights in 8 bits, which are not trained further. Start from"
             f" {made_of(model.facts)}."
-        )
-    if facts.nonzeros is not None:
-        raise CheckpointError(
-            f"{start} has pruned weights, which are not trained further. Start from {made_of(model.facts)}."
         )
     taken = Taken.of(before.path, before.layout, layout)
     fields = _fields_of(taken, before.network, layout)

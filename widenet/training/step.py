@@ -15,11 +15,9 @@ from widenet.model.layers.output import WideOutput
 from widenet.model.network import Activity, Network
 from widenet.model.output_step import OutputStep
 from widenet.model.preparation import Prepared
-from widenet.model.pruning import prune
 from widenet.model.rule import Rule, ShardSteps, StepNumbers
 from widenet.model.sample import Choice
 from widenet.model.sampled_loss import SampledStep, sampled
-from widenet.model.square_loss import SquareLoss, SquareTargets
 from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.model.touched_rows import TouchedRows, fetch_rows, let_go_of_rows
@@ -95,10 +93,6 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
             weights_E = network.example_weights(output, prepared)
             direct_EH, share_E = vectors[name].detach(), _shares(output, weights_E, vectors[name])
             targets = prepared.targets[name]
-            if isinstance(targets, SquareTargets):
-                assert output.deferred_rows is not None
-                pending.append(SquareLoss(output.deferred_rows, direct_EH, targets, share_E).run(numbers))
-                continue
             if isinstance(targets, Choice):
                 samples[name] = sampled(output, direct_EH, targets, share_E, rule, numbers)
                 pending.append(samples[name].start())
@@ -127,7 +121,6 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
         ahead.close()
         let_go_of_rows(network.wide, touched)
         update.spread_descriptions()
-        prune(network.wide, network.exchange, rule, numbers)
     return launched
 
 

@@ -33,8 +33,6 @@ def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> N
     for weight in network.wide.values():
         weight.catch_up_all(rule, StepNumbers(num_steps + 1, rates))
     for output in network.outputs.values():
-        if output.deferred_rows is not None:
-            output.deferred_rows.catch_up(num_steps)
         output.set_unknown_biases()
 
 
@@ -56,8 +54,6 @@ def check_weights(network: Network, progress: str, place: str) -> None:
     if num_processes() == 1:
         return
     copies = replicas_of(network)
-    if network.layout.training.averaging is not None:  # every process has all shards
-        copies |= _wide_tensors(network)
     digests = {name: digest_of(tensor) for name, tensor in copies.items()}
     by_rank = network.exchange.collect(
         (socket.gethostname(), {**digests, "progress": progress}), "equal copies"
@@ -65,16 +61,6 @@ def check_weights(network: Network, progress: str, place: str) -> None:
     hosts, everyone = [host for host, _ in by_rank], [own for _, own in by_rank]
     if any(own != everyone[0] for own in everyone):
         raise DisagreementError(f"{place}: {_disagreement(hosts, everyone)}")
-
-
-def _wide_tensors(network: Network) -> dict[str, Tensor]:
-    """Return the tensors of this process's shards, by weight, shard and name."""
-    return {
-        f"{name}.{shard}.{key}": tensor
-        for name, weight in network.wide.items()
-        for shard, part in weight.parts.items()
-        for key, tensor in part.tensors().items()
-    }
 
 
 def regularization(network: Network, l1: float, l2: float) -> float:

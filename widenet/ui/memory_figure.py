@@ -15,7 +15,7 @@ def memory_figure(job: Job) -> Html:
     """Return a bar for each of the first processes, and their numbers in a table that one can open."""
     needed = {
         f"process {process}": vars(memory(job, process % job.num_processes))
-        for process in range(min(job.all_processes, _MOST_DRAWN))
+        for process in range(min(job.num_processes, _MOST_DRAWN))
     }
     rows = {
         process: {WORDS.get(name, name): float(size) for name, size in sizes.items()}
@@ -26,6 +26,6 @@ def memory_figure(job: Job) -> Html:
     listed.append(["in all", *(amount(sum(sizes.values())) for sizes in rows.values())])
     drawn = stacks("memory of each process", rows, amount)
     numbers = tag("details", tag("summary", "Numbers"), table(["", *rows], listed, numbers=True))
-    rest = job.all_processes - len(rows)
-    more = note(f"The first {len(rows)} of {job.all_processes:,} processes.") if rest else ""
+    rest = job.num_processes - len(rows)
+    more = note(f"The first {len(rows)} of {job.num_processes:,} processes.") if rest else ""
     return strict(joined([drawn, numbers, more]))

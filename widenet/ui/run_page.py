@@ -99,8 +99,8 @@ def _plan(run: RunDirectory) -> Html:
         "" if dataset is not None else " The dataset is not at hand: 100 entries an example are assumed."
     )
     kind = "CPUs" if device == "cpu" else "GPUs"
-    said = f"What widenet plan counts for {job.all_processes:,} processes on {kind}, not what was measured."
-    if job.all_processes == 1:
+    said = f"What widenet plan counts for {job.num_processes:,} processes on {kind}, not what was measured."
+    if job.num_processes == 1:
         said = said.replace("1 processes", "one process").replace(f"on {kind}", f"on a {kind[:-1]}")
     return sections.section("Plan", memory_figure(job), sections.note(said + assumed))
 

@@ -153,7 +153,7 @@ def _plan(job: Job, checked: Checked) -> Html:
     fits = device_bytes is None or needed.total <= device_bytes
     if device_bytes is not None:
         need += f" {'It fits' if fits else 'It does not fit'}: there are {amount(device_bytes)} for each."
-    steps = -(-checked.num_examples // (training.batch_size * job.replicas))
+    steps = -(-checked.num_examples // training.batch_size)
     said = (
         f"An epoch has {steps:,} steps, the training {training.epochs:,} epochs."
         f" A checkpoint takes {amount(checkpoint_bytes(job))} on disk."

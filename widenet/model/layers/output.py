@@ -8,14 +8,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from widenet.kernels import RowGradient, Touched, gather_sum
-from widenet.kernels.pruned import pruned_logits, widened
 from widenet.kernels.quantized import dequantized, quantized_logits
-from widenet.model.deferred_rows import DeferredRows
 from widenet.model.exchange import Exchange
 from widenet.model.losses import Loss, loss_of
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.operands import SHORTEST, add_product, matrix_product, rounded
-from widenet.model.pruned_part import PrunedPart
 from widenet.model.quantized_part import QuantizedPart
 from widenet.model.sample import Sampler
 from widenet.model.wide_weight import WideWeight
@@ -34,7 +31,6 @@ class WideOutput:
     known: shards of the units that take part in the loss; None if all do.
     half: a training step's matrix products take operands rounded to bfloat16.
     tf32: on CUDA they round float32 operands to TF32.
-    deferred_rows: its rows with deferred updates; None if a step needs the logits.
     sampler: draws the units of a step; None if all take part, and outside training.
     kept_bytes: of a batch's logits, kept between passes; as of `plan.job.Job`.
     neighbourhood: the term that evaluation and recommendations add to the logits.
@@ -51,7 +47,6 @@ class WideOutput:
     known: Shards | None = None
     half: bool = False
     tf32: bool = False
-    deferred_rows: DeferredRows | None = None
     sampler: Sampler | None = None
     kept_bytes: int | None = None
     neighbourhood: Neighbourhood | None = None
@@ -119,11 +114,7 @@ class WideOutput:
         bias_T = None if self.bias is None else self.bias.parts[shard].weight[start:stop]
         if isinstance(part, QuantizedPart):
             factor_R = part.scale_R if self.spec.cosine is None else part.for_directions
-            return QuantizedTile(part.whole_numbers[start:stop], bias_T, None, False, factor_R[start:stop])
-        if isinstance(part, PrunedPart):
-            factor_R = part.factors if self.spec.cosine is None else part.for_directions
-            own = part.column_RK[start:stop], factor_R[start:stop], part.columns
-            return PrunedTile(part.weight[start:stop], bias_T, None, False, *own)
+            return QuantizedTile(part.weight[start:stop], bias_T, None, False, factor_R[start:stop])
         weight_TH, _ = part.rows(start, stop)
         if self.spec.weightless:
             units = self.weight.shards.units(shard)[start:stop]
@@ -229,37 +220,6 @@ class QuantizedTile(Tile):
     def logits(self, direct_EH: Tensor) -> Tensor:
         """float32 [E, T]; see `quantized_logits`."""
         return quantized_logits(direct_EH, self.vector_TH, self.factor_T, self.bias_T)
-
-
-@dataclass
-class PrunedTile(Tile):
-    """Some units of an output whose vectors are pruned, outside training.
-
-    Its vectors are the stored numbers, float32 [T, K].
-
-    Attributes:
-        column_TK: Their columns.
-        factor_T: What each unit's numbers are multiplied by, float32.
-        columns: H.
-    """
-
-    column_TK: Tensor
-    factor_T: Tensor
-    columns: int
-
-    def wide_enough(self) -> "Tile":
-        """The tile as it is: a logit is computed alone, however narrow the tile."""
-        return self
-
-    def products(self, direct_EH: Tensor) -> Tensor:
-        """The logits without the biases, float32 [E, T]."""
-        vector_TH = widened(self.column_TK, self.vector_TH, self.columns)
-        return direct_EH @ vector_TH.mul_(self.factor_T[:, None]).T
-
-    def logits(self, direct_EH: Tensor) -> Tensor:
-        """float32 [E, T]; see `pruned_logits`."""
-        bias_T = self.vector_TH.new_zeros(len(self.vector_TH)) if self.bias_T is None else self.bias_T
-        return pruned_logits(direct_EH, self.column_TK, self.vector_TH, self.factor_T, bias_T)
 
 
 @dataclass
