@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from tests.older import with_facts
 from widenet.cli import runs as command
 
 
@@ -52,16 +51,6 @@ def test_a_run_in_8_bits_names_the_one_that_it_was_made_of(runs, widenet):
     assert f"    in 8 bits, made of {runs / 'first'}, training.epochs=2" in lines
     (small,) = [line for line in lines if line.startswith("small ")]
     assert small.split()[-1] == "-"  # no time of a training
-
-
-def test_a_number_of_bits_that_there_is_not_is_one_sentence(runs, widenet):
-    manifest = runs / "first" / "model" / "manifest.json"
-    with_facts(manifest.parent, in_8_bits=True, bits="x")
-    ended = widenet("fingerprint", runs / "first")
-    rule = f'{manifest}: "bits" must be 2, 3, 4 or 8; got "x".'
-    assert (ended.status, ended.out) == (2, "")
-    assert ended.err == f"widenet: {rule} Restore the run, or make it again.\n"
-    assert rule in widenet("runs", runs).err
 
 
 def test_a_narrow_terminal_gets_the_same_facts_in_short_lines(runs, widenet, terminal):
