@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.baskets import Baskets
-from widenet.data.file_order import check_order
 from widenet.data.formats.columns import OBVIOUS, Columns, listed, plain
 from widenet.data.formats.memory import opened
 from widenet.data.formats.source import Source
@@ -18,18 +17,16 @@ from widenet.errors import DataError
 _TABLE = "the table"
 
 
-def baskets_of(table: Any, named: Mapping[str, str], is_sequence: bool = False) -> Baskets:
+def baskets_of(table: Any, named: Mapping[str, str]) -> Baskets:
     """Read the baskets of a table, in order of their first rows.
 
     Args:
         table: A pandas, Polars or Arrow table, a dictionary of columns, or a SciPy matrix.
         named: The column of "user", "item" and "value"; the first two are guessed without it, and values are
             not read.
-        is_sequence: Whether the order of somebody's rows counts.
 
     Raises:
-        DataError: A column is missing, a cell breaks its rule, or the rows of a sequence are not in the order
-            of a column of times.
+        DataError: A column is missing, or a cell breaks its rule.
     """
     source = opened(table, _TABLE)
     columns = Columns(
@@ -41,8 +38,6 @@ def baskets_of(table: Any, named: Mapping[str, str], is_sequence: bool = False) 
     with duckdb.connect() as connection:
         connection.execute("SET preserve_insertion_order = true")
         read = connection.sql(source.interactions(connection, columns)).to_arrow_table()
-        if is_sequence:
-            check_order(source, columns, connection)
     has_item = ~_nulls(read["item"])
     lacks_item = ~has_item & (not source.empty_users)
     if (lacks_item | _nulls(read["user"]) | _nulls(read["value"])).any():

@@ -24,8 +24,6 @@ if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch
 
 _FACTS = b"descriptions"
-_LISTS = 0.2
-"""Share of the categories that must look like lists for a note."""
 
 
 def described_file(field: str) -> str:
@@ -150,19 +148,6 @@ def _line(facts: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} (mean {mean:.4g}, deviation {deviation:.4g})" for name, mean, deviation in columns
     )
-
-
-def separator_of(texts: Sequence[str]) -> tuple[str, str] | None:
-    """Return what seems to separate several categories in some texts, and a text that holds it, if any.
-
-    A fifth of the texts must hold it, and its parts must repeat, as those of names and sentences do not.
-    """
-    for mark in "|;,":
-        lists = [text for text in texts if mark in text]
-        parts = {part.strip() for text in texts for part in text.split(mark)}
-        if len(lists) >= max(2, _LISTS * len(texts)) and len(parts) < len(texts):
-            return mark, lists[0]
-    return None
 
 
 def _batch(counts: np.ndarray, indices: np.ndarray, values: np.ndarray) -> "SparseBatch":

@@ -8,7 +8,6 @@ from widenet.arguments import declares
 from widenet.data.assemble import SortedEntries, assembled
 from widenet.data.database import database
 from widenet.data.dataset import Dataset
-from widenet.data.file_order import note_on_order
 from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
 from widenet.data.item_ids import other_ids
@@ -17,7 +16,6 @@ from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging
 from widenet.data.messages import Note, ignore_message
 from widenet.data.options import Options, check
-from widenet.data.random_order import note_on_random_order
 from widenet.data.rules import FieldLayout
 from widenet.data.side_fields import OpenedUsers, SideTables
 from widenet.data.sources import Sources, check_csv_options, check_skipping, opened
@@ -100,14 +98,7 @@ class _Work:
         }
 
     def run(self, folder: Path, tables: Tables) -> Manifest:
-        """Fill a folder with the dataset; say if the order of its sequences looks random."""
-        manifest, field = self._written(folder, tables), self._options.field
-        if self._options.sequence and (note := note_on_random_order(Dataset(folder, manifest), field)):
-            self._report(note)
-        return manifest
-
-    def _written(self, folder: Path, tables: Tables) -> Manifest:
-        """Write the dataset into a folder."""
+        """Fill a folder with the dataset."""
         options, selection, scratch = self._options, self._options.selection, folder / "scratch"
         names = {"train", *selection.divided, *(part for part, inputs in self._inputs.items() if inputs)}
         parts = tuple(part for part in PARTS if part in names)
@@ -195,13 +186,11 @@ class _Work:
         if rows is None:
             return [], {}
         paths = rows.written(scratch, options.field)
-        for line in rows.notes():
-            self._report(Note(line))
+        if (note := rows.note_on_aside()) is not None:
+            self._report(note)
         found = rows.described(scratch, options.field)
         if found is None:
             return paths, {}
-        for line in rows.notes_on(found):
-            self._report(Note(line))
         return [*paths, found.path], found.widths
 
     def _read(
@@ -240,20 +229,9 @@ class _Work:
                 tables.read(part, sources)
                 tables.read_beside(sources, further)
                 tables.facts[f"{part}_lines_skipped"] = num_skipped
-            for line in tables.notes(part):
-                self._report(Note(line))
-            if options.sequence and options.time is None:
-                self._tell_order(sources, tables)
         if options.min_value is not None and not options.has_values:
             self._report(Note("note: values are compared with `min_value`, and not stored"))
         return read
-
-    def _tell_order(self, sources: Sources, tables: Tables) -> None:
-        """Say which columns look like times, though they do not order the sources."""
-        with tables.connection.cursor() as cursor:
-            for source, columns in sources.read:
-                if line := note_on_order(source, columns, cursor):
-                    self._report(Note(line))
 
 
 def _types(options: Options, read: dict[Part, Sources]) -> Facts:

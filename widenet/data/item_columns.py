@@ -8,7 +8,6 @@ import duckdb
 import pyarrow as pa
 
 from widenet.data.formats import sql
-from widenet.data.formats.columns import remedy_for
 from widenet.data.formats.jsonl import JsonLines
 from widenet.data.formats.source import Source, TextSource
 from widenet.errors import DataError, OptionError, did_you_mean
@@ -27,8 +26,6 @@ _WHOLE_TEXT = "-?(0|[1-9][0-9]*)"
 _NUMBER_TEXT = r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _DAY_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME_TEXT = f"{_DAY_TEXT}[T ][0-9]{{2}}:[0-9]{{2}}.*"
-_ANY_NUMBER = "[+-]?([0-9]+|[0-9]{1,3}([.,][0-9]{3})+)([.,][0-9]+)?"
-_ANY_DATE = "[0-9]{1,2}[./-][0-9]{1,2}[./-]([0-9]{2}){1,2}( [0-9:]+)?"
 _EXACT = 2**53
 """Up to here a double has every whole number."""
 
@@ -175,20 +172,6 @@ def _parted(
 def text_of(source: Source, column: str) -> str:
     """The SQL of a column of `source.typed_rows` as text, in the form of ids; NULL for an empty cell."""
     return f"nullif({_text(column, 'JSON')}, '')" if isinstance(source, JsonLines) else source.text(column)
-
-
-def other_notation(rows: str, column: str, decimal: str, connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Return a text of a column and what to do, if all are numbers or dates in another notation."""
-    number, date = (f"bool_and(regexp_full_match({column}, '{each}'))" for each in (_ANY_NUMBER, _ANY_DATE))
-    several, comma = (f"min({column}) FILTER ({column} LIKE '{each}')" for each in ("%.%,%", "%,%"))
-    [(text, day)] = connection.execute(
-        f"SELECT CASE WHEN {number} THEN coalesce({several}, {comma}, min({column})) END,"
-        f" CASE WHEN {date} THEN min({column}) END FROM {rows}"
-    ).fetchall()
-    if day is not None:
-        return f'"{day}". If these are dates, write them as in 2024-05-31.'
-    remedy = remedy_for(text, "items_decimal", decimal)
-    return None if remedy is None else f'"{text}". {remedy}'
 
 
 def _narrowed(source: Source, name: str, kind: str, connection: duckdb.DuckDBPyConnection) -> str:

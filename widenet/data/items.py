@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from widenet.data.attributes import Attributes, aside_file, aside_schema, attributes_file, kinds_of
-from widenet.data.described import Described, described_file, separator_of, write_descriptions
+from widenet.data.described import Described, described_file, write_descriptions
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import Forms, ItemColumn, columns_of, other_notation, text_of
+from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
 from widenet.data.item_ids import id_column, no_item_of
 from widenet.data.known import KnownFeatures
+from widenet.data.messages import Note
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.data.writer import ROWS_PER_BATCH, rebatched
@@ -334,31 +335,15 @@ class ItemRows:
             )
         return paths
 
-    def notes(self) -> Iterator[str]:
-        """Yield lines about numbers and dates that are texts, and about items that cannot be recommended."""
-        for place, column in enumerate(self.schema):
-            if self.source and column.type == pa.string():
-                found = other_notation(_ROWS, f"a{place}", self.decimal, self.tables.connection)
-                if found is not None:
-                    yield f'note: column "{column.name}" is kept as text, such as {found}'
-        if number := self.tables.facts.get("items_aside"):
-            items, they = ("item", "it") if number == 1 else ("items", "they")
-            yield (
-                f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot"
-                " be recommended"
-            )
-
-    def notes_on(self, described: Described) -> Iterator[str]:
-        """Yield a line for each description whose categories look like lists."""
-        for name, categories in described.categories.items():
-            column = self.descriptions.sparse[name]
-            found = separator_of(categories) if self.schema.field(column).type == pa.string() else None
-            if found is not None:
-                mark, text = found
-                yield (
-                    f'note: column "{column}" has categories with "{mark}", such as "{text}"; if such a cell'
-                    f" lists several, ingest with `items_separator={mark!r}`"
-                )
+    def note_on_aside(self) -> Note | None:
+        """Return a note about items that cannot be recommended; None if there are none."""
+        if not (number := self.tables.facts.get("items_aside")):
+            return None
+        items, they = ("item", "it") if number == 1 else ("items", "they")
+        return Note(
+            f"note: attributes of {number:,} {items} outside the vocabulary are kept aside; {they} cannot be"
+            " recommended"
+        )
 
     def _attributes(self, query: str) -> Iterator[pa.RecordBatch]:
         for batch in self.tables.stream(query, ROWS_PER_BATCH):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from widenet.data.assemble import SortedEntries
 from widenet.data.formats import sql
-from widenet.data.formats.columns import Columns, listed, remedy_for
+from widenet.data.formats.columns import Columns, listed
 from widenet.data.formats.source import Reading, Source
 from widenet.data.item_ids import id_column
 from widenet.data.rules import FieldLayout, check_field_name
@@ -137,9 +137,8 @@ def _check_first_rows(source: Source, key: str, column: str) -> None:
 
 def _number_error(source: Source, column: str, rule: str, user: str, cell: str | None) -> DataError:
     """Make the error for a cell that must be a number."""
-    remedy = remedy_for(cell, "users_decimal", source.decimal) or "Fix the row."
     return DataError(
-        f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}. {remedy}'
+        f'{source.name}: column "{column}" must be {rule}; user {user!r} has {cell or "nothing"}.'
     )
 
 

@@ -37,19 +37,6 @@ _ITEMS = """
     SELECT name, sum(CASE WHEN part = 'train' THEN num_rows ELSE 0 END) AS num_train FROM names
     WHERE is_item AND name IS NOT NULL GROUP BY name
 """
-_ODD_IDS = (
-    (
-        "lower(name) IN ('null', 'nan', 'none', 'na', 'n/a', '<na>', 'undefined')",
-        "may stand for a missing id",
-    ),
-    ("name <> trim(name)", "has spaces at its ends"),
-    ("regexp_full_match(name, '-?[0-9]+\\.0')", "may be a whole number that became a float"),
-    (
-        "regexp_full_match(name, '-?[0-9](\\.[0-9]+)?[eE]\\+[0-9]+')",
-        "may be a number that a spreadsheet has rounded",
-    ),
-)
-"""Suspicious ids: an SQL condition, and the reason in words."""
 
 
 class Tables:
@@ -107,25 +94,6 @@ class Tables:
             raise sources.mistake("a cell breaks the rule of its column")
         if self.count(f"SELECT count(*) FROM names WHERE part = '{part}' AND contains(name, chr(0))"):
             raise sources.mistake("an id holds the character NUL")
-
-    def notes(self, part: Part) -> Iterator[str]:
-        """Yield a line about each kind of suspicious ids in a part, such as NULL.
-
-        These ids are kept.
-        """
-        for is_item, role in ((False, "user"), (True, "item")):
-            for predicate, what in _ODD_IDS:
-                odd = f"part = '{part}' AND is_item = {is_item} AND {predicate}"
-                row = self.connection.execute(
-                    f"SELECT min(name), count(*), sum(num_rows) FROM names WHERE {odd}"
-                ).fetchone()
-                if row and row[1]:
-                    name, num_names, num_rows = row
-                    others = f" and {num_names - 1:,} like it" if num_names > 1 else ""
-                    yield (
-                        f'note: the {role} "{name}"{others}, in {num_rows:,} row{"s" * (num_rows > 1)},'
-                        f" {what}; kept as it is"
-                    )
 
     def read_beside(self, sources: Sources, columns: Iterable[str]) -> None:
         """Read further columns of the sources, to find lines that cannot be read.

@@ -97,7 +97,7 @@ def baskets(items: Any, values: Any, columns: Mapping[str, str], is_sequence: bo
             raise OptionError("`values` is for lists; a table has a column. Name it in `columns`.")
         from widenet.data.basket_tables import baskets_of  # loads DuckDB
 
-        return baskets_of(items, columns, is_sequence)
+        return baskets_of(items, columns)
     if columns:
         raise OptionError("`columns` is for tables. Leave it out.")
     for basket in items:

@@ -39,54 +39,12 @@ _WORDS = {"users-id": "id of a user", "title-id": "id of an item", "items-id": "
 """Roles in words, for messages."""
 
 
-_DECIMAL_COMMA = re.compile("[+-]?[0-9]+,[0-9]+")
-_THOUSANDS = {
-    sign: re.compile(rf"[+-]?[0-9]{{1,3}}({sign}[0-9]{{3}})+({other}[0-9]*)?")
-    for sign, other in ((",", r"\."), (r"\.", ","))
-}
-_DATE_FORMATS = (
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d.%m.%Y",
-    "%d-%m-%Y",
-    "%m-%d-%Y",
-    "%Y %m %d",
-    "%b %d, %Y",
-    "%d %b %Y",
-    "%d-%b-%Y",
-    "%B %d, %Y",
-    "%d %B %Y",
-    "%d/%m/%y",
-    "%m/%d/%y",
-    "%d.%m.%y",
-    "%y-%m-%d",
-)
-_TIME_FORMATS = (
-    "",
-    " %H:%M:%S",
-    " %H:%M",
-    " %I:%M %p",
-    " %I:%M:%S %p",
-    ", %H:%M:%S",
-    ", %H:%M",
-    ", %I:%M:%S %p",
-    ", %I:%M %p",
-)
 _ISO = re.compile(
     r"(?P<Y>[12][0-9]{3})-(?P<m>[0-9]{2})-(?P<d>[0-9]{2})([T"
     r" ](?P<H>[0-9]{2}):(?P<M>[0-9]{2}):(?P<S>[0-9]{2})(\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-4]):[0-5][0-9])?)?"
 )
 _DIGITS = {"Y": "[12][0-9]{3}", **dict.fromkeys("mdHMS", "[0-9]{2}")}
 """Texts that DuckDB surely accepts for a specifier. It accepts more, but asking it takes milliseconds."""
-_ISO_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ")
-"""ISO times, which need a format only beside others."""
-_OTHER_FORMATS = (
-    "%a %b %d %H:%M:%S %Y",
-    "%d/%b/%Y:%H:%M:%S %z",
-    "%a, %d %b %Y %H:%M:%S %z",
-    "%a, %d %b %Y %H:%M:%S GMT",
-    "%Y%m%dT%H%M%S",
-)
 
 RULES = {
     "user": "must not be empty",
@@ -218,83 +176,20 @@ def broken(column: str, role: str, text: str | None, columns: Columns, can_skip:
     """
     empty = "; the cell is empty" if text == "" and role in ("value", "time") else ""
     got = f'; got "{text}"' if text else empty
-    rule, remedy = RULES[role], None
-    if role == "value":
-        remedy = remedy_for(text, "decimal", columns.decimal)
-        if (
-            text
-            and (number := _number(text, columns.decimal)) is not None
-            and abs(number) > sql.LARGEST_FLOAT32
-        ):
-            rule, remedy = (
-                "must lie between -3.4e38 and 3.4e38, as a float32 does",
-                "Scale the column down, or take its logarithm.",
-            )
-    if role == "time":
-        if columns.time_formats:
-            formats = " or ".join(f"`time_format={each!r}`" for each in columns.time_formats)
-            rule, remedy = (
-                f"must be a time as {formats} has it",
-                f"{_more_formats(text)}Correct the format, or fix the row.",
-            )
-        elif text:
-            remedy = _time_remedy(text) or "Say how it is written with `time_format`, or fix the row."
-    skip = ", or skip it with `skip_bad_lines`" if can_skip and not text else ""
-    return f'column "{column}" {rule}{got}. {remedy or f"Fix or remove the row{skip}."}'
-
-
-def remedy_for(text: str | None, option: str, decimal: str = ".") -> str | None:
-    """Return what to do about a number in another notation, such as "1,5"; None for any other text.
-
-    Args:
-        text: The cell.
-        option: Name of the option for the decimal separator.
-        decimal: Decimal separator in use.
-    """
-    text = text or ""
-    if decimal == "." and _THOUSANDS[","].fullmatch(text):
-        plain_number = text.replace(",", "")
-        if text.count(",") > 1 or "." in text:
-            return f"Write {plain_number}, without commas between thousands."
-        return (
-            f"Write {plain_number} if the comma separates thousands, or use `{option}=','` if it is a decimal"
-            " comma."
-        )
-    if decimal == "." and _THOUSANDS[r"\."].fullmatch(text):
-        return f"Write {text.replace('.', '').replace(',', '.')}, without points between thousands."
-    if decimal == "," and _THOUSANDS[r"\."].fullmatch(text) and (text.count(".") > 1 or "," in text):
-        return f"Write {text.replace('.', '')}, without points between thousands."
-    if decimal == "." and _DECIMAL_COMMA.fullmatch(text):
-        return f"Write {text.replace(',', '.')}, or use `{option}=','` for CSV with decimal commas."
-    if decimal == "," and "." in text and is_number(text):
-        return f"Write {text.replace('.', ',')}, or leave `{option}` out."
-    return None
-
-
-def _time_remedy(text: str) -> str | None:
-    """Suggest formats that fit a time; None if no common one fits."""
-    fitting = [f"'{each}'" for each in _fitting(text, ())]
-    return f"Use `time_format={fitting[0]}`{f' or {fitting[1]}' if fitting[1:] else ''}." if fitting else None
-
-
-def _more_formats(text: str | None) -> str:
-    """Suggest to give another format too; empty if no common one fits."""
-    fitting = _fitting(text or "", _ISO_FORMATS)
-    return f"If the column has both forms, also give `time_format={fitting[0]!r}`. " if fitting else ""
-
-
-def _fitting(text: str, further: Sequence[str]) -> list[str]:
-    """The common formats, and some further ones, that fit a time."""
-    formats = [*further, *(day + hour for day in _DATE_FORMATS for hour in _TIME_FORMATS), *_OTHER_FORMATS]
-    return [each for each in formats if _fits(text.strip(), each)]
-
-
-def _fits(text: str, time_format: str) -> bool:
-    try:
-        datetime.strptime(text, time_format)
-    except ValueError:
-        return False
-    return True
+    rule, remedy = (
+        RULES[role],
+        "Fix or remove the row" + (", or skip it with `skip_bad_lines`." if can_skip and not text else "."),
+    )
+    if role == "value" and text:
+        number = _number(text, columns.decimal)
+        if number is not None and abs(number) > sql.LARGEST_FLOAT32:
+            rule = "must lie between -3.4e38 and 3.4e38, as a float32 does"
+    if role == "time" and columns.time_formats:
+        formats = " or ".join(f"`time_format={each!r}`" for each in columns.time_formats)
+        rule = f"must be a time as {formats} has it"
+    elif role == "time" and text:
+        remedy = "Say how it is written with `time_format`, or fix the row."
+    return f'column "{column}" {rule}{got}. {remedy}'
 
 
 def check_time_format(time_format: str) -> None:
