@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from tests.older import dataset_of_format_1
 from tests.pages import Page
 from widenet.data.dataset import Dataset
@@ -93,22 +94,16 @@ def test_parts_are_read_by_name(tmp_path):
 
 def test_an_unknown_field_and_a_missing_part_are_named_with_the_remedy(tmp_path):
     dataset = dataset_from_lists(tmp_path / "ds", [[0], [1]], dense={"age": [[1], [2]]})
-    with pytest.raises(DataError, match=r"field 'itens' does not exist\. Did you mean .items.\?"):
+    with mistake(DataError, place="itens"):
         dataset.rows("itens", slice(None))
-    with pytest.raises(
-        FitError,
-        match=(
-            r"no heldout part, only train\. Set one aside with `widenet.split\(.*ds', out=DIR, heldout"
-            r"=0\.1\)`"
-        ),
-    ):
+    with mistake(FitError):
         dataset.rows("items", slice(None), "heldout")
     named = dataset_from_lists(tmp_path / "named", [[0], [1]], field="labels")
-    with pytest.raises(FitError, match=r"named', out=DIR, validation=0\.1, field='labels'\)`"):
+    with mistake(FitError):
         named.rows("labels", slice(None), "validation")
-    with pytest.raises(FitError, match="'age' must be sparse here; it is dense"):
+    with mistake(FitError):
         dataset.counts("age")
-    with pytest.raises(FitError, match="'items' must be dense here; it is sparse"):
+    with mistake(FitError):
         dataset.dense("items", slice(None))
 
 
@@ -122,7 +117,7 @@ def test_a_compressed_file_is_refused(tmp_path):
     ):
         writer.write_table(table)
     dataset_of_format_1(tmp_path / "ds")
-    with pytest.raises(DataError, match="must be uncompressed"):
+    with mistake(DataError):
         Dataset.open(tmp_path / "ds")
 
 
@@ -144,33 +139,20 @@ def test_rows_may_be_a_list(tmp_path):
     assert dataset.sparse("items", []).indptr.tolist() == [0]
 
 
-@pytest.mark.parametrize(
-    ("rows", "problem"),
-    [
-        ([0, 7], "; got 7. Leave it out."),
-        (np.array([-1]), "; got -1. Leave it out."),
-        ([0.5], ", in one list; got [0.5], a list. Convert them."),
-        ([True, False], ", in one list; got [True, False], a list. Convert them."),
-        (1, ", in one list; got 1. Convert them."),
-        ([[0], [1, 2]], "; got [[0], [1, 2]], a list. Give one list of them."),
-    ],
-)
-def test_a_row_that_does_not_exist_is_refused(tmp_path, rows, problem):
+@pytest.mark.parametrize("rows", [[0, 7], np.array([-1]), [0.5], [True, False], 1, [[0], [1, 2]]], ids=str)
+def test_a_row_that_does_not_exist_is_refused(tmp_path, rows):
     dataset = dataset_from_lists(tmp_path / "data", [[0], [1], [0, 1]], dense={"age": [[1], [2], [3]]})
     for read in (
         lambda: dataset.sparse("items", rows),
         lambda: dataset.dense("age", rows),
         lambda: dataset.ids(rows),
     ):
-        with pytest.raises(OptionError) as raised:
+        with mistake(OptionError, place="rows"):
             read()
-        assert str(raised.value) == f"{dataset.path}: rows must be whole numbers from 0 to 2{problem}"
 
 
 def test_a_misspelt_part_is_not_taken_for_one_that_is_missing(tmp_path):
     dataset = dataset_from_lists(tmp_path / "data", [[0], [1]])
     for read in (dataset.sparse, dataset.entry_counts):
-        with pytest.raises(OptionError) as raised:
+        with mistake(OptionError, option="part"):
             read("items", slice(None), "held")
-        rule = "part must be one of train, validation, heldout; got 'held'."
-        assert str(raised.value) == f'{rule} Did you mean "heldout"?'

@@ -7,6 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.description import Spread, describe
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DataError, OptionError
@@ -90,10 +91,10 @@ def test_each_panel_of_a_plot_says_what_it_shows(dataset, tmp_path, monkeypatch)
 
 
 def test_a_wrong_plot_or_directory_is_refused(dataset, tmp_path, monkeypatch):
-    with pytest.raises(OptionError, match=r"`plot` must end in \.png or \.svg; got a\.pdf\."):
+    with mistake(OptionError, option="plot"):
         describe(dataset, tmp_path / "a.pdf")
-    with pytest.raises(DataError, match="a dataset must be a directory"):
+    with mistake(DataError):
         describe(tmp_path / "none")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(OptionError, match=r"Install it with `pip install 'widenet\[plot\]'`\."):
+    with mistake(OptionError):
         describe(dataset, tmp_path / "a.png")

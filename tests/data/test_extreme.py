@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from tests.extreme import LABELS, write_points
+from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.extreme import ingest_extreme
 from widenet.errors import DataError, OptionError
@@ -72,31 +73,6 @@ def test_filtered_pairs_are_known_and_no_truth(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "line 1: must be three numbers: points, features and labels; got ''."),
-        ("user,item\n", "line 1: must be three numbers: points, features and labels; got 'user,item'."),
-        ("1 0 3\n", "line 1: features and labels must each be 1 to 4,294,967,296; got '1 0 3'."),
-        ("2 4 3\n1 0:1\n", "must have 2 points, as line 1 says; got 1. Download it again."),
-        ("1 4 3\n1 0:1\n1 0:1\n", "must have 1 points, as line 1 says; got 2."),
-        ("1 4 3\n1 0:one\n", "line 2: must be labels and features, such as `3,17 0:0.5 8:1`; got '1 0:one'."),
-        ("1 4 3\n1 2 0:1\n", "line 2: must be labels and features, such as `3,17 0:0.5 8:1`; got '1 2 0:1'."),
-        ("1 4 3\n1 0:nan\n", "line 2: must be labels and features,"),
-        ("2 4 3\n1 0:1\n1,3 0:1\n", "line 3: every label must be below 3, as line 1 says; got '3'."),
-        ("2 4 3\n 0:1\n1 0:1 4:1\n", "line 3: every feature must be below 4, as line 1 says; got '4'."),
-        ("1 4 3\n0 0:1e99\n", "values must be finite numbers; example '0' has inf."),
-        ("1 4 3\n 0:1\n", "at least one point must have a label; none has. Check the file."),
-    ],
-)
-def test_a_wrong_file_is_refused_by_its_line_and_leaves_nothing(tmp_path, text, said):
-    (tmp_path / "train.txt").write_text(text)
-    with pytest.raises(DataError) as raised:
-        ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
-    assert said in str(raised.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
-
-
-@pytest.mark.parametrize(
     ("test", "pairs", "said"),
     [
         ("1 4 2\n1 0:1\n", "", "test.txt: line 1: must have 4 features and 3 labels, as "),
@@ -125,7 +101,7 @@ def test_a_wrong_test_file_leaves_neither_dataset(tmp_path, test, pairs, said):
     "options", [{"test": "x"}, {"test_out": "x"}, {"filter_pairs": "x"}, {"test": "x", "test_out": "a"}]
 )
 def test_options_that_belong_together_are_asked_for(tmp_path, options):
-    with pytest.raises(OptionError, match=r"^`(test|filter_pairs|out)`"):
+    with mistake(OptionError):
         ingest_extreme(tmp_path / "train.txt", "a", **options)
 
 
@@ -133,21 +109,19 @@ def test_options_that_belong_together_are_asked_for(tmp_path, options):
 def test_neither_dataset_may_lie_in_the_other(tmp_path, places):
     (tmp_path / "train.txt").write_text(TRAIN)
     out, test_out = (tmp_path / place for place in places)
-    with pytest.raises(
-        OptionError, match="`out` and `test_out` must be two directories, neither in the other"
-    ):
+    with mistake(OptionError, option="out"):
         ingest_extreme(tmp_path / "train.txt", out, test=tmp_path / "train.txt", test_out=test_out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
 
 
 def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
-    with pytest.raises(DataError, match=r"train\.txt: the file does not exist"):
+    with mistake(DataError, place="train.txt"):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
-    with pytest.raises(DataError, match=r": must be a file; it is a directory\. Name a file in it\."):
+    with mistake(DataError):
         ingest_extreme(tmp_path, tmp_path / "a")
     (tmp_path / "train.txt").write_text(TRAIN)
     first = ingest_extreme(tmp_path / "train.txt", tmp_path / "a")[0]
-    with pytest.raises(DataError, match="already exists"):
+    with mistake(DataError):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")
     again = ingest_extreme(tmp_path / "train.txt", tmp_path / "a", overwrite=True)[0]
     assert again.digest == first.digest
@@ -160,5 +134,5 @@ def test_a_missing_file_and_an_existing_dataset_are_named(tmp_path):
 )
 def test_a_long_line_with_a_wrong_end_is_refused_at_once(tmp_path, line):
     (tmp_path / "train.txt").write_text(f"1 200 3\n{line} x\n")
-    with pytest.raises(DataError, match=r"line 2: must be labels and features, such as "):
+    with mistake(DataError, line=2):
         ingest_extreme(tmp_path / "train.txt", tmp_path / "a")

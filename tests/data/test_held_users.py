@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
@@ -81,43 +82,39 @@ def test_the_seed_decides_who_is_set_aside(tmp_path, whole):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "option"),
     [
-        ({"users": 0}, "`users` must be a share above 0 and below 1; got 0."),
-        (
-            {"users": 0.5, "heldout": 0},
-            "`heldout` must be a share above 0 and at most 1 of the held-out users' items; got 0.",
-        ),
-        ({"users": 0.5, "validation": 1}, "`validation` must be a share in [0, 1); got 1."),
-        ({"users": 0.5, "seed": -1}, "`seed` must be 0 to 9,223,372,036,854,775,807; got -1."),
+        ({"users": 0}, "users"),
+        ({"users": 0.5, "heldout": 0}, "heldout"),
+        ({"users": 0.5, "validation": 1}, "validation"),
+        ({"users": 0.5, "seed": -1}, "seed"),
     ],
 )
-def test_a_wrong_option_is_refused(tmp_path, whole, options, message):
-    with pytest.raises(OptionError) as raised:
+def test_a_wrong_option_is_refused(tmp_path, whole, options, option):
+    with mistake(OptionError, option=option):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", **options)
-    assert str(raised.value) == message
 
 
 def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     for out, users_out in (("a", "a"), ("a", "a/b"), ("a/b", "a")):
-        with pytest.raises(DataError, match="`users_out` must be two directories, neither in the other"):
+        with mistake(DataError, option="users_out"):
             split_users(whole.path, tmp_path / out, tmp_path / users_out, users=0.5, overwrite=True)
-    with pytest.raises(DataError, match="`out` and `users_out` must not exist"):
+    with mistake(DataError, option="out"):
         split_users(whole.path, tmp_path / "a", whole.path, users=0.5)
-    with pytest.raises(
-        DataError, match=r"`users=0\.001` of 100 users with two items is 0\. Give another share\."
-    ):
+    with mistake(DataError, option="users"):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.001)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("shares", "option"), [({"heldout": 0.01}, "heldout"), ({"validation": 0.01}, "validation")]
+    "shares",
+    [
+        {"heldout": 0.01},
+        {"validation": 0.01},
+    ],
 )
-def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_path, whole, shares, option):
-    with pytest.raises(
-        DataError, match=rf"`{option}=0\.01` must set something aside; .*: the most is 1\d, and one must"
-    ):
+def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_path, whole, shares):
+    with mistake(DataError):
         split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.3, **shares)
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +122,7 @@ def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_pa
 def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, whole):
     divided = split(whole.path, tmp_path / "divided", heldout=0.2).manifest
     assert divided
-    with pytest.raises(DataError, match="divided: field 'items' has a heldout part already"):
+    with mistake(DataError, place="items"):
         split_users(tmp_path / "divided", tmp_path / "a", tmp_path / "b", users=0.3)
     assert [path.name for path in tmp_path.iterdir()] == ["divided"]
 
@@ -134,7 +131,7 @@ def test_examples_with_one_label_each_are_set_aside_with_all_of_it(tmp_path):
     words, labels = [[row % 5, 5 + row % 7] for row in range(60)], [[row % 3] for row in range(59)] + [[]]
     whole = dataset_from_lists(tmp_path / "whole", words, sparse={"label": labels}, width=12)
     for options in ({"heldout": 0.5}, {"validation": 0.9}):
-        with pytest.raises(DataError, match=r"one must stay\. Set aside whole users with `heldout=1`"):
+        with mistake(DataError, option="heldout"):
             split(whole, tmp_path / "out", field="label", **options)
     seen, unseen = split_users(
         whole, tmp_path / "seen", tmp_path / "unseen", users=0.2, heldout=1, field="label"

@@ -11,7 +11,7 @@ import pytest
 
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 
 def rows_of(dataset, part="train"):
@@ -232,38 +232,6 @@ def test_a_refused_source_leaves_nothing_behind(tmp_path, source):
     with pytest.raises(DataError):
         ingest([path], tmp_path / "out" / "ds", value="rating")
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_options_that_do_not_go_together_are_refused(tmp_path, source):
-    path = source("r.csv", "user,item,rating\na,x,5\n")
-    for options, message in (
-        ({"keep_values": True}, "`keep_values` needs `value`"),
-        ({"skip_bad_lines": -1}, "`skip_bad_lines` must be at least 0; got -1."),
-        (
-            {"delimiter": '"'},
-            "`delimiter` must be 1 to 4 bytes without quotes and line ends, or tab or space; got",
-        ),
-        ({"memory": "lots"}, '`memory` must be an amount of bytes above 0, such as 141GB; got "lots".'),
-        ({"threads": 0}, "threads must be at least 1; got 0."),
-        ({"min_value": float("nan")}, "`min_value` must be a finite number; got nan"),
-        ({"min_value": float("-inf")}, "`min_value` must be a finite number; got -inf"),
-        (
-            {"format": "cvs"},
-            (
-                '`format` must be one of csv, parquet, adjacency, sessions, jsonl, dsstne, npz; got "cvs".'
-                ' Did you mean "csv"?'
-            ),
-        ),
-    ):
-        with pytest.raises(OptionError) as caught:
-            ingest([path], tmp_path / "ds", **options)
-        assert str(caught.value).startswith(message)
-    with pytest.raises(OptionError, match="there must be at least one source of interactions"):
-        ingest([], tmp_path / "ds")
-    with pytest.raises(
-        OptionError, match=r"a source must be a path, a pandas, Polars or Arrow table, .*; got int"
-    ):
-        ingest([3], tmp_path / "ds")
 
 
 def test_gowalla_has_its_published_counts_and_rows(tmp_path, real_data):

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
@@ -152,7 +153,7 @@ def test_splits_have_the_attributes_and_verify_checks_them(tmp_path, source, log
     contents = bytearray(damaged.read_bytes())
     contents[len(contents) // 2] ^= 1
     damaged.write_bytes(contents)
-    with pytest.raises(DataError, match="the file of attributes is damaged"):
+    with mistake(DataError):
         Dataset.open(tmp_path / "split").attributes("items")
 
 
@@ -173,55 +174,6 @@ def test_grown_items_have_the_attributes_that_were_kept_aside(tmp_path, source, 
     other = ingest(later, tmp_path / "fresh", vocabulary=tmp_path / "before", grow=True, items=fresh)
     assert other.attributes("items").kinds == {"color": "text"}
     assert other.attributes("items").of([0, 3]) == [{}, {"color": "red"}]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        (
-            "i.csv",
-            "id,g\n1,a\n2,b\n1,b\n",
-            'i.csv: column "id" must hold every item once; it holds "1" 2 times',
-        ),
-        ("i.csv", "id,g\n,a\n1,b\n", 'i.csv: line 2: column "id" must not be empty'),
-        ("i.csv", "what,g\n1,a\n", "no column is obviously the id of an item; it has what, g. Name one with"),
-        ("i.csv", "id,g\n77,a\n", 'column "id" must hold ids of items, such as "1"; it holds none'),
-        (
-            "i.jsonl",
-            '{"id": 1, "g": {"a": 1}}\n',
-            'column "g" must hold texts, numbers, .*; it holds objects',
-        ),
-        (
-            "i.jsonl",
-            '{"id": 1, "g": ["a"]}\n{"id": 2, "g": [["b"], "c"]}\n',
-            'column "g" must hold texts, numbers, .*; it holds lists or objects within lists',
-        ),
-        ("i.jsonl", '{"id": 1, "g": [{"a": 1}]}\n', "it holds lists or objects within lists"),
-        ("absent", None, "the file does not exist"),
-    ],
-)
-def test_mistakes_in_items_are_one_sentence_and_leave_nothing(tmp_path, source, log, name, text, message):
-    path = tmp_path / name if text is None else source(name, text)
-    with pytest.raises(DataError, match=message):
-        ingest(log, tmp_path / "ds", items=path)
-    assert not (tmp_path / "ds").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"items_id": "x"}, "`items_id` needs `items`. Name the file of items."),
-        ({"items_title": "x"}, "`items_title` needs `items`."),
-        ({"items_delimiter": ";"}, "`items_delimiter` needs `items`."),
-        (
-            {"items": "i.csv", "titles": "t.csv", "items_title": "x"},
-            "`items_title` does not go with `titles`",
-        ),
-    ],
-)
-def test_options_of_items_need_items(tmp_path, log, options, message):
-    with pytest.raises(OptionError, match=message):
-        ingest(log, tmp_path / "ds", **options)
 
 
 def test_cells_may_hold_several_texts_and_booleans_and_decimal_commas(tmp_path, source, log):
@@ -259,7 +211,7 @@ def test_a_column_of_booleans_may_have_words_of_its_own(tmp_path, source, log):
         {},
     ]
     text = text.replace("NEIN", "Vielleicht").replace("3,,,", "3,jein,,")
-    with pytest.raises(DataError, match='false: ja and nein; got "Vielleicht"'):
+    with mistake(DataError):
         ingest(log, tmp_path / "other", items=source("items.csv", text), items_booleans=columns)
 
 
@@ -281,21 +233,14 @@ def test_lists_are_categories_and_conditions_too(tmp_path, log):
     assert attributes.matching({"tags": ["a", "b"]}).tolist() == [True, False, True]
 
 
-def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
+def test_a_condition_that_no_item_meets_is_refused(tmp_path, log):
     items = pa.table(
         {"item": [1, 2, 3], "genre": ["Lyrik", "Krimi", None], "tags": [["new"], None, ["used"]]}
     )
     attributes = ingest(log, tmp_path / "ds", items=items).attributes("items")
-    for where, end in (
-        ({"genre": "Krim"}, "got 'Krim'. Did you mean \"Krimi\"?"),
-        ({"genre": ["x", "lyrik"]}, "that an item has; got ['x', 'lyrik']. Did you mean \"Lyrik\"?"),
-        ({"tags": ["usd"]}, "got 'usd'. Did you mean \"used\"?"),
-        ({"genre": "Sachbuch"}, "that an item has; got 'Sachbuch'. Try `where={'genre': 'Lyrik'}`."),
-        ({"genre": "Ly\udcff"}, r"an item has; got 'Ly\udcff'. Try `where={'genre': 'Lyrik'}`."),
-    ):
-        with pytest.raises(OptionError) as raised:
+    for where in ({"genre": "Krim"}, {"genre": ["x", "lyrik"]}, {"tags": ["usd"]}, {"genre": "Ly\udcff"}):
+        with mistake(OptionError, option="where"):
             attributes.matching(where)
-        assert str(raised.value).endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +261,7 @@ def test_a_mistyped_condition_gets_the_nearest_value(tmp_path, log):
 def test_a_wrong_form_of_cells_is_one_sentence(tmp_path, source, log, options, message):
     with pytest.raises((DataError, OptionError), match=message):
         ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), **options)
-    with pytest.raises(OptionError, match="`items_separator` needs `items`"):
+    with mistake(OptionError, option="items_separator"):
         ingest(log, tmp_path / "ds", items_separator="|")
 
 
@@ -360,7 +305,7 @@ def test_a_column_without_any_value_has_texts(tmp_path, source, log, kind):
 
 def test_lists_of_a_fixed_length_within_lists_are_refused(tmp_path, log):
     pairs = pa.array([[["a", "b"]]], pa.list_(pa.list_(pa.string(), 2)))
-    with pytest.raises(DataError, match=r"it holds VARCHAR\[2\]\[\]"):
+    with mistake(DataError):
         ingest(log, tmp_path / "ds", items=pa.table({"id": [1], "g": pairs}))
 
 
@@ -374,10 +319,3 @@ def test_whole_numbers_of_unsigned_columns_keep_every_digit(tmp_path, log, large
     units = [vocabulary.find(item)[0] for item in ("1", "2", "3")]
     rows = dataset.attributes("items").of(units)
     assert rows == [{"code": expected[0]}, {"code": expected[1]}, {}]
-
-
-def test_a_mistake_names_the_table_of_an_option(tmp_path, log):
-    table = pa.table({"x": [1], "y": [2]})
-    for option, role in (("items", "id of an item"), ("titles", "id of an item"), ("users", "id of a user")):
-        with pytest.raises(DataError, match=f"^the table of {option}: no column is obviously the {role}"):
-            ingest(log, tmp_path / "ds", **{option: table})

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from tests.data.test_ingest import rows_of
+from tests.mistakes import mistake
 from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
@@ -103,17 +104,13 @@ def test_further_fields_keep_their_features_too(tmp_path, source, grow, countrie
 
 
 def test_what_cannot_be_kept_is_refused(after, tmp_path, source):
-    with pytest.raises(
-        DataError, match='must be a run or a dataset with a vocabulary of "books"; it has none'
-    ):
+    with mistake(DataError):
         ingest(after, tmp_path / "after", vocabulary=tmp_path / "before", field="books")
-    with pytest.raises(
-        DataError, match="nowhere: `vocabulary` must be a run or a dataset; this directory does"
-    ):
+    with mistake(DataError, option="vocabulary"):
         ingest(after, tmp_path / "after", vocabulary=tmp_path / "nowhere")
-    with pytest.raises(OptionError, match="`grow` needs `vocabulary`"):
+    with mistake(OptionError, option="grow"):
         ingest(after, tmp_path / "after", grow=True)
-    with pytest.raises(DataError, match="`vocabulary` has none of their items"):
+    with mistake(DataError, option="vocabulary"):
         ingest(
             source("others.csv", "user,item\na,other\n"), tmp_path / "after", vocabulary=tmp_path / "before"
         )

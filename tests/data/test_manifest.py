@@ -1,9 +1,8 @@
 """The manifest: read back equal, and every damage named."""
 
-import json
-
 import pytest
 
+from tests.mistakes import mistake
 from tests.older import dataset_of_format_1
 from widenet.data.contents import verify
 from widenet.data.lists import dataset_from_lists
@@ -15,12 +14,6 @@ from widenet.errors import DataError
 def folder(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0, 2], [1]], heldout=[[1], []])
     return tmp_path / "ds"
-
-
-def refusal(folder):
-    with pytest.raises(DataError) as caught:
-        Manifest.read(folder)
-    return str(caught.value)
 
 
 def test_columns_are_named_as_the_contract_says():
@@ -41,36 +34,33 @@ def test_a_written_manifest_is_read_back_equal(folder):
     verify(folder, manifest)
 
 
-def test_a_path_that_is_no_dataset_is_refused_with_the_remedy(tmp_path):
+def test_a_path_that_is_no_dataset_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    assert "does not exist" in refusal(tmp_path / "none")
-    assert "this is a file" in refusal(tmp_path / "file")
-    assert "must hold dataset.json; it is missing. Make one with `widenet.ingest(" in refusal(tmp_path)
+    for name in ("none", "file", ""):
+        with mistake(DataError, place=tmp_path / name):
+            Manifest.read(tmp_path / name)
 
 
-def test_broken_json_is_refused(folder):
-    (folder / "dataset.json").write_text('{"format_version": 1,')
-    assert "dataset.json: must be JSON" in refusal(folder)
-
-
-def test_a_newer_format_is_refused_by_its_version(folder):
-    document = json.loads((folder / "dataset.json").read_text()) | {"format_version": 3, "unknown": 1}
-    (folder / "dataset.json").write_text(json.dumps(document))
-    assert "format_version must be at most 2; got 3. Update widenet" in refusal(folder)
+@pytest.mark.parametrize("text", ['{"format_version": 1,', '{"format_version": 3, "unknown": 1}'])
+def test_broken_json_and_a_newer_format_are_refused(folder, text):
+    (folder / "dataset.json").write_text(text)
+    with mistake(DataError, place="dataset.json"):
+        Manifest.read(folder)
 
 
 def test_a_field_of_the_wrong_type_is_named(folder):
     dataset_of_format_1(folder, num_examples="two")
-    assert "num_examples: Input should be a valid integer; got 'two'" in refusal(folder)
+    with mistake(DataError, place="num_examples"):
+        Manifest.read(folder)
 
 
 def test_a_missing_and_a_shortened_file_are_named(folder):
     path = folder / "items.vocabulary.arrow"
-    content = path.read_bytes()
-    path.write_bytes(content[:-1])
-    assert f"must have {len(content):,} bytes; got {len(content) - 1:,}" in refusal(folder)
-    path.unlink()
-    assert "items.vocabulary.arrow: listed in dataset.json but missing" in refusal(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):
+        with mistake(DataError, place=path.name):
+            Manifest.read(folder)
+        path.unlink(missing_ok=True)
 
 
 def test_verify_finds_a_flipped_bit(folder):
@@ -79,11 +69,5 @@ def test_verify_finds_a_flipped_bit(folder):
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
     manifest = Manifest.read(folder)
-    with pytest.raises(
-        DataError,
-        match=(
-            r"examples-00000.arrow: all that describes its rows \(schema, headers, footer\) must have the"
-            r" SHA-256"
-        ),
-    ):
+    with mistake(DataError, place="examples-00000.arrow"):
         verify(folder, manifest)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
@@ -29,7 +30,7 @@ def inside(folder):
 
 
 def test_a_new_ingest_takes_the_place_of_an_earlier_dataset(likes, data, tmp_path):
-    with pytest.raises(DataError, match=r"data: already exists\. Replace it with `overwrite=True`, choose"):
+    with mistake(DataError, option="overwrite"):
         ingest(likes, data.path)
     assert ingest(likes, data.path, overwrite=True).num_examples == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "likes.csv"]
@@ -55,24 +56,24 @@ def test_users_set_aside_replace_both_datasets(tmp_path):
     for users in (0.25, 0.5):
         made = split_users(whole, **names, users=users, heldout=0.5, overwrite=True)
     assert [dataset.num_examples for dataset in made] == [2, 2]
-    with pytest.raises(DataError, match="or replace them with `overwrite=True`"):
+    with mistake(DataError, option="overwrite"):
         split_users(whole, **names, users=0.5, heldout=0.5)
 
 
 def test_only_a_dataset_and_nothing_beside_it_is_replaced(likes, data, tmp_path):
-    def refused(reason):
+    def refused():
         before = inside(tmp_path)
-        with pytest.raises(DataError, match=reason):
+        with mistake(DataError):
             ingest(likes, data.path, overwrite=True)
         assert inside(tmp_path) == before
 
     (data.path / "mine.txt").write_text("mine")
-    refused(r"this folder also holds 'mine\.txt', which is not of it")
+    refused()
     (data.path / "mine.txt").unlink()
     (data.path / "dataset.json").write_text(json.dumps({"format_version": 1}))
-    refused("only a dataset that widenet wrote is replaced; this is none")
+    refused()
     (data.path / "dataset.json").unlink()
-    refused("this is none")
+    refused()
     for path in data.path.iterdir():
         path.unlink()
     assert ingest(likes, data.path, overwrite=True).num_examples == 2
@@ -80,19 +81,19 @@ def test_only_a_dataset_and_nothing_beside_it_is_replaced(likes, data, tmp_path)
         path.unlink()
     data.path.rmdir()
     data.path.write_text("mine")
-    refused("this is none")
+    refused()
 
 
 def test_what_comes_into_the_folder_meanwhile_is_not_lost(likes, data):
     def write(_):
         (data.path / "mine.txt").write_text("mine")
 
-    with pytest.raises(DataError, match=r"'mine\.txt'"):
+    with mistake(DataError, place="mine.txt"):
         ingest(likes, data.path, overwrite=True, on_progress=write)
     assert (data.path / "mine.txt").read_text() == "mine"
     assert Dataset.open(data.path).num_examples == 1
 
 
 def test_a_dataset_in_a_store_is_not_replaced(likes):
-    with pytest.raises(OptionError, match=r"`overwrite` is for local datasets; got s3://shelf/books"):
+    with mistake(OptionError, option="overwrite"):
         ingest(likes, "s3://shelf/books", overwrite=True)

@@ -2,31 +2,33 @@
 
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
 from widenet.data.rules import FieldLayout
 from widenet.errors import DataError
 
 WRONG_NAMES = [
-    ("", "be printable text without"),
-    ("a/b", "be printable text without"),
-    ("a\\b", "be printable text without"),
-    ("a\nb", "be printable text without"),
-    ("../esc", "be printable text without"),
-    ("id", "not be id or weight"),
-    ("weight", "not be id or weight"),
-    ("x.value", "not end in .value, .validation, .heldout"),
-    ("x.validation", "not end in .value, .validation, .heldout"),
-    ("x.heldout", "not end in .value, .validation, .heldout"),
-    (".x", "not begin with . or examples-"),
-    ("examples-x", "not begin with . or examples-"),
-    ("x" * 101, "have at most 100 bytes"),
-    ("書" * 34, "have at most 100 bytes"),
+    *(
+        "",
+        "a\nb",
+        "a/b",
+        "../esc",
+        "id",
+        "weight",
+        "x.value",
+        "x.validation",
+        "x.heldout",
+        ".x",
+        "examples-x",
+    ),
+    "x" * 101,
+    "書" * 34,
 ]
 
 
-@pytest.mark.parametrize(("name", "rule"), WRONG_NAMES)
-def test_a_field_name_that_cannot_be_a_column_and_a_file_is_refused(tmp_path, source, name, rule):
+@pytest.mark.parametrize("name", WRONG_NAMES)
+def test_a_field_name_that_cannot_be_a_column_and_a_file_is_refused(tmp_path, source, name):
     interactions = source("r.csv", "user,item\na,x\n")
     for make in (
         lambda: ingest([interactions], tmp_path / "out" / "ds", field=name),
@@ -34,7 +36,7 @@ def test_a_field_name_that_cannot_be_a_column_and_a_file_is_refused(tmp_path, so
         lambda: dataset_from_lists(tmp_path / "out" / "ds", [[0]], sparse={name: [[0]]}),
         lambda: dataset_from_lists(tmp_path / "out" / "ds", [[0]], dense={name: [[0]]}),
     ):
-        with pytest.raises(DataError, match=f"a field's name must .*{rule}.*; got .*Choose another name"):
+        with mistake(DataError):
             make()
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
@@ -46,10 +48,5 @@ def test_other_names_are_right(tmp_path, name):
 
 @pytest.mark.parametrize("width", [0, -1, 2**32 + 1])
 def test_a_width_that_no_index_has_is_refused(width):
-    with pytest.raises(DataError, match="field 'x': width must be 1 to 4,294,967,296; got"):
+    with mistake(DataError, place="x"):
         FieldLayout("x", width)
-
-
-def test_two_fields_of_one_name_are_refused(tmp_path):
-    with pytest.raises(DataError, match="the names of fields must differ; 'items' occurs twice"):
-        dataset_from_lists(tmp_path / "ds", [[0]], dense={"items": [[0.5]]})

@@ -5,7 +5,6 @@ come from.
 import gzip
 import io
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
+from tests.mistakes import mistake
 from tests.scripts import Conversation
 from widenet.data.dataset import Dataset
 from widenet.data.formats import npz as npz_format
@@ -180,9 +180,7 @@ def test_files_patterns_and_tables_are_one_pile(tmp_path, source, digest):
     rest = pd.DataFrame(frame())[4:]
     ingest([tmp_path / "part-*.csv", rest], tmp_path / "ds", value="value")
     assert contents(tmp_path / "ds") == digest
-    with pytest.raises(
-        DataError, match=r"none-\*\.csv: no file matches the pattern\. Check it, or name the files\."
-    ):
+    with mistake(DataError):
         ingest([tmp_path / "none-*.csv"], tmp_path / "other")
 
 
@@ -197,27 +195,13 @@ def test_standard_input_is_a_source(tmp_path, digest, given):
     assert sorted(path.name for path in Path(tmp_path).iterdir()) == ["ds"]
 
 
-def test_standard_input_is_read_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
-    with pytest.raises(
-        OptionError,
-        match=r'"-" is standard input, which can be read only once; got it twice\. Name it once\.',
-    ):
-        ingest(["-", "-"], tmp_path / "ds")
-
-
 @pytest.mark.parametrize("form", ["Parquet", "a table"])
 def test_bad_lines_cannot_be_skipped_where_there_are_no_lines(tmp_path, form):
     table = pd.DataFrame({"user": ["a", "b"], "item": ["x", None]})
     table.to_parquet(tmp_path / "t.parquet")
     given = tmp_path / "t.parquet" if form == "Parquet" else table
-    rule = (
-        f"`skip_bad_lines` is for lines of text; the source is {form}. Remove it, and drop such rows in the"
-        " source."
-    )
-    with pytest.raises(OptionError) as raised:
+    with mistake(OptionError, option="skip_bad_lines"):
         ingest(given, tmp_path / "ds", skip_bad_lines=1)
-    assert str(raised.value) == rule
     assert not (tmp_path / "ds").exists()
 
 
@@ -229,16 +213,13 @@ def test_bad_lines_are_skipped_as_far_as_allowed(tmp_path, source, digest):
     manifest = ingest(
         path, tmp_path / "ds", value="value", skip_bad_lines=4, on_progress=said.append
     ).manifest
-    first = f"{path}: line 2: must be CSV; unexpected end of data. Close the quotes, or remove them."
-    assert f"skipped 4 bad lines; the first: {first}" in said
+    assert any(line.startswith("skipped 4 bad lines") for line in said)
     assert manifest.source["train_lines_skipped"] == 4
     assert contents(tmp_path / "ds") == digest
     more = source("s.csv", "user,item,value\n9,x,1\n9,x\n")
-    for allowed, end in ((3, "line 8"), (4, f"line 3 of {more}")):
-        with pytest.raises(DataError) as raised:
+    for allowed in (3, 4):
+        with mistake(DataError, place=path, line=2, option="skip_bad_lines"):
             ingest([path, more], tmp_path / "other", value="value", skip_bad_lines=allowed)
-        bad = f"more than {allowed} lines were bad: fix them, or raise `skip_bad_lines`."
-        assert str(raised.value) == f"{first} Reading stopped at {end}, when {bad}"
 
 
 @pytest.mark.parametrize(
@@ -272,17 +253,14 @@ def test_a_bad_line_of_sessions_does_not_rename_the_others(tmp_path, source):
 )
 def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     (tmp_path / "lines.jsonl").write_text(JSON)
-    with pytest.raises(
-        OptionError,
-        match=(rf"^`{next(iter(option))}` is for CSV; the source is JSON lines\. Remove it\.$"),
-    ):
+    with mistake(OptionError):
         ingest(tmp_path / "lines.jsonl", tmp_path / "data", **option)
     assert not (tmp_path / "data").exists()
 
 
 def test_json_lines_with_another_suffix_are_not_read_as_csv_either(tmp_path):
     (tmp_path / "lines.txt").write_text(JSON)
-    with pytest.raises(OptionError, match=r"is for CSV; the source is JSON lines\. Remove it\.$"):
+    with mistake(OptionError):
         ingest(tmp_path / "lines.txt", tmp_path / "data", delimiter=",")
 
 
@@ -290,13 +268,13 @@ def test_json_lines_with_another_suffix_are_not_read_as_csv_either(tmp_path):
 @pytest.mark.parametrize("option", [{"delimiter": ","}, {"delimiter": ",", "header": False}], ids=str)
 def test_nor_are_json_arrays(begin, option, tmp_path):
     (tmp_path / "array.txt").write_text(begin + ",\n".join(JSON.splitlines()) + "]")
-    with pytest.raises(OptionError, match=r"is for CSV; the source is a JSON array\. Remove it\.$"):
+    with mistake(OptionError):
         ingest(tmp_path / "array.txt", tmp_path / "data", **option)
 
 
 def test_text_that_may_be_csv_can_be_read_as_csv(tmp_path):
     (tmp_path / "rows.adj").write_text("u1 i1\n")
-    with pytest.raises(OptionError, match=r"is for CSV; .* Remove it, or use `format='csv'`\.$"):
+    with mistake(OptionError, option="format"):
         ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ")
     assert ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ", format="csv", header=False)
 

@@ -5,9 +5,10 @@ import gzip
 import pandas as pd
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.errors import DataError, OptionError
+from widenet.errors import DataError
 
 
 @pytest.fixture
@@ -85,50 +86,18 @@ def test_titles_may_be_a_table_in_memory(tmp_path, log):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"title": "x"}, "`title` needs `titles`. Name the file of titles."),
-        ({"titles_delimiter": "x"}, "`titles_delimiter` needs `titles`. Name the file of titles."),
-        ({"titles_header": False}, "`titles_header` needs `titles`. Name the file of titles."),
-    ],
-)
-def test_what_is_said_of_titles_needs_titles(tmp_path, log, options, message):
-    with pytest.raises(OptionError) as raised:
-        ingest(log, tmp_path / "ds", **options)
-    assert str(raised.value) == message
-
-
-def test_mistakes_name_the_option_of_titles(tmp_path, source, log):
-    with pytest.raises(DataError, match=r"Correct `titles_columns`\."):
-        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_columns=["id"])
-    with pytest.raises(
-        OptionError, match=r'`titles_format` must be one of csv, .*; got "cvs"\. Did you mean "csv"\?'
-    ):
-        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_format="cvs")
-    with pytest.raises(OptionError, match="`titles_delimiter` must be 1 to 4 bytes"):
-        ingest(log, tmp_path / "ds", titles=source("t.csv", "1,One\n"), titles_delimiter="")
-
-
-def test_a_pattern_that_means_several_files_is_no_source_of_titles(tmp_path, source, log):
-    for name in ("t1.csv", "t2.csv"):
-        source(name, "id,title\n1,One\n")
-    with pytest.raises(OptionError, match=r"t\?\.csv must be one file; it matches 2\. Name one\."):
-        ingest(log, tmp_path / "ds", titles=tmp_path / "t?.csv")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"titles": "absent.csv"}, "absent.csv: the file does not exist"),
-        ({"titles": "t.csv", "title": "what"}, 'column "what" does not exist'),
-        ({"users": "absent.csv"}, "absent.csv: the file does not exist"),
-        ({"users": "t.csv", "dense": {"size": ["what"]}}, 'column "what" does not exist'),
+        {"titles": "absent.csv"},
+        {"titles": "t.csv", "title": "what"},
+        {"users": "absent.csv"},
+        {"users": "t.csv", "dense": {"size": ["what"]}},
     ],
 )
 def test_mistakes_in_further_files_are_told_before_the_interactions_are_read(
-    tmp_path, source, options, message, monkeypatch
+    tmp_path, source, options, monkeypatch
 ):
     source("t.csv", "id,title\n1,One\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match=message):
+    with mistake(DataError):
         ingest(source("broken.csv", "user,item,value\na,1,x\n"), tmp_path / "ds", value="value", **options)

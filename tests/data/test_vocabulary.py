@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.flips import flips
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
@@ -69,7 +70,7 @@ def test_ids_are_found_in_another_form_of_accents_after_all_titles(tmp_path):
     vocabulary = Vocabulary.open(path)
     assert vocabulary.find(unicodedata.normalize("NFD", "björk")) == [0]
     assert vocabulary.find("MUM") == [1]
-    with pytest.raises(DataError, match="Nearest: Björk"):
+    with mistake(DataError):
         vocabulary.find("Bjork")
 
 
@@ -86,7 +87,7 @@ def test_whole_words_come_before_parts_of_words(tmp_path):
     assert vocabulary.find("79") == [1, 3]
     assert vocabulary.find("7") == [1, 3]
     assert vocabulary.find("beg") == [2]
-    with pytest.raises(DataError, match=r"or the title 'ginning'\. Nearest: Part 1, the beginning \(c\)\.$"):
+    with mistake(DataError):
         vocabulary.find("ginning")
     assert vocabulary.find("café") == [3]
     assert vocabulary.find("CAFÉ 79") == [3]
@@ -100,7 +101,7 @@ def test_a_number_is_no_part_of_a_title_where_ids_are_numbers(tmp_path):
         writer.write_table(table)
     vocabulary = Vocabulary.open(path)
     assert [vocabulary.find(text) for text in ("7", "1984", "12 m", "em")] == [[0], [1], [0], [2]]
-    with pytest.raises(DataError, match=r"has the id or the title '12'\. Nearest: 12 Monkeys \(7\)\."):
+    with mistake(DataError):
         vocabulary.find("12")
 
 
@@ -124,23 +125,23 @@ def test_a_search_gives_ids_whole_titles_whole_words_and_beginnings_in_this_orde
 
 
 def test_an_unknown_text_gives_the_nearest_titles(vocabulary):
-    with pytest.raises(DataError, match=r"has the id or the title 'The Towr'\. Nearest: The Tower \(b2\)"):
+    with mistake(DataError):
         vocabulary.find("The Towr")
-    with pytest.raises(DataError, match="the title ''"):
+    with mistake(DataError):
         vocabulary.find("")
 
 
 def test_of_titles_that_go_on_behind_a_text_the_most_alike_is_the_nearest(tmp_path):
     titles = [f"Book {number}: the end" for number in range(1, 1_001)]
     vocabulary = dataset_from_lists(tmp_path / "data", [[0]], titles=titles, width=1_000).vocabulary("items")
-    with pytest.raises(DataError, match=r"the title 'Boko 17'\. Nearest: Book 17: the end \("):
+    with mistake(DataError):
         vocabulary.find("Boko 17")
 
 
 def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
     ids = [*(f"prel{number}" for number in range(5_001)), "perl"]
     vocabulary = dataset_from_lists(tmp_path / "data", [[0]], item_ids=ids).vocabulary("items")
-    with pytest.raises(DataError, match=r"the id 'Prel', and it has no titles\. Nearest: perl; prel"):
+    with mistake(DataError):
         vocabulary.find("Prel")
 
 
@@ -148,20 +149,20 @@ def test_an_id_with_two_letters_exchanged_is_the_nearest_of_many(tmp_path):
 def test_an_id_with_one_wrong_letter_comes_before_titles(text, tmp_path):
     ids, titles = ["module", "library", "libc6"], ["libc for all", "libcs", "GNU"]
     data = dataset_from_lists(tmp_path / "data", [[0, 1, 2]], titles=titles, item_ids=ids)
-    with pytest.raises(DataError, match=r"Nearest: GNU \(libc6\); "):
+    with mistake(DataError):
         data.vocabulary("items").find(text)
 
 
 def test_an_id_that_is_similar_is_suggested_with_its_title(tmp_path):
     ids, titles = ["library", "python3-yaml", "zsh"], ["C for all", "Parser", "Shell"]
     data = dataset_from_lists(tmp_path / "data", [[0, 1, 2]], titles=titles, item_ids=ids)
-    with pytest.raises(DataError, match=r"Nearest: Parser \(python3-yaml\)\."):
+    with mistake(DataError):
         data.vocabulary("items").find("Pyton-yml")
 
 
 def test_a_number_that_nothing_has_does_not_suggest_its_neighbours(tmp_path):
     data = dataset_from_lists(tmp_path / "data", [[0, 1]], titles=["Emma", "Lolita"], item_ids=["41", "43"])
-    with pytest.raises(DataError, match=r"the title '42'\. Give the id of one"):
+    with mistake(DataError):
         data.vocabulary("items").find("42")
 
 
@@ -171,12 +172,9 @@ def test_a_part_of_more_titles_than_a_message_lists_is_refused_but_no_whole_titl
     vocabulary = data.vocabulary("items")
     assert vocabulary.find("EMMA") == [0, 1, 2, 3, 4, 5]
     assert vocabulary.find("tower") == [12]
-    listed = "; ".join(f"The T\u00f6wer {number} ({number + 6})" for number in range(5))
     for text in ("The", "t\u00f6w"):
-        with pytest.raises(DataError) as raised:
+        with mistake(DataError, place="items"):
             vocabulary.find(text)
-        rule = f"'{text}' is a part of 6 titles in the field \"items\": {listed} and 1 more."
-        assert str(raised.value) == f"{rule} Give one's id, or more of its title."
 
 
 def test_a_word_may_begin_after_or_with_a_letter_without_case_or_a_sign(tmp_path):
@@ -185,18 +183,18 @@ def test_a_word_may_begin_after_or_with_a_letter_without_case_or_a_sign(tmp_path
     parts = ["\u30ac\u30e9\u30b9", "seed", "2\u5dfb", ".net"]
     assert [vocabulary.find(part) for part in parts] == [[0], [1], [2], [3]]
     for part in ("eed", "sp", "x4"):
-        with pytest.raises(DataError, match="nothing in the field"):
+        with mistake(DataError):
             vocabulary.find(part)
 
 
 def test_an_unknown_id_is_named(vocabulary):
-    with pytest.raises(DataError, match="the id 'b9' is not among the 6 of the vocabulary"):
+    with mistake(DataError):
         vocabulary.index_of(["b1", "b9"])
 
 
 def test_a_text_that_is_no_unicode_is_unknown_in_one_sentence(vocabulary):
     """As an argument of a command line whose bytes are not UTF-8."""
-    with pytest.raises(DataError, match=r"has the id or the title 'Emma\\udcff'\."):
+    with mistake(DataError):
         vocabulary.find(b"Emma\xff".decode(errors="surrogateescape"))
     assert vocabulary.places_of(["\udcff", "b2"]).tolist() == [-1, 1]
 
@@ -210,12 +208,8 @@ def test_a_vocabulary_works_from_a_copied_file(tmp_path):
 def test_a_file_that_is_no_vocabulary_is_refused(tmp_path):
     dataset_from_lists(tmp_path / "ds", [[0, 1]])
     (tmp_path / "text").write_text("no arrow")
-    for path, message in (
-        ("none", "does not exist"),
-        ("text", "must be an Arrow IPC file"),
-        ("ds/examples-00000.arrow", "must have the columns"),
-    ):
-        with pytest.raises(DataError, match=message):
+    for path in ("none", "text", "ds/examples-00000.arrow"):
+        with mistake(DataError, place=path):
             Vocabulary.open(tmp_path / path)
 
 
@@ -235,13 +229,13 @@ def test_a_vocabulary_without_a_recorded_digest_is_checked_whole_before_its_name
             3, pa.py_buffer(np.array(offsets, dtype=np.int32)), pa.py_buffer(data)
         )
 
-    for ids, message in (
-        (text([0, 1, 2, 4], b"ab\xff\xfe"), "Invalid UTF8"),
-        (text([0, 3, 2, 4], b"abcd"), "Offset invariant failure"),
-        (text([0, -5, 2, 4], b"abcd"), "Offset invariant failure"),
-        (pa.array(["a", None, "b"]), "must name and count every feature"),
+    for ids in (
+        text([0, 1, 2, 4], b"ab\xff\xfe"),
+        text([0, 3, 2, 4], b"abcd"),
+        text([0, -5, 2, 4], b"abcd"),
+        pa.array(["a", None, "b"]),
     ):
-        with pytest.raises(DataError, match=message):
+        with mistake(DataError, place="wrong"):
             Vocabulary.open(written(tmp_path / "wrong", ids))
 
 
@@ -277,10 +271,8 @@ def test_a_changed_byte_is_found_by_the_recorded_digest_before_arrow_reads(tmp_p
 @pytest.mark.parametrize("indices", [[0, 6], [-1], np.array([9])])
 def test_a_feature_that_does_not_exist_is_refused(vocabulary, indices):
     for names in (vocabulary.ids, vocabulary.titles):
-        with pytest.raises(OptionError) as raised:
+        with mistake(OptionError, place="indices"):
             names(indices)
-        rule = f"{vocabulary.path}: indices must be whole numbers from 0 to 5; got {indices[-1]}."
-        assert str(raised.value) == f"{rule} Leave it out."
 
 
 def test_a_title_is_found_without_its_accents_after_those_that_have_the_text(tmp_path):
@@ -309,5 +301,5 @@ def test_without_accents_a_whole_title_comes_before_whole_words_and_these_before
 
 def test_a_field_without_titles_says_so(tmp_path):
     vocabulary = dataset_from_lists(tmp_path / "data", [[0, 1]], item_ids=["a1", "b2"]).vocabulary("items")
-    with pytest.raises(DataError, match=r"has the id 'Der Zauberberg', and it has no titles\. "):
+    with mistake(DataError):
         vocabulary.find("Der Zauberberg")

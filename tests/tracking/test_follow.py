@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.mistakes import mistake
 from tests.runs.test_neighbourhood import TRAINING, world
 from tests.test_runs import After
 from tests.trainings import SETTINGS, Heard, books, tied_near
@@ -138,7 +139,7 @@ def test_a_store_that_breaks_is_told_once_and_gets_the_rest_when_the_training_re
 
 
 def test_a_store_that_cannot_be_used_is_refused_before_the_run_directory_is_made(data, tmp_path):
-    with pytest.raises(OptionError, match=r"`track`: mlflow:bogus://\*\*\*@host cannot be used") as caught:
+    with mistake(OptionError, option="track") as caught:
         train(*SETTINGS["momentum"], data, tmp_path / "run", track="mlflow:bogus://bob:hunter2@host")
     assert "hunter2" not in str(caught.value)
     assert not (tmp_path / "run").exists()
@@ -148,7 +149,7 @@ def test_a_server_that_gives_no_answer_is_refused_soon(data, tmp_path, monkeypat
     monkeypatch.setattr(follow, "START_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"mlflow:http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(OptionError, match="it gave no answer within"):
+        with mistake(OptionError):
             train(*SETTINGS["momentum"], data, tmp_path / "run", track=place)
     assert not (tmp_path / "run").exists()
 
@@ -157,7 +158,7 @@ def test_a_resumed_training_needs_the_store_that_has_its_run(data, store, empty,
     settings = (*SETTINGS["momentum"], data, tmp_path / "run")
     train(*settings, track=f"mlflow:{store}")
     other = shutil.copy(empty, tmp_path / "other.db")
-    with pytest.raises(OptionError, match=r"cannot be used: .*not found"):
+    with mistake(OptionError):
         train(*settings, track=f"mlflow:sqlite:///{other}", resume=True)
 
 

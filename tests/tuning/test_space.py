@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.mistakes import mistake
 from tests.tuning.studies import RATE, SPACE, UNITS, people, with_layer, with_training
 from widenet.errors import DocumentError, FitError, OptionError
 from widenet.spec.space import Between, SpaceSpec
@@ -30,76 +31,47 @@ def test_a_metric_becomes_part_of_the_training_document():
 
 
 def test_a_search_needs_a_metric_of_the_validation_part():
-    with pytest.raises(
-        DocumentError,
-        match=r"^space.json: training.evaluation must name the metric .*; got null\..* `metric`",
-    ):
+    with mistake(DocumentError, option="metric", place="space.json"):
         with_metric(space(with_training(evaluation=None)), None)
-    with pytest.raises(DocumentError, match=r'training.evaluation.part must be "validation": .* remove it'):
+    with mistake(DocumentError):
         with_metric(space(with_training(evaluation={"part": "heldout"})), None)
-    with pytest.raises(OptionError, match=r'"ndgc@5" is not a known metric. Did you mean "ndcg@5"'):
+    with mistake(OptionError):
         with_metric(space(SPACE), "ndgc@5")
-    with pytest.raises(OptionError, match=r"Known: precision@3, .*, coverage@3\.$"):
+    with mistake(OptionError):
         with_metric(space(SPACE), "foo@3")
 
 
 def test_a_dataset_without_validation_part_is_refused_with_the_remedy(tmp_path):
     plain = people(tmp_path / "plain", validation=False)
-    with pytest.raises(
-        FitError, match=r"has no validation part, .* `widenet.split\('.*', out=DIR, validation=0.1"
-    ):
+    with mistake(FitError):
         check_space(space(SPACE), plain)
 
 
 def test_a_mistake_is_said_before_a_validation_part_is_missed(tmp_path):
     plain = people(tmp_path / "plain", validation=False)
-    said = r'layers\[1\].unit is not a known field. Did you mean "units"\? None of 100 documents'
-    with pytest.raises(DocumentError, match=said):
+    with mistake(DocumentError, place="layers[1].unit"):
         tune(with_layer(unit=3), plain, tmp_path / "study")
     assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "field"),
     [
-        (
-            with_layer(units={"from": [0, -1]}),
-            "space.json: network: layers[1].units must be at least 1; got 0. None of 100 documents of this"
-            " space keep",
-        ),
-        (
-            with_layer(units={"from": [4, 0]}),
-            "space.json: network: layers[1].units must be at least 1; got 0. None of 100 documents with"
-            " network.layers[1].units 0 keep all rules.",
-        ),
-        (
-            with_layer(dropout={"between": [0.0, 1.0]}),
-            "space.json: network: layers[1].dropout must be less than 1.0; got 1.0. None of 100 documents"
-            " with network.layers[1].dropout 1.0 keep",
-        ),
-        (
-            with_layer(activation={"from": ["tanh", {"from": ["tahn", "relu"]}]}),
-            'space.json: network: layers[1].activation must be a known name; got "tahn". Did you mean "tanh"?'
-            " None of 100 documents with network.layers[1].activation.from[1] tahn keep",
-        ),
-        (
-            with_layer(source={"from": ["history", "songs"]}),
-            'space.json: network: layers[1].source must name a layer; got "songs". Known: history, taste,'
-            " next. None of 100 documents with network.layers[1].source songs keep all rules.",
-        ),
+        (with_layer(units={"from": [0, -1]}), "units"),
+        (with_layer(units={"from": [4, 0]}), "units"),
+        (with_layer(dropout={"between": [0.0, 1.0]}), "dropout"),
+        (with_layer(activation={"from": ["tanh", {"from": ["tahn", "relu"]}]}), "activation"),
+        (with_layer(source={"from": ["history", "songs"]}), "source"),
     ],
 )
-def test_a_value_that_no_documents_can_have_is_refused(values, said, data):
-    with pytest.raises((DocumentError, FitError)) as refused:
+def test_a_value_that_no_documents_can_have_is_refused(values, field, data):
+    with mistake(DocumentError, place=f"layers[1].{field}"):
         check_space(space(values), data)
-    assert str(refused.value).startswith(said)
 
 
 def test_a_mistake_beside_the_dataset_names_the_space(data):
     values = {**SPACE, "network": with_layer(described_by="genre")["network"]}
-    with pytest.raises(
-        FitError, match=r'^s4\.json: network: layers\[1\]\.described_by .* no description "genre"'
-    ):
+    with mistake(FitError, place="s4.json"):
         check_space(SpaceSpec.of(values, "s4.json"), data)
 
 
@@ -124,7 +96,7 @@ def test_a_value_that_few_documents_allow_is_found_in_a_small_space(data):
     training = {"epochs": 1, "evaluation": {"metric": "ndcg@5"}}
     check_space(space({"network": {"layers": layers}, "training": training}), data)
     layers[2]["units"] = {"from": [*range(40, 70)]}
-    with pytest.raises(FitError, match=r"No documents of this space keep all rules\."):
+    with mistake(FitError):
         check_space(space({"network": {"layers": layers}, "training": training}), data)
 
 

@@ -11,7 +11,6 @@ import pytest
 from widenet.data.formats import json_array
 from widenet.data.formats.text import TextFile
 from widenet.data.ingest import ingest
-from widenet.errors import DataError
 
 OBJECTS = [
     {"user": f"u{row % 5}", "item": 'é\n"[,]{}' if row == 3 else row, "rating": row / 2, "tags": [{"a": 1}]}
@@ -51,18 +50,3 @@ def test_an_array_is_read_in_pieces(source, monkeypatch, characters):
     monkeypatch.setattr(json_array, "_BLOCK_CHARACTERS", characters)
     path = source("a", ' [ {"a": [1, 2]} ,12, 345,"x"\n,\n{}\n]\n')
     assert list(json_array.elements(TextFile(path))) == ['{"a": [1, 2]}', "12", "345", '"x"', "{}"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[ ]", "must be a JSON array of objects; it is empty. Check the file."),
-        (
-            '[["u", "i"], 7]',
-            r'object 1: must be a JSON object with a user and an item; got \["u", "i"\]. Convert the file.',
-        ),
-    ],
-)
-def test_an_array_without_objects_is_refused(tmp_path, source, text, said):
-    with pytest.raises(DataError, match=rf"a\.json: {said}"):
-        ingest(source("a.json", text), tmp_path / "ds")

@@ -8,6 +8,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from tests.mistakes import mistake
 from widenet.data.dataset import Dataset
 from widenet.data.formats import text
 from widenet.data.formats.text import TextFile
@@ -51,7 +52,7 @@ def test_lines_of_compressed_files_may_end_in_several_ways(tmp_path, source, suf
 
 def test_a_bad_line_has_the_number_that_an_editor_shows(tmp_path, source):
     path = source("a.csv", "user,item\r\nu1,a\ru2,b\nu3\nu4,d\r\n")
-    with pytest.raises(DataError, match=r"a\.csv: line 4: must have 2 columns; got 1"):
+    with mistake(DataError, line=4, place="a.csv"):
         ingest([path], tmp_path / "ds")
     assert ingest([path], tmp_path / "ds", skip_bad_lines=1).ids(slice(None)) == ["u1", "u2", "u4"]
 
@@ -84,7 +85,7 @@ def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
     with (tmp_path / "endless").open("wb") as file:
         file.write(b"user,item\n")
         file.truncate(2**40)
-    with pytest.raises(DataError, match="line 2 must have at most 16,777,216 bytes; it is longer"):
+    with mistake(DataError, line=2):
         TextFile(tmp_path / "endless").check_end(LONGEST_LINE_BYTES)
 
 
