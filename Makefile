@@ -6,7 +6,7 @@ SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 # Processes of the tests load compiled modules, and workers of pytest the tests, instead of compiling all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores lint docs sizes site bench bench-gpu test-pythons fuzz labs
+.PHONY: setup demo test test-avx2 test-gpu test-faults test-mlflow test-long test-slow test-page test-spark test-stores same same-whole lint docs sizes site bench bench-gpu test-pythons fuzz labs
 
 setup: .venv/.stamp
 
@@ -67,6 +67,14 @@ test-stores: .venv/.stamp-stores
 # The wheel's demo in a new environment of each Python. All but 3.11 may download torch with CUDA, which is several gigabytes.
 test-pythons: .venv/.stamp
 	.ci/pythons $(or $(PYTHONS),3.11 3.12 3.13)
+
+# Whether training, recommending, measuring and ingesting still give the bits of an old commit. Needs the whole history.
+same: .venv/.stamp
+	$(BIN)/python -m tests.same
+
+# The same with all numbers of processes, interruptions and wider data. Takes about an hour.
+same-whole: .venv/.stamp
+	$(BIN)/python -m tests.same --whole
 
 # Every command over 20,000 changed files and command lines; `make test` runs the first 300, `make test-long` the next 1,700.
 fuzz: .venv/.stamp
