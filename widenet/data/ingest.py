@@ -66,7 +66,7 @@ def ingest_with(sources: Any, out: Path | str, options: Options) -> Manifest:
 def ingest(sources: Any, out: Path | str, options: Options) -> Dataset:
     """Make a dataset directory from interactions, and open it.
 
-    docs/data.md explains the options; docs/architecture.md describes the directory.
+    docs/data.md explains the options; docs/dataset-directories.md describes the directory.
 
     A source is a path, a pattern of paths, "-" for standard input, a pandas, Polars or Arrow table, a SciPy
     matrix, a dictionary of columns, a list of tuples (user, item, and perhaps value and time), or a tuple of
