@@ -54,7 +54,7 @@ test-spark: .venv/.stamp-spark
 # All tests that need a real Chromium, which is not installed (Debian has `chromium`), and requests that Schemathesis makes.
 # Installs Playwright's driver, axe-core and Schemathesis.
 test-page: .venv/.stamp-page
-	$(BIN)/python -m pytest tests/serve/test_openapi.py $$(grep -rl needs_chromium --include='test_*.py' tests)
+	$(BIN)/python -m pytest tests/serve/test_app.py $$(grep -rl needs_chromium --include='test_*.py' tests)
 
 # Real MLflow stores on this machine. Installs mlflow-skinny.
 test-mlflow: .venv/.stamp-mlflow

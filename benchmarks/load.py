@@ -1,14 +1,11 @@
-"""Loads an HTTP service over loopback: wrk asks as fast as it is answered, `open_load` at a given rate."""
+"""Loads an HTTP service over loopback: wrk asks as fast as it is answered."""
 
-import json
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 _SCRIPT = """
 local bodies = {}
@@ -57,16 +54,6 @@ class Load:
         ]
 
 
-@dataclass
-class Answers:
-    """The answers of one status: how many, how many a second, and how late."""
-
-    number: int
-    rate: float
-    middle_ms: float
-    late_ms: float
-
-
 def need_programs() -> None:
     """End with a sentence where a program is missing."""
     if shutil.which("wrk") is None:
@@ -106,18 +93,3 @@ def finished(wrk: "subprocess.Popen[str]") -> Load:
         float(numbers[4]),
         float(numbers[5]),
     )
-
-
-def overload(folder: Path, port: int, seconds: int, connections: int, rate: float) -> dict[str, Answers]:
-    """Ask `rate` times a second over some connections; gives the answers by status."""
-    words = [str(port), str(round(rate)), str(seconds), str(connections), str(folder / "bodies")]
-    command = [sys.executable, "-m", "benchmarks.open_load", *words]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    if found["unanswered"]:
-        print(f"{found['unanswered']:,} requests got no answer.")
-    return {
-        status: Answers(
-            len(own), len(own) / found["seconds"], float(np.median(own)), float(np.percentile(own, 99))
-        )
-        for status, own in sorted(found["late"].items())
-    }

@@ -1,7 +1,7 @@
-"""Loads a service over loopback: rates, latencies, answers beyond its capacity, swaps, and memory.
+"""Loads a service over loopback: rates, swaps, and memory.
 
-Beside it, the same model behind FastAPI without batches, and in batches without a service. Needs wrk, a
-program of Debian, and the extra `serve`.
+Beside it, plain torch behind uvicorn, and the same model in batches without a service. Needs wrk, a program
+of Debian, and the extra `serve`.
 """
 
 import argparse
@@ -18,17 +18,17 @@ from time import perf_counter, sleep
 
 import numpy as np
 
-from benchmarks.load import finished, load, need_programs, overload, started, write_requests
+from benchmarks.load import finished, load, need_programs, started, write_requests
 from benchmarks.places import workplace
 from benchmarks.results import Table, publish
 from widenet import dataset_from_lists, train
 
 ITEMS, USERS, HISTORY, K = 41_000, 4_096, 20, 20
 UNITS = (64, 512)
+CLIENTS = (1, 8, 64)
 CONNECTIONS, SECONDS, ROUNDS, SWAPS = 64, 15, 3, 100
-TIMES_CAPACITY, WAIT_MS = 3, 5
 REQUESTS = 1_000_000
-PARTS = ("rates", "beyond", "swaps", "memory")
+PARTS = ("rates", "swaps", "memory")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -45,18 +45,10 @@ def run(asked: argparse.Namespace) -> None:
     need_programs()
     tables = {
         "rates": Table(
-            f"{ITEMS:,} items, the {K} best, {CONNECTIONS} connections",
-            ["units", "program", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"],
+            f"{ITEMS:,} items, the {K} best",
+            ["units", "clients", "program", "answers a second", "p50 ms", "p99 ms", "not 200", "broken"],
             notes=[
                 f"Medians of {ROUNDS} rounds of {SECONDS} s, alternately. wrk asks from the same processors."
-            ],
-        ),
-        "beyond": Table(
-            f"{TIMES_CAPACITY} times the capacity",
-            ["units", "asked a second", "program", "status", "answers a second", "p50 ms", "p99 ms"],
-            notes=[
-                f"The service runs with `--max-wait-ms {WAIT_MS}`. Requests come at random moments, and their"
-                " times count from these; the program that asks shares the processors."
             ],
         ),
         "swaps": Table(
@@ -72,8 +64,6 @@ def run(asked: argparse.Namespace) -> None:
             for part in asked.parts:
                 if part == "rates":
                     _rates(folder, units, runs[0], tables[part])
-                elif part == "beyond":
-                    _beyond(folder, units, runs[0], tables[part])
                 elif part == "swaps":
                     _swaps(folder, units, runs, tables[part])
                 elif units == asked.units[0]:
@@ -103,19 +93,26 @@ def _trained(folder: Path, units: int, seed: int) -> Path:
 
 
 def _rates(folder: Path, units: int, run: Path, table: Table) -> None:
-    """Add a row for each program."""
+    """Add a row for each program and number of clients."""
     batches = _batches(folder, run)
-    found = {"widenet serve": [], "FastAPI, without batches": []}  # type: dict[str, list[tuple[float, list[str]]]]
+    table.rows.append([str(units), "-", "predict, without a service", f"{batches:,.0f}", *["-"] * 4])
+    commands = {
+        "widenet serve": _serve(run),
+        "plain torch": ("benchmarks.plain_service", str(ITEMS), str(units)),
+    }
+    found: dict[tuple[int, str], list[tuple[float, list[str]]]] = {}
     for _ in range(ROUNDS):
-        for name, command in (("widenet serve", _SERVE), ("FastAPI, without batches", _FASTAPI)):
-            with _service(command, run) as (_, port):
+        for name, command in commands.items():
+            with _service(*command) as (_, port):
                 load(folder, port, 2, CONNECTIONS)
-                measured = load(folder, port, SECONDS, CONNECTIONS)
-            found[name].append((measured.rate, measured.cells()))
-    table.rows.append([str(units), "predict, without a service", f"{batches:,.0f}", *["-"] * 4])
-    for name, turns in found.items():
-        table.turns[f"{name}, {units} units"] = [rate for rate, _ in turns]
-        table.rows.append([str(units), name, *sorted(turns)[ROUNDS // 2][1]])
+                for clients in CLIENTS:
+                    measured = load(folder, port, SECONDS, clients)
+                    found.setdefault((clients, name), []).append((measured.rate, measured.cells()))
+    for clients in CLIENTS:
+        for name in commands:
+            turns = found[clients, name]
+            table.turns[f"{name}, {units} units, {clients} clients"] = [rate for rate, _ in turns]
+            table.rows.append([str(units), str(clients), name, *sorted(turns)[ROUNDS // 2][1]])
 
 
 def _batches(folder: Path, run: Path) -> float:
@@ -132,30 +129,10 @@ def _batches(folder: Path, run: Path) -> float:
     return float(said.split()[-1])
 
 
-def _beyond(folder: Path, units: int, run: Path, table: Table) -> None:
-    """Add the answers within the capacity and beyond it, and those of a service that refuses all."""
-    with _service(_SERVE, run, "--max-wait-ms", str(WAIT_MS)) as (_, port):
-        load(folder, port, 2, CONNECTIONS)
-        within = load(folder, port, SECONDS, CONNECTIONS)
-        rate = TIMES_CAPACITY * within.rate
-        cells = [f"{within.rate:,.0f}", f"{within.middle_ms:.1f}", f"{within.late_ms:.1f}"]
-        table.rows.append([str(units), "within the capacity", "widenet serve", "200", *cells])
-        _add_beyond(folder, units, port, rate, "widenet serve", table)
-    with _service(_FIXED, None) as (_, port):
-        _add_beyond(folder, units, port, rate, "one fixed answer", table)
-
-
-def _add_beyond(folder: Path, units: int, port: int, rate: float, program: str, table: Table) -> None:
-    answers = overload(folder, port, SECONDS, 2 * TIMES_CAPACITY * CONNECTIONS, rate)
-    for status, each in answers.items():
-        cells = [f"{each.rate:,.0f}", f"{each.middle_ms:.1f}", f"{each.late_ms:.1f}"]
-        table.rows.append([str(units), f"{rate:,.0f}", program, status, *cells])
-
-
 def _swaps(folder: Path, units: int, runs: list[Path], table: Table) -> None:
     link = folder / f"current-{units}"
     _point(link, runs[0])
-    with _service(_SERVE, link) as (_, port):
+    with _service(*_serve(link)) as (_, port):
         wrk = started(folder, port, 5 * SWAPS, CONNECTIONS)
         before = perf_counter()
         for number in range(1, SWAPS + 1):
@@ -170,7 +147,7 @@ def _swaps(folder: Path, units: int, runs: list[Path], table: Table) -> None:
 
 
 def _memory(folder: Path, units: int, run: Path, requests: int, table: Table) -> None:
-    with _service(_SERVE, run) as (process, port):
+    with _service(*_serve(run)) as (process, port):
         answered = 0
         while answered < requests:
             answered += load(folder, port, SECONDS, CONNECTIONS).answers
@@ -181,10 +158,9 @@ def _memory(folder: Path, units: int, run: Path, requests: int, table: Table) ->
 
 
 def _resident(process: "subprocess.Popen[str]") -> int:
-    """Resident bytes of a service and of its model's process."""
-    models = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="utf-8").split()
-    texts = [Path(f"/proc/{each}/status").read_text(encoding="utf-8") for each in (process.pid, *models)]
-    return sum(1024 * int(size) for size in re.findall(r"VmRSS:\s+(\d+) kB", "".join(texts)))
+    """Resident bytes of a service."""
+    text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    return 1024 * int(re.findall(r"VmRSS:\s+(\d+) kB", text)[0])
 
 
 def _point(link: Path, run: Path) -> None:
@@ -193,19 +169,14 @@ def _point(link: Path, run: Path) -> None:
     beside.replace(link)
 
 
-_SERVE = ("widenet", "serve")
-_FASTAPI = ("benchmarks.fastapi_service",)
-_FIXED = ("benchmarks.fixed_service",)
+def _serve(run: Path) -> tuple[str, ...]:
+    return ("widenet", "serve", str(run), "--port", "0", "--device", "cpu")
 
 
 @contextmanager
-def _service(
-    command: tuple[str, ...], run: Path | None, *words: str
-) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """A service of a run, which ends after the block; gives its process and port."""
-    if command is _SERVE:
-        words = ("--port", "0", "--device", "cpu", *words)
-    line = [sys.executable, "-m", *command, *([] if run is None else [str(run)]), *words]
+def _service(*command: str) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+    """A service, which ends after the block; gives its process and port."""
+    line = [sys.executable, "-m", *command]
     process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:

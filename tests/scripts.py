@@ -16,7 +16,6 @@ CONTEXT.set_forkserver_preload(
     [
         "tests.parallel.workers",
         "tests.parallel.matrix",
-        "widenet.serve.model_process",
         "widenet.serve.service",
         "widenet.ui.service",
         "tests.parallel.preload",

@@ -84,6 +84,10 @@ class Reply:
     def json(self):
         return json.loads(self.body)
 
+    @property
+    def code(self):
+        return self.json["error"]["code"]
+
 
 @dataclass
 class Service:
@@ -125,21 +129,38 @@ class Service:
         return self.process.returncode, said
 
 
-COPIED = "from tests.serve.copied import run; run()"
+WIDENET = "from widenet.cli import main; main()"
+STOPPING = """
+import sys
+from widenet.serve.engine import Engine
+
+answers, loads = Engine.answers, []
 
 
-def with_model(name):
-    """A script of a service whose model runs in another program, a file of this folder."""
-    return f"from tests.serve.copied import run; run({name!r})"
+def stopped(self, asks):
+    if loads:  # not while it is loaded
+        print("stopped", flush=True)
+        sys.stdin.readline()
+    return answers(self, asks)
+
+
+def load(*words, load=Engine.load):
+    loads.append(load(*words))
+    return loads[-1]
+
+
+Engine.answers, Engine.load = stopped, load
+from widenet.cli import main; main()
+"""
+"""A service that stops before every batch until it gets a line, and says so."""
 
 
 @contextmanager
-def service(run, *words, script=COPIED, program=None, command="serve"):
+def service(run, *words, script=WIDENET, program=None, command="serve"):
     """A service of a run, or the pages of a folder of runs, on a free port.
 
-    The service and the process of its model are copies of a process that has loaded everything.
-    script: what the service runs. program: instead, what Python runs, starting anew with this process's
-    limits.
+    script: what runs in a copy of a process that has loaded everything. program: instead, what Python runs,
+    starting anew.
     """
     line = [command, str(run), "--port", "0", *map(str, words)]
     if program is None:

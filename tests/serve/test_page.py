@@ -176,7 +176,7 @@ def test_a_user_of_the_dataset_and_one_that_nobody_has(chromium, address, model,
         page.get_by_label("Id of the user").fill("nobody")
         page.get_by_role("button", name="Show").click()
         page.get_by_role("alert").wait_for()
-        assert page.get_by_role("alert").inner_text() == "No user has the id 'nobody'. Check the id."
+        assert "nobody" in page.get_by_role("alert").inner_text()
         assert names(page) == []
         page.get_by_label("Somebody who has").check()
         assert page.get_by_role("alert").is_hidden()

@@ -5,7 +5,7 @@ from typing import Any
 import typer
 
 from widenet.cli.declared import values_of, with_flags_of
-from widenet.cli.wording import on_command_line, say
+from widenet.cli.wording import say
 from widenet.serve.arguments import ServeArguments
 
 
@@ -24,6 +24,4 @@ def serve(**words: Any) -> None:
     with optional("starlette", "serve"):
         from widenet.serve.service import serve as run
 
-    run(
-        arguments, say, lambda url: typer.echo(f"Serving {arguments.run} at {url}", err=True), on_command_line
-    )
+    run(arguments, say, lambda url: typer.echo(f"Serving {arguments.run} at {url}", err=True))

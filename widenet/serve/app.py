@@ -1,135 +1,150 @@
 """The routes: read a request, ask the model's thread, write the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Router
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
 
-from widenet.serve.asking import ROUTES, Asking, Reply, decoded, encode
-from widenet.serve.batches import ModelThread
+from widenet.errors import WidenetError, nearest, worded
+from widenet.serve.batches import ModelThread, tell, too_late
 from widenet.serve.following import Follower
 from widenet.serve.guard import Guard
-from widenet.serve.malformed import unknown_parameter
-from widenet.serve.messages import LONGEST_SEARCH, Bounds, Load, RefusedError
+from widenet.serve.messages import (
+    LONGEST_SEARCH,
+    Ask,
+    Bounds,
+    Explain,
+    Finding,
+    Load,
+    Mistake,
+    RecommendMany,
+    Refusal,
+    RefusedError,
+    Score,
+    Similar,
+    unavailable,
+)
 from widenet.serve.openapi import document
-from widenet.serve.page.files import PLACES, Page
-from widenet.serve.remote import RemoteModel
-from widenet.serve.work import WorkThread
+from widenet.serve.page import PLACES, Page
 
+_T = TypeVar("_T")
 _Handler = Callable[[Request], Awaitable[Response]]
 
+_ASKED: dict[str, msgspec.json.Decoder[Any]] = {
+    "/v1/recommend": msgspec.json.Decoder(RecommendMany),
+    "/v1/score": msgspec.json.Decoder(Score),
+    "/v1/similar": msgspec.json.Decoder(Similar),
+    "/v1/explain": msgspec.json.Decoder(Explain),
+}
+"""The routes whose requests wait for the model, and what reads their bodies."""
+_LOAD = msgspec.json.Decoder(Load)
 _MOST_FOUND, _MOST_SEARCHES = 50, 16
 _PARAMETERS = "search", "attributes"
-_LOAD = msgspec.json.Decoder(Load)
-_READ = ("GET", "HEAD")
+_LONGEST_NAME = 100
+
+_encode = msgspec.json.Encoder().encode
 
 
-@dataclass(frozen=True)
 class Service:
     """All that the routes need.
 
-    Attributes:
+    Args:
         model: The thread of the model.
         follower: Loads newer models.
         guard: Who may ask.
         bounds: What a request may ask for.
         runs: Folder of runs that may be loaded by name; None: no such route.
-        searches: The thread that reads titles.
-        loads: The thread that loads models by name, one at a time.
     """
 
-    model: ModelThread
-    follower: Follower
-    guard: Guard
-    bounds: Bounds
-    runs: Path | None
-    searches: WorkThread = field(default_factory=lambda: WorkThread("searches", _MOST_SEARCHES))
-    loads: WorkThread = field(default_factory=lambda: WorkThread("loads", 1))
+    def __init__(
+        self, model: ModelThread, follower: Follower, guard: Guard, bounds: Bounds, runs: Path | None
+    ) -> None:
+        self._model, self._follower, self._guard, self._bounds = model, follower, guard, bounds
+        self._runs = runs if guard.token is not None else None
+        self._searches, self._searching = 0, asyncio.Lock()
+        self._loading: asyncio.Task[str] | None = None
+        self._works: set[Future[Any]] = set()
 
-    def app(self) -> ASGIApp:
+    def app(self) -> Starlette:
         """Return the application."""
-        posts = {route: self._through_model(route) for route in ROUTES}
-        if self.guard.token is not None and self.runs is not None:
-            posts["/v1/admin/load"] = self.load
-        gets = {
-            "/v1/items": self.items,
-            "/v1/model": self.about,
-            "/metrics": self.metrics,
-            "/openapi.json": self.openapi,
-        }
-        routes = {path: self._route(path, handler, ("POST",)) for path, handler in posts.items()}
-        routes |= {path: self._route(path, handler, _READ) for path, handler in gets.items()}
-        opened: dict[str, _Handler] = {"/health/live": self.live, "/health/ready": self.ready}
-        routes |= {path: self._route(path, handler, _READ, is_open=True) for path, handler in opened.items()}
-        page = self._route("page", Page().answer, _READ, is_open=True)
-        routes |= dict.fromkeys(PLACES, page)
-        life = Router(lifespan=self._life)
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "lifespan":
-                await life(scope, receive, send)
-            else:
-                response = await routes.get(scope["path"], _no_route)(Request(scope, receive))
-                await response(scope, receive, send)
-
+        page = Page()
+        routes = [
+            *(self._route(path, self._asking(decoder), "POST") for path, decoder in _ASKED.items()),
+            self._route("/v1/items", self.items),
+            self._route("/v1/model", self.about),
+            self._route("/health/live", self.live, is_open=True),
+            self._route("/health/ready", self.ready, is_open=True),
+            self._route("/metrics", self.metrics),
+            self._route("/openapi.json", self.openapi),
+            *(self._route(path, page.answer, is_open=True) for path in PLACES),
+            *([] if self._runs is None else [self._route("/v1/admin/load", self.load, "POST")]),
+        ]
+        app = Starlette(
+            routes=routes,
+            lifespan=self._life,
+            exception_handlers={404: _no_route, 405: _wrong_method},
+        )
+        app.router.redirect_slashes = False
         return app
 
-    @property
-    def asking(self) -> Asking:
-        """What asks the model."""
-        return Asking(self.model, self.bounds)
-
     @asynccontextmanager
-    async def _life(self, _: Any) -> AsyncIterator[None]:
-        self.model.start()
-        self.follower.start()
-        self.searches.start()
-        self.loads.start()
+    async def _life(self, _: Starlette) -> AsyncIterator[None]:
+        self._model.start()
+        self._follower.start()
         yield
-        self.searches.end()
-        self.follower.close()
-        await asyncio.to_thread(self.model.close)
+        self._follower.close()
+        await asyncio.to_thread(self._model.close)
 
-    def _route(
-        self, path: str, handler: _Handler, methods: tuple[str, ...], is_open: bool = False
-    ) -> _Handler:
-        """Return what answers requests for a path: the handler's answer, or why there is none."""
+    def end_loads(self) -> None:
+        """Refuse a load that is under way; the event loop calls it."""
+        if self._loading is not None:
+            self._loading.cancel()
+
+    def is_working(self) -> bool:
+        """Return whether a thread still works, after the end."""
+        return bool(self._works) or self._follower.is_alive() or self._model.is_alive()
+
+    def _route(self, path: str, handler: _Handler, method: str = "GET", is_open: bool = False) -> Route:
+        name = "page" if path in PLACES else path
 
         async def answer(request: Request) -> Response:
-            if request.method not in methods:
-                allowed = {"Allow": ", ".join(methods)}
-                sentence = f"the route takes {' or '.join(methods)}."
-                return _refused(RefusedError(405, "wrong_method", sentence, allowed))
             start = monotonic()
             try:
-                self.guard.check(request.headers, is_open)
+                self._guard.check(request.headers, is_open)
                 response = await handler(request)
-            except RefusedError as refused:
-                response = _refused(refused)
+            except WidenetError as error:
+                response = _refused(error)
             except ClientDisconnect:
                 response = Response(status_code=400)
-            self.model.measured.note(path, response.status_code, monotonic() - start)
+            except Exception as error:
+                tell("a request failed", error)
+                response = _refused(RefusedError(500, "failed", "the service failed on this request"))
+            self._model.measured.note(name, response.status_code, monotonic() - start)
             return response
 
-        return answer
+        return Route(path, answer, methods=[method])
 
-    def _through_model(self, route: str) -> _Handler:
-        """Return what answers those requests for a route that their connection does not answer by itself."""
+    def _asking(self, decoder: msgspec.json.Decoder[Any]) -> _Handler:
+        """Return what answers requests for the model."""
 
         async def handler(request: Request) -> Response:
-            body = await self.guard.body(request)
-            future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-            self.asking.ask(route, body, lambda reply: None if future.done() else future.set_result(reply))
-            return _response(await future)
+            asks, are_many = _asks_of(_decoded(decoder, await self._guard.body(request)))
+            self._bounds.check(asks)
+            answers = await self._model.answers(asks)
+            for place, answer in enumerate(answers):
+                if isinstance(answer, WidenetError):
+                    return _refused(answer, f"requests[{place}]: " if len(asks) > 1 else "")
+            return _json({"results": answers} if are_many else answers[0])
 
         return handler
 
@@ -137,35 +152,63 @@ class Service:
         """The items whose id or title a text finds, and attributes of them."""
         for name in request.query_params:
             if name not in _PARAMETERS:
-                raise RefusedError(422, "malformed", unknown_parameter(name, _PARAMETERS))
+                raise RefusedError(
+                    422,
+                    "malformed",
+                    f"is no parameter of the route{nearest(name, _PARAMETERS)}",
+                    option=name[:100],
+                )
         text = request.query_params.get("search", "")
         if not 1 <= len(text) <= LONGEST_SEARCH:
-            raise RefusedError(
-                422,
-                "out_of_bounds",
-                f"search must have 1 to {LONGEST_SEARCH} characters; got {len(text):,}.",
-            )
-        remote = self._remote()
-        seconds = self.model.rhythm.deadline_seconds
+            rule = f"must have 1 to {LONGEST_SEARCH} characters"
+            raise RefusedError(422, "out_of_bounds", rule, option="search", value=len(text))
         names = [name for name in request.query_params.get("attributes", "").split(",") if name]
-        finding = await self.searches.do(lambda: remote.search(text, _MOST_FOUND, names), seconds)
-        return _response(Reply(200, finding))
-
-    async def about(self, _: Request) -> Response:
-        """Which model answers."""
-        return _json(self._remote().about)
-
-    def _remote(self) -> RemoteModel:
-        remote = self.model.engine
-        assert isinstance(remote, RemoteModel)
-        return remote
+        if self._searches >= _MOST_SEARCHES:
+            raise unavailable("busy", "too many searches wait")
+        engine = self._model.engine
+        self._searches += 1
+        try:
+            async with asyncio.timeout(self._model.rhythm.deadline_seconds), self._searching:
+                found = await self._in_thread(lambda: engine.catalogue.search(text, _MOST_FOUND, names))
+        except TimeoutError:
+            raise too_late() from None
+        finally:
+            self._searches -= 1
+        return _json(Finding(engine.fingerprint, found))
 
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""
-        name = decoded(_LOAD, await self.guard.body(request)).run
-        runs = self.runs
-        assert runs is not None
-        return _json({"fingerprint": await self.loads.do(lambda: self.follower.load(run_below(runs, name)))})
+        assert self._runs is not None
+        run = run_below(self._runs, _decoded(_LOAD, await self._guard.body(request)).run)
+        if self._loading is not None:
+            raise unavailable("busy", "another load is under way")
+        self._loading = asyncio.ensure_future(self._in_thread(lambda: self._follower.load(run)))
+        try:
+            return _json({"fingerprint": await self._loading})
+        except asyncio.CancelledError:
+            raise unavailable("ending", "the service ends") from None
+        finally:
+            self._loading = None
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        """Return what work gives in a thread of its own, for which the end of the service does not wait."""
+        future: Future[_T] = Future()
+
+        def run() -> None:
+            future.set_running_or_notify_cancel()
+            try:
+                future.set_result(work())
+            except Exception as error:
+                future.set_exception(error)
+
+        self._works.add(future)
+        future.add_done_callback(self._works.discard)
+        Thread(target=run, daemon=True).start()
+        return await asyncio.wrap_future(future)
+
+    async def about(self, _: Request) -> Response:
+        """Which model answers."""
+        return _json(self._model.engine.about)
 
     async def live(self, _: Request) -> Response:
         """Whether the process answers."""
@@ -173,21 +216,19 @@ class Service:
 
     async def ready(self, _: Request) -> Response:
         """Whether the model answers."""
-        if not self.model.is_open:
-            raise RefusedError(503, "ending", "the service ends.", {"Retry-After": "1"})
-        if self.model.is_stuck:
-            raise RefusedError(
-                503, "stuck", "the model takes longer than the deadline.", {"Retry-After": "1"}
-            )
-        return _json({"status": "ready", "fingerprint": self.model.engine.fingerprint})
+        if not self._model.is_open:
+            raise unavailable("ending", "the service ends")
+        if self._model.is_stuck:
+            raise unavailable("stuck", "the model takes longer than the deadline")
+        return _json({"status": "ready", "fingerprint": self._model.engine.fingerprint})
 
     async def metrics(self, _: Request) -> Response:
         """Prometheus' text."""
-        return Response(self.model.measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(self._model.measured.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document."""
-        return _json(document(self.bounds, self.runs is not None, self.guard.token is not None))
+        return _json(document(self._bounds, self._runs is not None, self._guard.token is not None))
 
 
 def run_below(folder: Path, name: str) -> Path:
@@ -198,22 +239,44 @@ def run_below(folder: Path, name: str) -> Path:
     """
     known = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
     if name not in known or not (folder / name / "network.json").is_file():
-        raise RefusedError(404, "no_run", "there is no run of this name.")
+        raise RefusedError(404, "no_run", "there is no run of this name")
     return folder / name
 
 
+def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
+    """Read the body of a request; raises RefusedError."""
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(422, "malformed", str(error)) from None
+
+
+def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:
+    """Return the requests of a body, and whether it has them in a list; raises RefusedError."""
+    if not isinstance(post, RecommendMany) or post.requests is None:
+        return [post], False
+    if post != RecommendMany(requests=post.requests):
+        raise RefusedError(422, "contradiction", "goes without other fields", option="requests")
+    return post.requests, True
+
+
 def _json(value: Any) -> Response:
-    return _response(Reply(200, encode(value)))
+    return Response(_encode(value), media_type="application/json")
 
 
-def _refused(refused: RefusedError) -> Response:
-    return _response(Reply.refusing(refused))
+def _refused(error: WidenetError, place: str = "") -> Response:
+    """Return the answer to a request that is refused; `place`: the beginning of the sentence."""
+    status, code, headers = 422, "invalid", {}
+    if isinstance(error, RefusedError):
+        status, code, headers = error.http_status, error.code, error.headers
+    refusal = Refusal(Mistake(code, place + worded(error), error.option))
+    return Response(_encode(refusal), status, headers, "application/json")
 
 
-def _response(reply: Reply) -> Response:
-    return Response(reply.body, reply.status, reply.headers, "application/json")
+async def _no_route(_: Request, __: Exception) -> Response:
+    return _refused(RefusedError(404, "not_found", "there is no such route"))
 
 
-async def _no_route(_: Request) -> Response:
-    sentence = "there is no such route. GET /openapi.json lists the routes."
-    return _refused(RefusedError(404, "not_found", sentence))
+async def _wrong_method(_: Request, error: Exception) -> Response:
+    headers = getattr(error, "headers", None)
+    return _refused(RefusedError(405, "wrong_method", "the route takes another method", headers))

@@ -1,4 +1,4 @@
-"""What answers say of the items that a model recommends: ids, titles and attributes."""
+"""Ids, titles and attributes: places of ids without reading them all, and what answers say of items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,53 @@ from itertools import islice
 
 from widenet.data.attributes import Attributes
 from widenet.data.vocabulary import Vocabulary
-from widenet.errors import WidenetError
 from widenet.predict.list_rules import existing
-from widenet.serve.messages import Found, Item
-from widenet.serve.people import as_refusal
+from widenet.serve.messages import Found, Item, RefusedError, Unknown
+
+_SHOWN = 5
 
 Scored = Sequence[tuple[int, float]]
 """Units with their scores."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """Places of ids.
+
+    Attributes:
+        what: What the ids name, for messages: "item".
+        place_of: Place of every id.
+    """
+
+    what: str
+    place_of: dict[str, int]
+
+    @classmethod
+    def of(cls, what: str, ids: Sequence[str]) -> "Names":
+        """Index ids; of equal ones the first counts."""
+        return cls(what, {name: place for place, name in reversed([*enumerate(ids)])})
+
+    def places(self, ids: Sequence[str], unknown: Unknown, skipped: list[str]) -> list[int | None]:
+        """Return the place of every id, None for a skipped one.
+
+        Args:
+            ids: The ids.
+            unknown: What to do with those that nothing has.
+            skipped: These, out.
+
+        Raises:
+            RefusedError: An id is unknown, and none may be.
+        """
+        places = [*map(self.place_of.get, ids)]
+        if None not in places:
+            return places
+        missing = [name for name, place in zip(ids, places, strict=True) if place is None]
+        if unknown == "refuse":
+            shown = ", ".join(repr(name) for name in missing[:_SHOWN])
+            more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+            raise RefusedError(422, f"unknown_{self.what}", f"no {self.what} has the id {shown}{more}")
+        skipped[:] = dict.fromkeys([*skipped, *missing])
+        return places
 
 
 @dataclass(frozen=True)
@@ -28,17 +68,10 @@ class Catalogue:
     attributes: Attributes | None
 
     def checked(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the names of attributes that a request asks for, once each.
-
-        Raises:
-            RefusedError: There is no such attribute.
-        """
+        """Return the names of attributes that a request asks for, once each; raises WidenetError."""
         distinct = tuple(dict.fromkeys(names or ()))
-        try:
-            for name in distinct:
-                existing(self.attributes, "attributes").check(name)
-        except WidenetError as error:
-            raise as_refusal(error) from None
+        for name in distinct:
+            existing(self.attributes, "attributes").check(name)
         return distinct
 
     def items(self, answers: Sequence[Scored], names: Sequence[tuple[str, ...]]) -> list[list[Item]]:
@@ -71,7 +104,7 @@ class Catalogue:
             names: Attributes to return.
 
         Raises:
-            RefusedError: There is no such attribute.
+            WidenetError: There is no such attribute.
         """
         distinct = self.checked(names)
         units = self.vocabulary.search(text, most)

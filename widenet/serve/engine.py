@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,33 +22,40 @@ from widenet.plan.tiles import PREDICTED_ROWS
 from widenet.predict.filters import check_weighable, checked_factor, names_none
 from widenet.predict.list_rules import ListRules, banned_by, rules_of
 from widenet.predict.lists import best_lists
-from widenet.predict.shares import shares
+from widenet.predict.shares import shares, why_no_shares
 from widenet.predict.top_k import Filter, Only, top_k
 from widenet.runs import Model
-from widenet.runs.person import field_to_explain
+from widenet.runs.person import field_to_explain, item_field, reads_values
 from widenet.runs.unread import unlearnt
-from widenet.serve.about import about_model
-from widenet.serve.catalogue import Catalogue, Scored
+from widenet.serve.catalogue import Catalogue, Names, Scored
 from widenet.serve.messages import (
     About,
     Answer,
     Ask,
+    AskedField,
+    Category,
     Explain,
+    FieldValue,
     Found,
     HeldPart,
     Item,
     Measure,
     Recommend,
     RefusedError,
+    Result,
     Score,
     Similar,
 )
-from widenet.serve.names import Names
-from widenet.serve.people import Inputs, People, as_refusal
-from widenet.serve.trial import asks_of_each_kind, sample_of
+from widenet.serve.people import Inputs, People
 from widenet.sparse import SparseBatch, from_rows
+from widenet.spec.network import NetworkSpec
+from widenet.training.field_records import FieldRecord
+from widenet.training.saved_facts import in_8_bits
 
 _MOST_RULES, _RULES_BYTES = 32, 2**28
+_MOST_VALUES = 100
+"""Values of an attribute that are named."""
+_TRIAL_FEATURES = 5
 _NO_RULES = (Filter(), ListRules())
 _Pairs = list[tuple[int, float]]
 
@@ -169,11 +178,11 @@ class Engine:
         others = self._ranked([one] * rows, 10)
         others += self._ranked([one] * rows, 10, from_rows([[0]] * rows, [[1.0]] * rows))
         if not all(math.isfinite(score) for _, score in alone):
-            raise FitError(f"{self.model.run.path}: the model's scores are not finite. Train it again.")
+            raise FitError("the model's scores are not finite", place=self.model.run.path)
         if any(each != alone for each in others):
             raise FitError(
-                f"{self.model.run.path}: this machine's products give a row other bits at other places of a"
-                " block, so that answers would depend on what they are computed with. Use another device."
+                "this device's products give a row other bits at other places of a block",
+                place=self.model.run.path,
             )
         for ask in asks_of_each_kind(sample, next(iter(self.items.place_of)), self.about):
             self.answers([ask])
@@ -185,9 +194,9 @@ class Engine:
         rows = zip(units_EK.tolist(), scores_EK.tolist(), strict=True)
         return [[*zip(*row, strict=True)] for row in rows]
 
-    def answers(self, asks: Sequence[Ask]) -> list[Answer | RefusedError]:
+    def answers(self, asks: Sequence[Ask]) -> list[Result]:
         """Return the answer to each request, or its refusal; within `fixed_arithmetic`."""
-        results: list[Answer | RefusedError | None] = [None] * len(asks)
+        results: list[Result | None] = [None] * len(asks)
         rows: list[_Row] = []
         alike: dict[Measure, list[_Near]] = {}
         for place, ask in enumerate(asks):
@@ -201,10 +210,8 @@ class Engine:
                     results[place] = self._explained(ask)
                 else:
                     rows.append(self._row(place, ask))
-            except RefusedError as refused:
-                results[place] = refused
             except WidenetError as error:
-                results[place] = as_refusal(error)
+                results[place] = error
         rows.sort(key=lambda row: row.known.row is None)  # users of the dataset first
         by_rules: dict[tuple[object, ...], list[_Row]] = {}
         for row in rows:
@@ -225,7 +232,7 @@ class Engine:
             only = [unit for unit in candidates if unit is not None]
             return _Row(place, ask, known, [], only, candidates, _NO_RULES, names)
         if ask.part is not None and (known.row is None or ask.part not in self.people.parts()):
-            raise RefusedError(422, "no_part", f"part needs a user of a dataset with {ask.part} items.")
+            raise RefusedError(422, "no_part", f"needs a user with {ask.part} items", option="part")
         never = [unit for unit in self._units("never", ask.never or [], ask, known) if unit is not None]
         rules, factors = self._rules_of(ask), self._factors(ask, known)
         return _Row(place, ask, known, never, self._only(ask, known), [], rules, names, factors)
@@ -274,7 +281,7 @@ class Engine:
         pairs = zip(self._units("weights", [*ask.weights], ask, known), numbers, strict=True)
         return dict(sorted((unit, number) for unit, number in pairs if unit is not None))
 
-    def _recommended(self, rows: Sequence[_Row]) -> list[Answer | RefusedError]:
+    def _recommended(self, rows: Sequence[_Row]) -> list[Result]:
         people = [row.known for row in rows]
         hides = [isinstance(row.ask, Recommend) and not row.ask.include_seen for row in rows]
         part = rows[0].part
@@ -321,10 +328,10 @@ class Engine:
         rows: Sequence[_Row],
         found: Sequence[Scored | None],
         are_known: Sequence[bool],
-    ) -> list[Answer | RefusedError]:
+    ) -> list[Result]:
         items = self.catalogue.items([pairs or [] for pairs in found], [row.names for row in rows])
         return [
-            RefusedError(422, "overflow", "the scores are not finite. Send smaller numbers.")
+            RefusedError(422, "overflow", "the scores are not finite")
             if pairs is None
             else Answer(
                 self.fingerprint,
@@ -355,13 +362,13 @@ class Engine:
         items = [Item(*each, score=score) for each, score in zip(names, share_Z[order].tolist(), strict=True)]
         return Answer(self.fingerprint, items, known.skipped)
 
-    def _nearest(self, measure: Measure, asked: Sequence[_Near]) -> Sequence[Answer | RefusedError]:
+    def _nearest(self, measure: Measure, asked: Sequence[_Near]) -> Sequence[Result]:
         """Return the items nearest to some."""
         try:
             if measure not in self._similar:
                 self._similar[measure] = Neighbours.of_model(self.model, self.output, measure)
         except WidenetError as error:
-            return [as_refusal(error)] * len(asked)
+            return [error] * len(asked)
         collection, units = self._similar[measure], np.array([near.unit for near in asked])
         rows = zip(*collection.others(units, max(near.ask.k for near in asked)), strict=True)
         found: list[Scored] = []
@@ -380,3 +387,73 @@ def _names(model: Model, before: Engine | None, name: str, what: str, vocabulary
         if digest is not None and digest == before.model.run.fields[name].vocabulary_digest:
             return known
     return Names.of(what, vocabulary.all_ids().to_pylist())
+
+
+def about_model(model: Model, people: People, fingerprint: str, run_name: str, num_items: int) -> About:
+    """Return what a model says of itself."""
+    run, spec = model.run, model.run.network
+    items = item_field(run, people.output)
+    if items is not None and run.fields[items].kind == "dense":
+        items = None
+    is_sparse = items is not None and run.fields[items].kind == "sparse"
+    return About(
+        fingerprint=fingerprint,
+        run=run_name,
+        num_items=num_items,
+        in_8_bits=in_8_bits(model.facts),
+        has_users=people.users is not None,
+        parts=[*people.parts()],
+        can_explain=is_sparse and why_no_shares(spec) is None,
+        attributes=_categories(model, people.output),
+        reads_items=items is not None,
+        reads_values=items is not None and reads_values(run, items),
+        fields=[
+            _asked(spec, name, run.fields[name])
+            for name in dict.fromkeys(layer.field for layer in spec.inputs)
+            if name != items
+        ],
+    )
+
+
+def _categories(model: Model, output: str) -> dict[str, Category]:
+    attributes = model.run.attributes(model.network.outputs[output].spec.field)
+    frequent = {} if attributes is None else attributes.frequent(_MOST_VALUES)
+    return {name: Category(kind, values) for name, (kind, values) in frequent.items()}
+
+
+def _asked(spec: NetworkSpec, name: str, record: FieldRecord) -> AskedField:
+    shapes = (layer.shape for layer in spec.inputs if layer.field == name and layer.shape is not None)
+    shape = [*next(shapes, ())]
+    return AskedField(name, record.kind, record.width, shape, record.min_value, record.max_value)
+
+
+def sample_of(people: People) -> dict[str, FieldValue]:
+    """Return a small input: a few features of each field, or numbers between 0 and 1."""
+    sample: dict[str, FieldValue] = {}
+    for layer in people.network.spec.inputs:
+        record = people.run.fields[layer.field]
+        if record.kind == "dense":
+            sample[layer.field] = torch.linspace(0, 1, record.width).tolist()
+        else:
+            known = people.names[layer.field].place_of
+            sample[layer.field] = [*islice(known, 0, None, max(1, len(known) // _TRIAL_FEATURES))]
+    return sample
+
+
+def asks_of_each_kind(fields: dict[str, FieldValue], item: str, about: About) -> list[Ask]:
+    """Return a request of each kind; the model may refuse some.
+
+    Args:
+        fields: What is known of the person.
+        item: Id of an item.
+        about: What the model says of itself.
+    """
+    rules: list[dict[str, Any]] = [{}, {"never": [item]}, {"only": [item]}, {"weights": {item: 0.5}}]
+    rules.append({"diversity": 0.5})
+    by_kind = {category.kind: (name, category) for name, category in about.attributes.items()}
+    for name, category in by_kind.values():
+        rules.append({"attributes": [name]})
+        if category.values:
+            rules += [{"at_most": {name: 1}}, {"where": {name: category.values[:1]}}]
+    asks: list[Ask] = [Recommend(fields=fields, **rule) for rule in rules]
+    return [*asks, Score(fields=fields, candidates=[item]), Explain(fields=fields, item=item)]

@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from widenet.errors import WidenetError
-from widenet.serve.batches import Answering, ModelThread
-from widenet.serve.calls import FailedError, is_of_system
+from widenet.serve.batches import ModelThread
+from widenet.serve.engine import Engine
 from widenet.serve.messages import RefusedError
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -38,18 +38,10 @@ class Follower:
         state: Its state before the model that answers was loaded.
         model: The thread of the model.
         load: Loads the model of a run.
-        words: Renders sentences of the library for whoever runs the service.
     """
 
-    def __init__(
-        self,
-        run: Path,
-        state: State,
-        model: ModelThread,
-        load: Callable[[Path], Answering],
-        words: Callable[[str], str] = str,
-    ) -> None:
-        self.run, self._model, self._load, self._words = run, model, load, words
+    def __init__(self, run: Path, state: State, model: ModelThread, load: Callable[[Path], Engine]) -> None:
+        self.run, self._model, self._load = run, model, load
         self._looked, self._state, self._told = Lock(), state, ""
         self._is_ending = Event()
         self._thread = Thread(target=self._follow, name="follower", daemon=True)
@@ -61,6 +53,11 @@ class Follower:
     def close(self) -> None:
         """End; a load that has begun is not waited for."""
         self._is_ending.set()
+
+    def is_alive(self) -> bool:
+        """Return whether it still looks or loads."""
+        self._thread.join(0.1)
+        return self._thread.is_alive()
 
     def load(self, run: Path) -> str:
         """Serve another run from now on, and follow it; returns the fingerprint.
@@ -74,9 +71,9 @@ class Follower:
             except Exception as error:
                 self._model.measured.failed_loads.inc()
                 if isinstance(error, WidenetError):
-                    raise RefusedError(422, "not_loaded", self._words(str(error))) from None
+                    raise RefusedError(422, "not_loaded", str(error)) from None
                 self._tell(_failure(run, error))
-                raise RefusedError(422, "not_loaded", "it cannot be loaded; the log says why.") from None
+                raise RefusedError(422, "not_loaded", "it cannot be loaded; the log says why") from None
             self.run, self._state = run, state
             self._model.swap(engine)
             return engine.fingerprint
@@ -106,7 +103,7 @@ class Follower:
     def _tell(self, failure: str) -> None:
         """Print a failure, unless the end of the service has caused it."""
         if not self._is_ending.is_set():
-            _say(self._words(failure))
+            _say(failure)
 
     def _follow(self) -> None:
         while not self._is_ending.wait(_SECONDS_BETWEEN_LOOKS):
@@ -114,9 +111,14 @@ class Follower:
 
 
 def _failure(run: Path, error: Exception) -> str:
-    is_sentence = isinstance(error, WidenetError | FailedError)
+    is_sentence = isinstance(error, WidenetError)
     sentence = str(error) if is_sentence else f"{type(error).__name__}: {error}"
     return f"{run}: the model that answers stays: {sentence}"
+
+
+def is_of_system(error: BaseException) -> bool:
+    """Return whether the system caused an error: a disk was away, or too many files were open."""
+    return any(isinstance(each, OSError) for each in (error, error.__cause__, error.__context__))
 
 
 def _say(sentence: str) -> None:

@@ -1,6 +1,5 @@
 """Who may ask: names of the host, pages of other sites, the token, and sizes of bodies."""
 
-import asyncio
 import hmac
 import ipaddress
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,6 @@ from widenet.serve.messages import RefusedError
 _LEAST_TOKEN = 16
 _LONGEST_TOKEN = 4096
 _FOREIGN = frozenset(("cross-site", "same-site"))
-_SECONDS_TO_SEND = 10.0
-"""How long a client may take to send a body."""
 
 
 def read_token(path: str | Path) -> bytes:
@@ -27,12 +24,11 @@ def read_token(path: str | Path) -> bytes:
         with Path(path).open("rb") as file:
             token = file.read(_LONGEST_TOKEN + 1).strip()
     except OSError as error:
-        raise OptionError(f"`token_file` cannot be read: {path}: {error.strerror}. Check the path.") from None
+        rule = f"cannot be read: {error.strerror}"
+        raise OptionError(rule, place=path, option="token_file") from None
     if not _LEAST_TOKEN <= len(token) <= _LONGEST_TOKEN or not all(33 <= byte <= 126 for byte in token):
-        raise OptionError(
-            f"{path} must hold a token of at least {_LEAST_TOKEN} ASCII characters without blanks."
-            " Make one with `openssl rand -hex 32`."
-        )
+        rule = f"must hold a token of at least {_LEAST_TOKEN} ASCII characters without blanks"
+        raise OptionError(rule, place=path, option="token_file")
     return token
 
 
@@ -58,10 +54,7 @@ def is_loopback(host: str) -> bool:
 def guard_of(host: str, token_file: str | Path | None, allow_host: Sequence[str], max_bytes: int) -> "Guard":
     """Return the guard of an address; raises OptionError without a token where other machines may ask."""
     if token_file is None and not is_loopback(host):
-        raise OptionError(
-            f"`host` {host} lets other machines ask: it needs `token_file`. Name a file with a"
-            " token, or listen on 127.0.0.1."
-        )
+        raise OptionError("of other machines needs token_file", option="host", value=host)
     token = None if token_file is None else read_token(token_file)
     return Guard(token, frozenset(name.lower() for name in allow_host), max_bytes)
 
@@ -91,12 +84,12 @@ class Guard:
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             # A page of another site can give its name the address of this machine, but not change the name.
             raise RefusedError(
-                421, "wrong_host", "Host must be an address, localhost, or an allowed name of this service."
+                421, "wrong_host", "Host must be an address, localhost, or an allowed name of this service"
             )
         own = f"http://{hosts[0]}", f"https://{hosts[0]}"
         is_foreign = any(origin.lower() not in own for origin in headers.getlist("origin"))
         if is_foreign or not _FOREIGN.isdisjoint(headers.getlist("sec-fetch-site")):
-            raise RefusedError(403, "cross_site", "pages of other sites may not ask this service.")
+            raise RefusedError(403, "cross_site", "pages of other sites may not ask this service")
         if self.token is not None and not is_open:
             self._check_token(headers)
 
@@ -107,7 +100,7 @@ class Guard:
             raise RefusedError(
                 401,
                 "no_token",
-                "Authorization must be Bearer with the token of this service.",
+                "Authorization must be Bearer with the token of this service",
                 {"WWW-Authenticate": "Bearer"},
             )
 
@@ -124,34 +117,20 @@ class Guard:
             return False
         return name == "localhost" or name in self.names or _is_address(name)
 
-    def check_body(self, headers: Headers) -> None:
-        """Raise RefusedError for a request whose body is said to be too large, or no JSON."""
+    async def body(self, request: Request) -> bytes:
+        """Read the JSON body of a request; raises RefusedError for one that is too large or no JSON."""
+        headers = request.headers
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError(415, "wrong_type", "Content-Type must be application/json.")
+            raise RefusedError(415, "wrong_type", "Content-Type must be application/json")
         length = headers.get("content-length", "0")
         if not length.isdigit() or len(length) > 18 or int(length) > self.max_bytes:
-            raise self.too_large()
+            raise self._too_large()
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self.max_bytes:
+                raise self._too_large()
+        return bytes(body)
 
-    async def body(self, request: Request) -> bytes:
-        """Read the JSON body of a request; raises RefusedError for one that is too large, slow or no JSON."""
-        self.check_body(request.headers)
-        pieces, size = [], 0
-        try:
-            async with asyncio.timeout(_SECONDS_TO_SEND):
-                async for piece in request.stream():
-                    size += len(piece)
-                    if size > self.max_bytes:
-                        raise self.too_large()
-                    pieces.append(piece)
-        except TimeoutError:
-            raise self.too_slow() from None
-        return b"".join(pieces)
-
-    def too_large(self) -> RefusedError:
-        """Return the refusal of a body with too many bytes."""
-        sentence = f"the body must have at most {self.max_bytes:,} bytes. Send less in a request."
-        return RefusedError(413, "too_large", sentence)
-
-    def too_slow(self) -> RefusedError:
-        """Return the refusal of a request whose body does not come to an end."""
-        return RefusedError(408, "too_slow", f"the body must arrive within {_SECONDS_TO_SEND:g} seconds.")
+    def _too_large(self) -> RefusedError:
+        return RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes")

@@ -1,10 +1,12 @@
 """Requests and answers, as JSON has them, and the bounds that a request must keep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
+
+from widenet.errors import WidenetError
 
 Unknown = Literal["refuse", "skip"]
 Measure = Literal["cosine", "dot", "l2"]
@@ -252,16 +254,18 @@ class About(msgspec.Struct):
     fields: list[AskedField]
 
 
-class Mistake(msgspec.Struct):
+class Mistake(msgspec.Struct, omit_defaults=True):
     """Why a request has no answer.
 
     Attributes:
         code: A word for programs.
         message: A sentence.
+        option: The field or the parameter that it is about.
     """
 
     code: str
     message: str
+    option: str | None = None
 
 
 class Refusal(msgspec.Struct):
@@ -274,22 +278,37 @@ class Refusal(msgspec.Struct):
     error: Mistake
 
 
-class RefusedError(Exception):
+class RefusedError(WidenetError):
     """A request that gets an error as its answer.
 
-    Attributes:
-        status: HTTP status.
-        mistake: What the answer says.
-        headers: Further headers.
+    Args:
+        http_status: Status of the answer.
+        code: A word for programs.
+        rule: As in `WidenetError`.
+        headers: Further headers of the answer.
+        facts: The other facts of a `WidenetError`.
     """
 
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.mistake, self.headers = status, Mistake(code, message), headers or {}
+    def __init__(
+        self,
+        http_status: int,
+        code: str,
+        rule: str,
+        headers: Mapping[str, str] | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(rule, **facts)
+        self.http_status, self.code, self.headers = http_status, code, dict(headers or {})
+
+
+def unavailable(code: str, rule: str) -> RefusedError:
+    """Return the refusal of a request that may be sent again in a second."""
+    return RefusedError(503, code, rule, {"Retry-After": "1"})
 
 
 Ask = Recommend | Score | Similar | Explain
-
+Result = Answer | WidenetError
+"""An answer, or why there is none."""
 
 LISTS = "items", "values", "never", "only", "attributes"
 """Fields of requests that are lists, and bounded."""
@@ -309,30 +328,27 @@ class Bounds:
         """Raise RefusedError for a request beyond the bounds."""
         if not 1 <= len(asks) <= self.max_rows:
             code = "too_many" if asks else "out_of_bounds"
-            raise RefusedError(
-                422, code, f"requests must hold 1 to {self.max_rows:,} requests; got {len(asks):,}."
-            )
+            rule = f"must hold 1 to {self.max_rows:,} requests"
+            raise RefusedError(422, code, rule, option="requests", value=len(asks))
         for ask in asks:
             self._check(ask)
 
     def _check(self, ask: Ask) -> None:
-        k = len(ask.candidates) if isinstance(ask, Score) else 1 if isinstance(ask, Explain) else ask.k
-        name = "candidates" if isinstance(ask, Score) else "k"
+        name, k = (
+            ("candidates", len(ask.candidates)) if isinstance(ask, Score) else ("k", getattr(ask, "k", 1))
+        )
         if not 1 <= k <= self.max_k:
             what = "hold 1 to" if isinstance(ask, Score) else "be 1 to"
-            raise RefusedError(422, "out_of_bounds", f"{name} must {what} {self.max_k:,}; got {k:,}.")
+            raise RefusedError(422, "out_of_bounds", f"must {what} {self.max_k:,}", option=name, value=k)
         lists = {name: getattr(ask, name, None) for name in (*LISTS, "weights")}
         fields = getattr(ask, "fields", None) or {}
         # Numbers of dense fields are as many as the field is wide, and bounded by the bytes of the body.
-        named = [("a field", _texts(value)) for value in fields.values()]
-        named += [("a condition", value) for value in (getattr(ask, "where", None) or {}).values()]
+        named = [("fields", _texts(value)) for value in fields.values()]
+        named += [("where", value) for value in (getattr(ask, "where", None) or {}).values()]
         for name, listed in [*lists.items(), *named]:
             if isinstance(listed, list | dict) and len(listed) > self.max_items:
-                raise RefusedError(
-                    422,
-                    "out_of_bounds",
-                    f"{name} must hold at most {self.max_items:,} entries; got {len(listed):,}.",
-                )
+                rule = f"must hold at most {self.max_items:,} entries"
+                raise RefusedError(422, "out_of_bounds", rule, option=name, value=len(listed))
 
 
 def _texts(value: FieldValue) -> list[str]:

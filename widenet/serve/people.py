@@ -12,14 +12,12 @@ from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
-from widenet.errors import WidenetError
 from widenet.model.network import Network
 from widenet.predict.arguments import checked_values, ordered_history
 from widenet.predict.rows import history, known_parts, seen_entries
 from widenet.runs.person import check_reads_values, item_field, numbers_of
+from widenet.serve.catalogue import Names
 from widenet.serve.messages import FieldValue, HeldPart, Person, RefusedError
-from widenet.serve.names import Names
-from widenet.serve.wording import in_requests
 from widenet.sparse import SparseBatch, from_rows, stacked
 from widenet.training.run_directory import RunDirectory
 
@@ -100,9 +98,11 @@ class People:
         """
         if person.user is not None:
             if person.items is not None or person.values is not None or person.fields is not None:
-                raise RefusedError(422, "contradiction", "user goes without items, values and fields.")
+                raise RefusedError(
+                    422, "contradiction", "goes without items, values and fields", option="user"
+                )
             if self.users is None:
-                raise RefusedError(422, "no_users", "this service has no users. Start it with a dataset.")
+                raise RefusedError(422, "no_users", "needs a service with a dataset", option="user")
             return Inputs(row=self.users.places([person.user], "refuse", [])[0])
         return self._basket(person)
 
@@ -110,20 +110,19 @@ class People:
         known = Inputs()
         given: dict[str, FieldValue] = dict(person.fields or {})
         if not person.items and not given:
-            raise RefusedError(422, "nothing_known", "items must name at least one item, or user a user.")
+            raise RefusedError(422, "nothing_known", "must name at least one item", option="items")
         if person.items:
             name = self._item_field
             if name is None or name in given:
-                raise RefusedError(
-                    422, "contradiction", "items go with a network that reads them, and without their field."
-                )
+                rule = "need a network that reads them, and go without their field"
+                raise RefusedError(422, "contradiction", rule, option="items")
             known.histories[name] = self._history(name, person.items, person.values, person, known)
         elif person.values is not None:
-            raise RefusedError(422, "contradiction", "values go with items.")
+            raise RefusedError(422, "contradiction", "need items", option="values")
         for field_name, value in given.items():
             if field_name not in self._fields:
-                known_fields = ", ".join(sorted(self._fields))
-                raise RefusedError(422, "unknown_field", f"a field must be one of {known_fields}.")
+                rule = f"must name fields of {', '.join(sorted(self._fields))}"
+                raise RefusedError(422, "unknown_field", rule, option="fields", value=field_name)
             listed = value if isinstance(value, list) else [value]
             self._add_field(field_name, listed, person, known)
         return known
@@ -135,7 +134,7 @@ class People:
             return
         texts = [value for value in values if isinstance(value, str)]
         if len(texts) < len(values):
-            raise RefusedError(422, "wrong_type", f"field {name!r} takes ids, each as text.")
+            raise RefusedError(422, "wrong_type", f"must hold ids as texts for {name!r}", option="fields")
         known.histories[name] = self._history(name, texts, None, person, known)
 
     def _history(
@@ -234,8 +233,3 @@ def _batch_of(histories: Sequence[History]) -> SparseBatch:
     if all(each.values is None for each in histories):
         return from_rows(rows)
     return from_rows(rows, [each.values_or_ones() for each in histories])
-
-
-def as_refusal(error: WidenetError) -> RefusedError:
-    """Return the answer to a request that the library refuses."""
-    return RefusedError(422, "invalid", in_requests(str(error)))

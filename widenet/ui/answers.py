@@ -6,7 +6,7 @@ from typing import TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-import widenet.serve.page.files as shared
+import widenet.serve.page as shared
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, tag
 from widenet.serve.messages import RefusedError
@@ -31,12 +31,12 @@ def html(text: Html, status: int = 200) -> Response:
 
 def refusal(refused: RefusedError, version: int) -> Response:
     """The page that says why there is no other; for a missing token, it asks for the token."""
-    sentence = refused.mistake.message
+    sentence = str(refused)
     first, *rest = sentence.split(" ")
     sentence = " ".join([first.capitalize() if first.isalpha() and first.islower() else first, *rest])
-    if refused.status != 401:
+    if refused.http_status != 401:
         content = [tag("p", sentence, class_="card")]
-        return html(page("Not here", "", content, version=version), refused.status)
+        return html(page("Not here", "", content, version=version), refused.http_status)
     field = tag("input", id="token", type="password", autocomplete="off", required=True)
     form = tag(
         "form",

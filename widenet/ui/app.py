@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-import widenet.serve.page.files as shared
+import widenet.serve.page as shared
 from widenet.data.dataset import Dataset
 from widenet.pictures.html import Html
 from widenet.report.subject import Subject

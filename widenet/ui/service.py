@@ -1,17 +1,13 @@
 """Starts the pages: refuse what is wrong, bind the port, read the runs, answer until SIGTERM."""
 
-import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import uvicorn
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.serve.guard import guard_of
-from widenet.serve.listening import address_of, bound, configuration, listen
+from widenet.serve.server import answer, bound
 from widenet.ui.app import Pages
 from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
@@ -61,11 +57,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None], commands: Commands
                 runs, Trainings(folder, commands.train), guard, own, further, commands.measure
             )
         pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
-        config = configuration(pages.app(), "off", _SECONDS_TO_END)
-        listen(listening)
-        url(address_of(listening))
-        with suppress(KeyboardInterrupt):  # uvicorn raises the signal again after the last answer
-            _Server(config, pages).run(sockets=[listening])
+        answer(pages.app(), listening, _SECONDS_TO_END, url, pages.following.end)
 
 
 def _check_folders(folder: Path, arguments: UiArguments) -> None:
@@ -78,16 +70,3 @@ def _check_folders(folder: Path, arguments: UiArguments) -> None:
         raise OptionError(f"`datasets` must be a folder; {arguments.datasets} is none. Check the path.")
     if arguments.allow_training and (folder / "network.json").is_file():
         raise OptionError(f"{folder} is a run, and cannot hold new ones. Name the folder that holds it.")
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server, which ends the events that browsers listen to."""
-
-    def __init__(self, config: uvicorn.Config, pages: Pages) -> None:
-        super().__init__(config)
-        self._pages = pages
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was accepted."""
-        self._pages.following.end()
-        await super().shutdown(sockets)

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-import widenet.serve.page.files as shared
+import widenet.serve.page as shared
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import FILE_NAME
 from widenet.pictures.html import Html, tag
