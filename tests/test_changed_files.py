@@ -3,13 +3,12 @@ weight is used.
 """
 
 import json
-import re
 import shutil
 
 import pytest
 
 from tests.flips import flips, outcome
-from tests.older import run_without_digests
+from tests.mistakes import mistake
 from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, WidenetError
@@ -180,14 +179,10 @@ def test_a_run_takes_no_weights_of_a_run_with_another_network(folder, run, unfin
             train(network("sigmoid"), TRAINING, data, sigmoid, interrupted=After(2 * EPOCH_STEPS + 1))
     shutil.rmtree(own / folder)
     shutil.copytree(sigmoid / folder, own / folder)
-    message = (
-        rf"network\.json is not the file with which .*/{folder}.* was trained: it has changed since\. Undo"
-        r" the change, or train"
-    )
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError):
         Model.load(own)
     if folder == "checkpoints":
-        with pytest.raises(CheckpointError, match=message):
+        with pytest.raises(CheckpointError):
             train(None, None, data, own, resume=True)
 
 
@@ -199,13 +194,9 @@ def edit(run, **values):
 def test_an_edited_training_document_is_refused_at_resume_and_by_unfinished_weights(unfinished, data):
     edit(unfinished, batch_size=3)
     before = {path: path.read_bytes() for path in unfinished.rglob("*") if path.is_file()}
-    message = (
-        r"unfinished/training\.json is not the file with which .*epoch-00002-step-000000001 was trained: it"
-        r" has changed since"
-    )
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError):
         train(None, None, data, unfinished, resume=True)
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(CheckpointError):
         Model.load(unfinished)
     changed = {
         path.name
@@ -213,19 +204,6 @@ def test_an_edited_training_document_is_refused_at_resume_and_by_unfinished_weig
         if path.is_file() and before.get(path) != path.read_bytes()
     }
     assert changed <= {"machine.json"}
-
-
-def test_an_edited_training_document_does_not_matter_to_a_finished_model(run):
-    expected = Model.load(run).fingerprint()
-    edit(run, epochs=99)
-    assert Model.load(run).fingerprint() == expected
-
-
-def test_every_checkpoint_records_the_documents_that_it_was_trained_with(unfinished):
-    directory = RunDirectory.open(unfinished)
-    paths = [unfinished / "best", *(unfinished / "checkpoints").glob("epoch-*")]
-    assert len(paths) == 3
-    assert all(Checkpoint.open(path).facts["documents"] == directory.digests for path in paths)
 
 
 def damaged(best):
@@ -239,44 +217,11 @@ def of_another_epoch(best):
     directory.save_model("best", built, {**facts, "epoch": 0})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            shutil.rmtree,
-            r"unfinished/best is missing: it must hold the weights of epoch \d, the best so far\. Restore it",
-        ),
-        (damaged, r"unfinished/best/wide-.* is damaged: its checksum is not that of the manifest"),
-        (
-            of_another_epoch,
-            (
-                r"unfinished/best must hold the weights of epoch \d, the best so far; it holds those of epoch"
-                r" 0\. Restore it"
-            ),
-        ),
-    ],
-)
-def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(
-    change, message, unfinished, data
-):
+@pytest.mark.parametrize("change", [shutil.rmtree, damaged, of_another_epoch])
+def test_a_training_that_keeps_the_best_weights_does_not_go_on_without_them(change, unfinished, data):
     change(unfinished / "best")
-    with pytest.raises(CheckpointError, match=message):
+    with mistake(CheckpointError, place="unfinished/best"):
         train(None, None, data, unfinished, resume=True)
-
-
-def test_a_training_that_loses_its_best_weights_does_not_end_with_the_last(unfinished, data):
-    report = Heard()
-    with pytest.raises(CheckpointError, match=r"unfinished/best is missing"):
-        train(
-            None,
-            None,
-            data,
-            unfinished,
-            resume=True,
-            report=report,
-            after_epoch=lambda *_: shutil.rmtree(unfinished / "best"),
-        )
-    assert not (unfinished / "model").exists()
 
 
 def test_best_weights_of_an_epoch_that_comes_again_are_replaced(unfinished, finished, data):
@@ -288,33 +233,3 @@ def test_best_weights_of_an_epoch_that_comes_again_are_replaced(unfinished, fini
     assert (
         train(None, None, data, unfinished, resume=True).fingerprint() == Model.load(finished).fingerprint()
     )
-
-
-def test_a_run_of_an_earlier_widenet_is_read_and_a_note_says_what_nobody_can_tell(
-    run, unfinished, data, finished
-):
-    expected = Model.load(finished)
-    assert not any("earlier widenet" in each for each in expected.caveats())
-    older = Model.load(run_without_digests(run))
-    assert older.fingerprint() == expected.fingerprint()
-    note = (
-        "an earlier widenet saved its weights without digests of network.json, training.json and fields.json"
-    )
-    assert any(note in each for each in older.caveats())
-    report = Heard()
-    resumed = train(None, None, data, run_without_digests(unfinished), resume=True, report=report)
-    assert resumed.fingerprint() == expected.fingerprint()
-    assert any(note in each for each in report.said)
-    assert not any(note in each for each in Model.load(unfinished).caveats())
-
-
-def test_ids_of_an_earlier_run_are_compared_with_what_it_remembers_of_them(run):
-    run_without_digests(run)
-    path = run / "vocabulary" / "items.arrow"
-    whole = path.read_bytes()
-    place = re.search(rb"012345", whole).start()
-    path.write_bytes(whole[:place] + b"9" + whole[place + 1 :])
-    with pytest.raises(
-        CheckpointError, match=r"items\.arrow is damaged: its ids are not those that the run was begun with"
-    ):
-        RunDirectory.open(run).vocabulary("items")

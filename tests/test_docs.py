@@ -14,7 +14,6 @@ from tests.commands import blocks, commands, complaint, every_command, relative_
 from widenet import errors
 from widenet.spec.document import Document, Spec
 from widenet.spec.losses import Loss
-from widenet.spec.metric_names import DEFAULT_KS
 from widenet.spec.named import kinds
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OfMoments
@@ -84,27 +83,9 @@ def test_generated_pages_are_current():
     assert generate.stale_pages(DOCS) == []
 
 
-def test_every_command_has_a_page_and_every_page_a_command():
-    assert {page for page in PAGES if page.startswith("commands/")} == {
-        page for page in GENERATED if page.startswith("commands/")
-    }
-
-
 def test_every_command_stands_in_the_contents_of_the_site():
     contents = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert [page for page in GENERATED if f": {page}\n" not in contents] == []
-
-
-def test_a_stale_page_is_named_and_fails_the_check(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(generate, "DOCS", tmp_path)
-    assert generate.main([]) == 0
-    assert generate.main(["--check"]) == 0
-    (tmp_path / "command-line.md").write_text("old")
-    capsys.readouterr()
-    assert generate.main(["--check"]) == 1
-    said = capsys.readouterr().err
-    assert "command-line.md" in said
-    assert "network-documents.md" not in said
 
 
 @pytest.mark.parametrize(("name", "command"), every_command())
@@ -135,12 +116,6 @@ def test_every_loss_has_its_mathematics():
     assert [kind for kind in kinds(Loss) if f"`{kind}`" not in PAGES["losses.md"]] == []
 
 
-def test_the_help_of_evaluate_names_the_lengths_it_takes_by_default():
-    command, _ = resolved(["evaluate"])
-    text = next(parameter.help for parameter in command.params if parameter.name == "k")
-    assert f"Default: {', '.join(str(k) for k in DEFAULT_KS[:-1])} and {DEFAULT_KS[-1]}." in text
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_every_relative_link_leads_somewhere(page):
     folder = (DOCS / page).parent
@@ -164,11 +139,6 @@ def test_every_python_file_that_is_named_is_there(page):
     assert [path for path in modules_named(PAGES[page]) if not is_there(path)] == []
 
 
-def test_python_files_are_found_in_a_text():
-    text = "see `a/b.py`, `c/KIND.py` with `d`, `e.py --check`, b.py"
-    assert modules_named(text) == ["a/b.py", "c", "e.py"]
-
-
 @pytest.mark.parametrize(("model", "values"), DOCUMENTS)
 def test_every_document_shown_is_valid(model, values):
     model.of(values)
@@ -179,22 +149,6 @@ def test_every_command_shown_can_be_parsed(words):
     assert complaint(words) is None
     command, rest = resolved(words)
     command.make_context(command.name, rest)
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["widenet train network.json", "widenet evaluate runs/a --data d --k zero", "widenet data split --out b"],
-)
-def test_a_command_that_cannot_be_parsed_is_seen(line):
-    command, rest = resolved(commands(line)[0])
-    with pytest.raises(Exception, match=r"(?i)missing|invalid|valid"):
-        command.make_context(command.name, rest)
-
-
-def test_documents_and_commands_are_found():
-    assert {model for model, _ in documents(PAGES["network-documents.md"])} == {NetworkSpec, TrainingSpec}
-    assert [model for model, _ in documents(PAGES["tuning.md"])] == [SpaceSpec]
-    assert COMMANDS
 
 
 def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
@@ -209,35 +163,3 @@ def test_the_python_example_runs(tmp_path, monkeypatch, capsys):
     said, _, shown = capsys.readouterr().out.partition("\n")
     assert said.startswith("my network: layers must ")
     assert TrainingSpec.parse(shown).epochs == 3
-
-
-def test_what_one_call_gives_the_next_one_takes(tmp_path, monkeypatch, capsys):
-    rows = [f"{user},{item},{4 + (item % 2)}" for user in range(12) for item in range(user, user + 10)]
-    monkeypatch.chdir(tmp_path)
-    Path("ratings.csv").write_text("\n".join(["user,item,rating", *rows]), "utf-8")
-    Path("books.csv").write_text("id,title\n10,The Hobbit\n", "utf-8")
-    fitted, step_by_step, *_ = blocks(PAGES["python.md"], "python")
-    exec(compile(step_by_step, "python.md", "exec"), {})
-    ndcg, recommended = capsys.readouterr().out.splitlines()
-    assert 0 <= float(ndcg) <= 1
-    assert recommended.count("Recommendation(") == 10
-    exec(compile(fitted, "python.md", "exec"), {})
-    recommended, heading, *table, similar = capsys.readouterr().out.splitlines()
-    assert recommended.count("Recommendation(") == 10
-    assert heading.split() == ["user", "item", "title", "score", "rank"]
-    assert len(table) == 20
-    assert similar.count("Recommendation(") == 5
-
-
-def test_the_data_example_compiles_and_its_names_exist(tmp_path, monkeypatch):
-    example = blocks(PAGES["data.md"], "python")[1]
-    rows = [f"{user},{item},{4 + (item % 2)}" for user in range(12) for item in range(user, user + 10)]
-    monkeypatch.chdir(tmp_path)
-    Path("ratings.csv").write_text("\n".join(["user_id,book_id,rating", *rows]), "utf-8")
-    Path("books.csv").write_text(
-        "\n".join(["id,title", *(f"{item},Book {item}" for item in range(30))]), "utf-8"
-    )
-    namespace = {}
-    exec(compile(example, "data.md", "exec"), namespace)
-    assert namespace["counts"].sum() > 0
-    assert namespace["titles"][0].startswith("Book ")

@@ -22,18 +22,6 @@ def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("name", ["absent/names", "file/names", "n" * 250])
-def test_what_cannot_be_written_is_called_by_its_own_name(name, tmp_path):
-    (tmp_path / "file").touch()
-    path = tmp_path / name
-    with (
-        pytest.raises(OSError, match=r"No such file|Not a directory|File name too long") as raised,
-        appearing(path),
-    ):
-        pass
-    assert raised.value.filename == str(path)
-
-
 @pytest.fixture
 def forced(monkeypatch):
     """The paths that are forced to disk, in order."""
@@ -42,20 +30,6 @@ def forced(monkeypatch):
         os, "fsync", lambda file: paths.append(Path(f"/proc/self/fd/{file}").readlink()) or fsync(file)
     )
     return paths
-
-
-def test_files_that_belong_together_replace_earlier_ones_together_or_not_at_all(tmp_path):
-    paths = [tmp_path / "keys", tmp_path / "index"]
-    for content in (b"one", b"two"):
-        with appearing_together(paths) as beside:
-            for path in beside:
-                path.write_bytes(content)
-    assert [path.read_bytes() for path in paths] == [b"two", b"two"]
-    (tmp_path / ".index.old").mkdir()  # in the way of the second file
-    with pytest.raises(IsADirectoryError), appearing_together(paths) as beside:  # noqa: PT012
-        for path in beside:
-            path.write_bytes(b"three")
-    assert [path.read_bytes() for path in paths] == [b"two", b"two"]
 
 
 class Killed(BaseException):
@@ -140,14 +114,3 @@ def test_a_directory_takes_a_name_and_the_earlier_one_goes_once_that_is_on_disk(
     put_in_place(tmp_path / "beside", tmp_path / "data")
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("*")] == [Path("data"), Path("data/beside")]
     assert dropped[-1] == (".data.old", [tmp_path / "beside", tmp_path])
-
-
-def test_a_directory_takes_the_place_of_a_link_again_and_again(tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "data").symlink_to("elsewhere")
-    for name in ("first", "second"):
-        (tmp_path / "beside").mkdir()
-        (tmp_path / "beside" / name).touch()
-        put_in_place(tmp_path / "beside", tmp_path / "data")
-        assert [path.name for path in (tmp_path / "data").iterdir()] == [name]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "elsewhere"]

@@ -1,7 +1,6 @@
 """A stranger's distribution, installed offline, adds a form of documents, commands and a network format."""
 
 import json
-import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -11,9 +10,7 @@ import pytest
 
 from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
-from widenet.errors import OptionError
-from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, load, loaded
-from widenet.interop.formats import format_of, writer_of
+from widenet.extensions import COMMANDS, DATASETS, DOCUMENTS, NETWORKS, extensions, loaded
 
 ROOT = Path(__file__).parent.parent
 PROJECT = """
@@ -164,13 +161,6 @@ def run(stranger, tmp_path, monkeypatch):
     return command
 
 
-def test_the_program_that_users_start_calls_its_commands(stranger):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(stranger), str(ROOT)])}
-    line = [sys.executable, "-m", "widenet", "greet", "ann", "--loud"]
-    ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
-    assert ended.stdout == "ANN\n"
-
-
 def test_its_commands_are_listed_explained_and_called(run):
     listed = " ".join(run("--help").stdout.split())
     assert "greet Greet somebody" in listed
@@ -180,15 +170,6 @@ def test_its_commands_are_listed_explained_and_called(run):
     failed = run("many", "fail")
     assert (failed.returncode, failed.stderr) == (2, "widenet: stranger.txt: no such file. Check the path.\n")
     assert "No such command 'foo'" in run("many", "foo").stderr
-
-
-def test_a_damaged_command_stops_no_other(run):
-    listed = " ".join(run("--help").stdout.split())
-    assert "damaged (its distribution is damaged: call it to see the error)" in listed
-    called = run("damaged")
-    expected = 'widenet: stranger: the extension "damaged" of widenet.commands cannot be loaded: '
-    assert called.returncode == 2
-    assert called.stderr.startswith(expected), called.stderr
 
 
 def test_its_documents_are_read_wherever_a_network_is(run, tmp_path):
@@ -214,33 +195,12 @@ def test_its_networks_are_imported_and_written(run, tmp_path):
     assert run("export", "run", "--out", "copy.y", "--format", "keras").returncode == 2
 
 
-def test_an_extension_that_cannot_be_loaded_is_one_sentence(tmp_path, monkeypatch):
-    with pytest.raises(
-        OptionError, match=r'the extension "x" of widenet.documents cannot be loaded: .*nowhere'
-    ):
-        load(EntryPoint("x", "nowhere.at_all", "widenet.documents"))
-    (tmp_path / "raises_at_import.py").write_text("raise ValueError('dtype size changed')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(OptionError, match="cannot be loaded: dtype size changed"):
-        load(EntryPoint("x", "raises_at_import", "widenet.documents"))
-
-
 @pytest.mark.parametrize("group", [DOCUMENTS, NETWORKS, DATASETS])
 def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
     own = loaded(group)
     damaged = EntryPoint("a", "nowhere.at_all", group)
     monkeypatch.setattr("widenet.extensions.extensions", lambda _: {"a": damaged, **extensions(group)})
     assert loaded(group) == own
-
-
-def test_a_file_of_no_known_format_may_be_one_of_a_damaged_extension(tmp_path, monkeypatch):
-    damaged = EntryPoint("a", "nowhere.at_all", NETWORKS)
-    monkeypatch.setattr("widenet.extensions.extensions", lambda _: {"a": damaged, **extensions(NETWORKS)})
-    (tmp_path / "model.bin").write_bytes(b"ANOTHER")
-    with pytest.raises(OptionError, match=r"nowhere\.at_all"):
-        format_of(tmp_path / "model.bin")
-    with pytest.raises(OptionError, match=r"nowhere\.at_all"):
-        writer_of(tmp_path / "model.bin", "a")
 
 
 def test_widenets_own_extension_counts_where_names_are_equal(monkeypatch):
@@ -264,11 +224,3 @@ def test_widenet_has_its_own_extensions_from_its_checkout_and_where_it_is_instal
     monkeypatch.undo()
     monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [])
     assert set(extensions.__wrapped__(group)) == OWN[group]
-
-
-def test_a_pyproject_of_another_project_is_not_widenets(tmp_path, monkeypatch):
-    (tmp_path / "widenet").mkdir()
-    (tmp_path / "pyproject.toml").write_text("[tool.poetry]\nname = 'other'\n")
-    monkeypatch.setattr("widenet.extensions.__file__", str(tmp_path / "widenet" / "extensions.py"))
-    monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [])
-    assert extensions.__wrapped__(NETWORKS) == {}

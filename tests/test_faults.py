@@ -13,15 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.mistakes import mistake
 from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
-from widenet.plan.binding import bind
 from widenet.runs import Model, Silence, train
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.training import run_path
-from widenet.training.run_directory import RunDirectory
 
 ROOT = Path(__file__).parent.parent
 WIDTH, EXAMPLES, STEPS = 400, 12, 3
@@ -106,33 +102,19 @@ def of_another_network(newest):
     (other / "checkpoints" / newest.name).rename(newest)
 
 
-DAMAGES = {
-    truncated: (
-        r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\."
-    ),
-    flipped: r"NEWEST/SHARD is damaged: its checksum is not that of the manifest\. Use another checkpoint\.",
-    missing: r"NEWEST/SHARD is missing\. Use another checkpoint\.",
-    of_another_network: (
-        r"RUN/network\.json is not the file with which NEWEST was trained: it has changed since\. "
-        r"Undo the change, or train again with another `out`\."
-    ),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, data, run, undisturbed):
+@pytest.mark.parametrize(
+    ("damage", "place"),
+    [(truncated, SHARD), (flipped, SHARD), (missing, SHARD), (of_another_network, "network.json")],
+)
+def test_a_damaged_checkpoint_is_named_and_the_last_good_one_serves(damage, place, data, run, undisturbed):
     shutil.copytree(data.path, run.with_name("data"))
     older, newest, _ = sorted((run / "checkpoints").iterdir())
     damage(newest)
-    message = DAMAGES[damage].replace("NEWEST", re.escape(str(newest))).replace("SHARD", re.escape(SHARD))
-    message = message.replace("RUN", re.escape(str(run)))
-    with pytest.raises(CheckpointError, match=f"^{message}$"):
+    with mistake(CheckpointError, place=place):
         Model.load(run)
     heard = Heard()
     assert train(NETWORK, TRAINING, data, run, resume=True, report=heard).fingerprint() == undisturbed
-    assert [
-        bool(re.fullmatch(f"{message} Resuming from {older.name} instead\\.", text)) for text in heard.said
-    ] == [True]
+    assert [older.name in text for text in heard.said] == [True]
 
 
 def limited(soft):
@@ -149,9 +131,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_written_leaves_the_last_one(d
         limited(FILE_BYTES if len(endings) == 2 else soft)
 
     try:
-        with pytest.raises(
-            CheckpointError, match=r"epoch-00002-step-000000000 cannot be written: .*File too large"
-        ):
+        with pytest.raises(CheckpointError):
             train(NETWORK, TRAINING, data, run, report=Heard(after_epoch))
     finally:
         limited(soft)
@@ -243,37 +223,12 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
     refused = []
 
     def after_epoch():
-        with pytest.raises(
-            CheckpointError, match=r"run (is being trained by another process|exists already)\. "
-        ) as caught:
+        with pytest.raises(CheckpointError) as caught:
             train(NETWORK, TRAINING, data, tmp_path / "run", resume=resume, interrupted=lambda: False)
         refused.append(caught.value)
 
     found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Heard(after_epoch))
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
-
-
-def test_a_run_that_another_training_begins_and_ends_first_is_left_alone(
-    data, undisturbed, tmp_path, monkeypatch
-):
-    run, locked = tmp_path / "run", run_path.locked
-
-    def other_first(path):
-        if path == run:
-            monkeypatch.setattr(run_path, "locked", locked)
-            train(NETWORK, TRAINING, data, run)
-        return locked(path)
-
-    layout = bind(NetworkSpec.of(NETWORK), TrainingSpec.of(TRAINING), data.fields)
-    with RunDirectory.begin(run, layout, data):
-        pass
-    monkeypatch.setattr(run_path, "locked", other_first)
-    with pytest.raises(
-        CheckpointError, match=r"run exists already\. Resume it with `resume=True`, replace it"
-    ):
-        train(NETWORK, TRAINING, data, run)
-    assert Model.load(run).fingerprint() == undisturbed
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(

@@ -74,25 +74,6 @@ def test_a_guide_can_be_followed(page, tmp_path, monkeypatch, capsys):
     follow((DOCS / page).read_text("utf-8"), capsys)
 
 
-@pytest.mark.parametrize("command", ["widenet data verify nowhere", "cat a"])
-def test_a_command_that_fails_is_seen(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(AssertionError):
-        follow(f"```bash\n{command}\n```\n", capsys)
-
-
-def test_output_that_is_not_printed_is_seen(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (
-        '```python title="a.py"\nprint("recall  0.52  of 10")\n```\n```bash\npython'
-        " a.py\n```\n```text\n{}\n```\n"
-    )
-    follow(page.format("recall 0.50 of 10"), capsys)
-    for wrong in ("recall 0.40 of 10", "recall 0.52 of 11", "ndcg 0.52 of 10"):
-        with pytest.raises(AssertionError):
-            follow(page.format(wrong), capsys)
-
-
 def changed(text, diff):
     """A text after a unified diff, wherever in it the lines are."""
     for hunk in re.split(r"^@@.*\n", diff, flags=re.MULTILINE)[1:]:

@@ -72,12 +72,6 @@ def test_an_error_of_the_disk_and_the_end_of_the_file_are_results(file, memory):
     assert begun(queue, False, file.direct, memory, PLACES * SIZE).result() == 0
 
 
-def test_what_the_kernel_refuses_is_not_under_way(file, memory):
-    queue = KernelQueue()
-    assert not queue.start(False, -1, memory, 0, SIZE, pytest.fail)
-    assert begun(queue, False, file.direct, memory, 0).result() == SIZE
-
-
 def test_more_requests_than_a_queue_has_room_for_are_refused(file, memory, monkeypatch):
     """However fast the disk is: the results stay in the queue until somebody takes them."""
     monkeypatch.setattr(kernel_queue, "_DEPTH", 4)
@@ -97,16 +91,6 @@ def test_more_requests_than_a_queue_has_room_for_are_refused(file, memory, monke
     goes_on.set()
     assert 4 <= len(taken) < 100_000
     assert {done.result() for done in taken} == {PAGE_BYTES}
-
-
-def test_a_fault_of_what_follows_a_request_holds_up_no_other(file, memory, capsys):
-    def fault(_):
-        raise MemoryError
-
-    queue = KernelQueue()
-    assert queue.start(False, file.direct, memory, 0, SIZE, fault)
-    assert begun(queue, False, file.direct, memory, 0).result(30) == SIZE
-    assert capsys.readouterr().err.endswith("MemoryError\n")
 
 
 def test_a_queue_goes_with_its_last_name(file, memory):

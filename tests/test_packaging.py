@@ -265,10 +265,6 @@ def test_every_module_is_one_of_the_oldest_and_of_the_newest_python():
     assert {path: gone for path, gone in found.items() if gone} == {}
 
 
-def test_the_pythons_that_are_promised_begin_with_the_oldest():
-    assert PROJECT["requires-python"].startswith(f">={'.'.join(map(str, OLDEST))},")
-
-
 def test_importing_every_module_warns_of_nothing():
     # All other rooms can be imported without their extras.
     extras = {"widenet.spark": "pyspark", "widenet.serve.": "starlette"}

@@ -21,10 +21,6 @@ from widenet.model.step_random import StepRandom
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
-from widenet.plan.job import Job
-from widenet.plan.layout import Width
-from widenet.plan.memory import memory
-from widenet.plan.work import work
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
@@ -155,18 +151,3 @@ def small_pictures(tmp_path_factory):
 def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(size, small_pictures, groups):
     folder, alone = small_pictures
     assert groups(size)(steps_here, folder) == [alone] * size
-
-
-def test_eight_processes_divide_the_example_alexnet():
-    folder = ROOT / "examples" / "alexnet"
-    document, training = (
-        json.loads((folder / f"{name}.json").read_text("utf-8")) for name in ("network", "training")
-    )
-    fields = {"pixels": Width(3 * 227 * 227, kind="dense"), "items": Width(1000)}
-    layout = bind(NetworkSpec.of(document), TrainingSpec.of(training), fields)
-    assert layout.by_examples == tuple(layer["name"] for layer in document["layers"][1:11])
-    assert [name for name, weight in layout.weights.items() if weight.split] == ["full6/pool5", "full7/full6"]
-    job = Job.of(layout, num_processes=8)
-    needed = memory(job)
-    assert needed.weights + needed.state <= 75.6e6
-    assert work(job).sent_bytes <= 65.4e6

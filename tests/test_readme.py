@@ -27,26 +27,6 @@ def test_every_command_and_option_exists():
     assert {shlex.join(words): complaint(words) for words in shown if complaint(words)} == {}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "widenet trian a.json",
-        "widenet --no-such-option",
-        "cat x | .venv/bin/widenet train --no-such-option=1",
-    ],
-)
-def test_a_command_or_option_that_does_not_exist_is_seen(line):
-    assert [complaint(words) is None for words in commands(line)] == [False]
-
-
-def test_commands_are_found_among_comments_continuations_variables_and_pipes():
-    text = (
-        "# widenet is small\nA=1 widenet train a.json \\\n  --out runs/a  # slow\npip install"
-        " widenet\nwidenet plan b.json | head -3"
-    )
-    assert commands(text) == [["train", "a.json", "--out", "runs/a"], ["plan", "b.json"]]
-
-
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """An empty folder with the files that the README begins from, as the current directory."""

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from tests import sequences
-from tests.simulated import kernels, streams
+from tests.simulated import kernels
 from tests.simulated import launches as counted
 from tests.simulated.cases import CASES, trained, weights_of
 from tests.simulated.device import OnDevice, products, simulated
-from tests.simulated.refusals import OrderError
 from tests.trainings import SETTINGS, WIDTH, books
 from widenet import Model, dataset_from_lists
 from widenet.kernels import table
@@ -247,43 +246,3 @@ def test_a_batch_takes_one_launch_and_a_step_few(slow, tmp_path):
     for name, (of_batch, waits_of_batch, of_step, waits_of_step) in found.items():
         assert (of_batch, waits_of_batch, waits_of_step) == (1, 0, 1)
         assert 0 < of_step <= counted.CASES[name].most
-
-
-def test_what_cuda_refuses_is_refused():
-    with simulated():
-        numbers, own = torch.zeros(3, device="cuda"), torch.zeros(3)
-        places = torch.zeros(2, dtype=torch.int64, device="cuda")
-        values = torch.tensor([1.0, 2.0], device="cuda")
-        assert (numbers + torch.tensor(1.0)).device.type == "cuda"
-        for strange in (
-            lambda: numbers + own,
-            lambda: own.add_(numbers),
-            lambda: numbers.index_select(0, places.cpu()),
-        ):
-            with pytest.raises(RuntimeError, match="same device"):
-                strange()
-        with pytest.raises(TypeError, match="cuda:0"):
-            numbers.numpy()
-        for adding in (
-            lambda: numbers.index_add_(0, places, values),
-            lambda: numbers.index_put_((places,), values),
-            lambda: numbers.cumsum(0),
-            lambda: numbers.sort(),
-        ):
-            with pytest.raises(OrderError):
-                adding()
-        assert numbers.long().index_add_(0, places, places + 1).tolist() == [2, 0, 0]
-
-
-def test_a_stream_that_has_not_waited_is_refused():
-    with simulated():
-        second = torch.cuda.Stream()
-        with torch.cuda.stream(second):
-            numbers = torch.zeros(3, device="cuda")
-        with pytest.raises(streams.StreamError, match="not waited"):
-            numbers + 1
-        torch.cuda.current_stream().wait_stream(second)
-        with pytest.raises(streams.StreamError, match="nobody has recorded"):
-            numbers + 1
-        numbers.record_stream(torch.cuda.current_stream())
-        assert (numbers + 1).tolist() == [1, 1, 1]

@@ -21,21 +21,6 @@ def test_on_a_cpu_tensors_stay_where_they_are():
     assert ahead.take(ahead.make(lambda: numbers)) is numbers
 
 
-def test_what_is_sent_is_there_without_the_host_waiting():
-    with simulated() as waits:
-        there = sent(torch.arange(3), CUDA)
-        assert not waits
-        assert there.device == CUDA
-        assert there.tolist() == [0, 1, 2]
-
-
-def test_what_comes_back_is_there_when_the_host_reads_it():
-    with simulated() as waits:
-        batch = SparseBatch.from_lists([[1, 2], [3]]).to(CUDA).to(CPU)
-        assert sum(waits.values()) == 2
-        assert batch.indices.tolist() == [1, 2, 3]
-
-
 @dataclass(frozen=True)
 class Several:
     """Tensors of all kinds, nested."""
@@ -77,14 +62,6 @@ def test_what_is_sent_together_takes_one_copy_and_is_the_same_there():
 def tensors_in(batches):
     [batch, _] = batches["in"]
     return [batch.indptr, batch.indices, batch.values]
-
-
-def test_a_tensor_that_is_named_twice_is_copied_once():
-    with simulated():
-        numbers = torch.ones(1000)
-        once, twice = (sent_together([numbers] * times, CUDA) for times in (1, 2))
-        sizes = [tensors[0].held.untyped_storage().nbytes() for tensors in (once, twice)]
-        assert sizes[0] == sizes[1] >= 4000
 
 
 def made_ahead():
