@@ -17,7 +17,7 @@ from widenet.arguments import Argument, check_bounds, declared, with_fields_of
 from widenet.cli.declared import values_of, with_flags_of
 from widenet.cli.wording import on_command_line
 from widenet.data.ingest_arguments import IngestArguments
-from widenet.data.split_arguments import SplitArguments
+from widenet.data.split import SplitArguments
 from widenet.errors import OptionError
 from widenet.runs.arguments import (
     CompareArguments,

@@ -6,8 +6,7 @@ import os
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data.database import database
-from widenet.data.limits import Limits
+from widenet.data.database import Limits, database
 from widenet.errors import DataError
 
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data import limits
+from widenet.data import database as limits
 from widenet.data.buckets import BYTES_PER_BUCKET
-from widenet.data.limits import Limits
+from widenet.data.database import Limits
 from widenet.errors import OptionError
 
 

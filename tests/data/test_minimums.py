@@ -3,7 +3,7 @@
 import numpy as np
 
 from widenet.data.buckets import Buckets, Rows
-from widenet.data.minimums import large_enough, small_enough
+from widenet.data.merging import large_enough, small_enough
 from widenet.data.selection import Selection
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widenet.data.normalization import Normalization
+from widenet.data.described import Normalization
 
 
 def test_mean_and_deviation_are_those_of_numpy_without_missing_numbers():

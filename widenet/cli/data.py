@@ -12,7 +12,7 @@ from widenet.cli.extreme import extreme
 from widenet.cli.fetch import fetch
 from widenet.cli.ingest import ingest
 from widenet.cli.json_output import AsJson, print_json
-from widenet.data.split_arguments import SplitArguments
+from widenet.data.split import SplitArguments
 from widenet.errors import OptionError, WidenetError
 
 if TYPE_CHECKING:

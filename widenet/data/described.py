@@ -8,17 +8,58 @@ normalized.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from widenet.data.arrow_table import REMEDY, open_table
 from widenet.data.attributes import Attributes
-from widenet.data.normalization import Normalization
 from widenet.errors import DataError, damage_of
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """What is subtracted from each column of numbers, and what they are then divided by.
+
+    Attributes:
+        mean: Mean of each column.
+        deviation: Standard deviation of each column; 1 for a constant one.
+    """
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64]) -> "Normalization":
+        """Return the normalization of rows [N, C] in the range of float32, of which NaN are left out.
+
+        Sums are exact and rounded once, so the order of the rows does not count.
+        """
+        mean, deviation = [], []
+        for column in numbers.T:
+            known = column[~np.isnan(column)].tolist()
+            center = math.fsum(known) / max(1, len(known))
+            center = min(max(center, min(known, default=0.0)), max(known, default=0.0))  # although rounded
+            spread = math.sqrt(math.fsum((each - center) ** 2 for each in known) / max(1, len(known)))
+            mean.append(center)
+            deviation.append(spread or 1.0)
+        return cls(tuple(mean), tuple(deviation))
+
+    def applied(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return rows [N, C] normalized; NaN stay."""
+        normalized: NDArray[np.float64] = (numbers - np.array(self.mean)) / np.array(self.deviation)
+        return normalized
+
+    @property
+    def facts(self) -> dict[str, list[float]]:
+        """Mean and deviation, for JSON."""
+        return {"mean": list(self.mean), "deviation": list(self.deviation)}
+
 
 if TYPE_CHECKING:  # a split reads no batch, and torch takes seconds to load
     from widenet.sparse import SparseBatch

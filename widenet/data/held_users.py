@@ -10,11 +10,9 @@ import pyarrow as pa
 from widenet import randomness
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
-from widenet.data.replacing import check_replaceable
 from widenet.data.rules import FieldLayout
-from widenet.data.split import check_divisible, check_moves, set_all_aside, split
-from widenet.data.split_arguments import LARGEST_SEED
-from widenet.data.writer import write_dataset
+from widenet.data.split import LARGEST_SEED, check_divisible, check_moves, set_all_aside, split
+from widenet.data.writer import check_replaceable, write_dataset
 from widenet.errors import DataError, OptionError
 
 

@@ -10,7 +10,7 @@ from widenet.data.database import database
 from widenet.data.dataset import Dataset
 from widenet.data.formats.memory import is_in_memory
 from widenet.data.formats.source import Source
-from widenet.data.item_ids import other_ids
+from widenet.data.item_columns import other_ids
 from widenet.data.items import ItemRows, OpenedItems, known_items
 from widenet.data.manifest import PARTS, WHOLE_NUMBERS, Facts, Manifest, Part
 from widenet.data.merging import Merging

@@ -14,8 +14,7 @@ from widenet.data.attributes import Attributes, aside_file, aside_schema, attrib
 from widenet.data.described import Described, described_file, write_descriptions
 from widenet.data.formats.columns import OBVIOUS, Columns, choose_column, plain
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_columns import Forms, ItemColumn, columns_of, text_of
-from widenet.data.item_ids import id_column, no_item_of
+from widenet.data.item_columns import Forms, ItemColumn, columns_of, id_column, no_item_of, text_of
 from widenet.data.known import KnownFeatures
 from widenet.data.messages import Note
 from widenet.data.sources import mistake, opened_one

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from widenet.data.database import Limits
 from widenet.data.formats.source import Reading
 from widenet.data.formats.text import WHITE_SPACE
 from widenet.data.ingest_arguments import IngestArguments
 from widenet.data.item_columns import Forms
 from widenet.data.items import Descriptions, Items
 from widenet.data.known import KnownFeatures
-from widenet.data.limits import Limits
 from widenet.data.rules import check_field_name
 from widenet.data.selection import Selection, ago, check_order, is_date, moment, set_aside
 from widenet.data.side_fields import SideFields

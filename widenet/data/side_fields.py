@@ -11,7 +11,7 @@ from widenet.data.assemble import SortedEntries
 from widenet.data.formats import sql
 from widenet.data.formats.columns import Columns, listed
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_ids import id_column
+from widenet.data.item_columns import id_column
 from widenet.data.rules import FieldLayout, check_field_name
 from widenet.data.selection import Selection
 from widenet.data.sources import Sources, mistake, opened_one

@@ -1,27 +1,135 @@
 """Splits: set aside a random share of every example's entries, or the last ones, for evaluation."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from widenet import randomness
-from widenet.arguments import with_fields_of
-from widenet.data.buckets import ascending, in_order
+from widenet.arguments import Argument, check_bounds, with_fields_of
+from widenet.data.buckets import Rows, ascending, in_order, owners_of
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import Moment
 from widenet.data.manifest import PARTS, Facts, Field, Part, column, time_column, value_column
 from widenet.data.rules import FieldLayout
-from widenet.data.selection import Selection, set_aside
-from widenet.data.split_arguments import SplitArguments
-from widenet.data.split_by_time import check_new, examples_of, owners_by_time, selection_by_time
+from widenet.data.selection import Selection, ago, is_date, moment, set_aside
 from widenet.data.writer import write_dataset
 from widenet.errors import DataError, OptionError
 from widenet.plan.machine import available_threads
+
+if TYPE_CHECKING:  # a dataset loads PyArrow
+    from widenet.data.dataset import Dataset
+
+LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class SplitArguments:
+    """The arguments of `widenet.split`; raises OptionError for a seed out of bounds."""
+
+    source: Annotated["Dataset | Path | str", Argument("The dataset to split.", form="DIR")]
+    out: Annotated[Path | str, Argument("The dataset directory to make.")]
+    _: KW_ONLY
+    heldout: Annotated[float, Argument("Share of each user's items set aside for the final evaluation.")] = (
+        0.0
+    )
+    validation: Annotated[float, Argument("Share of each user's items set aside for validation.")] = 0.0
+    heldout_last: Annotated[
+        int | str | None,
+        Argument(
+            "Set aside each user's last N items, or all items of the last 7d. See `keep_times`.",
+            form="N|DURATION",
+        ),
+    ] = None
+    validation_last: Annotated[
+        int | str | None,
+        Argument("As `heldout_last`, from the remaining items, for validation.", form="N|DURATION"),
+    ] = None
+    heldout_since: Annotated[
+        Moment | None,
+        Argument(
+            "Set aside items from this time on: a number, a date, or '7 days' before the newest.", form="TIME"
+        ),
+    ] = None
+    validation_since: Annotated[
+        Moment | None, Argument("As `heldout_since`, from the remaining items, for validation.", form="TIME")
+    ] = None
+    seed: Annotated[int, Argument("Seed of the random choice.", at_least=0, at_most=LARGEST_SEED)] = 0
+    field: Annotated[str, Argument("The field to split.")] = "items"
+    overwrite: Annotated[
+        bool, Argument("Replace an earlier dataset at `out`, once the new one is whole.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_bounds(self)
+
+
+def selection_by_time(
+    dataset: Dataset, field: Field, last: Mapping[Part, int], start: Mapping[Part, Moment]
+) -> Selection:
+    """Select the entries to move by time or by the order of a sequence.
+
+    Raises:
+        DataError: The field has neither times nor an order, or has one of the parts already.
+    """
+    if field.kind == "dense":
+        raise DataError(
+            f"{dataset.path}: `heldout_last` cannot divide a dense field; {field.name!r} is one. Name another"
+            " `field`."
+        )
+    needs_times = [f"`{part}_since` or a duration as `{part}_last`" for part in start] or (
+        [] if field.kind == "sequence" else [f"`{part}_last`" for part in last]
+    )
+    if needs_times and not field.has_times:
+        rule = f"{needs_times[0]} needs times; field {field.name!r} has none"
+        raise DataError(
+            f"{dataset.path}: {rule}. Ingest with `time` and `keep_times=True`, or set its items aside in the"
+            " ingest."
+        )
+    relative = {
+        f"{part}_since": seconds for part, since in start.items() if (seconds := ago(since)) is not None
+    }
+    dates = [f"{part}_since" for part, since in start.items() if is_date(since)]
+    moments = {part: moment(f"{part}_since", since, 0) for part, since in start.items()}
+    is_sequence = field.kind == "sequence"
+    selection = Selection(last=last, from_time=moments, sequence=is_sequence, dates=dates, ago=relative)
+    check_new(dataset.path, field, selection.divided)
+    if dates:
+        times = (
+            batch.column(time_column(field.name)).flatten().to_numpy() for batch in dataset.record_batches()
+        )
+        latest = max((float(time.max()) for time in times if len(time)), default=0.0)
+        selection.check_seconds(latest, str(dataset.path))
+        return selection.resolved(latest)
+    return selection
+
+
+def owners_by_time(batch: pa.RecordBatch, field: Field, selection: Selection) -> np.ndarray:
+    """The part of each entry, int64 [Z]: 0 for train, 1 for the first of `selection.divided`, and so on."""
+    entries = batch.column(field.name).flatten().to_numpy()
+    time = batch.column(time_column(field.name)).flatten().to_numpy() if field.has_times else None
+    key = examples_of(batch, field).astype(np.uint64) << np.uint64(32) | entries.astype(np.uint64)
+    return owners_of(Rows(key, time=time), selection)
+
+
+def examples_of(batch: pa.RecordBatch, field: Field) -> np.ndarray:
+    """For each entry of the field's train part, its row in the batch, int64 [Z]."""
+    return np.repeat(np.arange(batch.num_rows), np.diff(batch.column(field.name).offsets.to_numpy()))
+
+
+def check_new(source: Path | str, field: Field, parts: Iterable[Part]) -> None:
+    """Raise DataError if a field has one of these parts already."""
+    for part in parts:
+        if part in field.parts:
+            raise DataError(
+                f"{source}: field {field.name!r} has a {part} part already. Split the dataset that it was"
+                " made from."
+            )
+
 
 Divide = Callable[[int, pa.RecordBatch], np.ndarray]
 """Gives the part of each entry of a record batch, from the number of its first row and the batch."""

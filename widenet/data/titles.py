@@ -8,7 +8,7 @@ import duckdb
 
 from widenet.data.formats.columns import Columns, choose_column
 from widenet.data.formats.source import Reading, Source
-from widenet.data.item_ids import id_column, no_item_of
+from widenet.data.item_columns import id_column, no_item_of
 from widenet.data.sources import mistake, opened_one
 from widenet.data.tables import Tables
 from widenet.errors import OptionError, reason_of

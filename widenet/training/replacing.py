@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from widenet.checkpoint import writing
-from widenet.data.replacing import check_replaceable as check_dataset
+from widenet.data.writer import check_replaceable as check_dataset
 from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
 from widenet.publication import UNFINISHED

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from widenet.arguments import Argument, check_bounds
-from widenet.data.split_arguments import LARGEST_SEED
+from widenet.data.split import LARGEST_SEED
 from widenet.runs.arguments import Device
 
 if TYPE_CHECKING:
