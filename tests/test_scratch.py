@@ -11,7 +11,7 @@ import torch
 from tests.scratches import Failing, cached, fail, is_mapped, now, refuse_direct, resident, stored
 from widenet import rooms, scratch
 from widenet.errors import CapacityError
-from widenet.model.file_sweep import FileSweep
+from widenet.model.sweep import FileSweep
 from widenet.scratch import (
     PAGE_BYTES,
     Scratch,

@@ -16,7 +16,7 @@ from torch import Tensor
 from widenet.data.manifest import sha256_of
 from widenet.errors import CheckpointError, damage_of, unwritten
 from widenet.model.network import Network
-from widenet.model.pieces import Part
+from widenet.model.trunk_weight import Part
 from widenet.parallel.group import by_all
 from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, names_in, read_into

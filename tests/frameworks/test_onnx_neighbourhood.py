@@ -10,8 +10,8 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import FitError
 from widenet.frameworks.onnx_export import export_onnx
 from widenet.parallel.threads import fixed_arithmetic
+from widenet.predict.tiles import layer_values
 from widenet.predict.top_k import top_k
-from widenet.predict.values import layer_values
 from widenet.runs import train
 from widenet.sparse import SparseBatch
 

@@ -20,11 +20,13 @@ from triton.runtime.jit import JITFunction
 from widenet.kernels import row_gradient
 from widenet.kernels.compiled_steps import Penalties
 from widenet.kernels.triton import fixed_point, running_top_k
-from widenet.kernels.triton.attention import attention
-from widenet.kernels.triton.attention_distances import attention_distances
-from widenet.kernels.triton.attention_keys import attention_keys
-from widenet.kernels.triton.attention_part import Heads
-from widenet.kernels.triton.attention_queries import attention_queries
+from widenet.kernels.triton.attention import (
+    Heads,
+    attention,
+    attention_distances,
+    attention_keys,
+    attention_queries,
+)
 from widenet.kernels.triton.gather_sum import gather_sum
 from widenet.kernels.triton.hidden_gradient import add_hidden_gradient
 from widenet.kernels.triton.output_products import slopes_of_products, softmax_products

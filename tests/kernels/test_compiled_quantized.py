@@ -12,7 +12,7 @@ from widenet.kernels.compiled_quantized import ROWS, Queries, multiplies_bytes, 
 from widenet.kernels.compiled_ranking import NO_SUMS, Units
 from widenet.kernels.compiled_search import RunningTopK
 from widenet.kernels.quantized import quantized, quantized_logits
-from widenet.kernels.ranking_keys import unpacked
+from widenet.kernels.running_top_k import unpacked
 from widenet.sparse import SparseBatch
 
 pytestmark = pytest.mark.skipif(

@@ -11,7 +11,7 @@ from widenet.kernels import reference
 from widenet.kernels.compiled_products import product_routine
 from widenet.kernels.compiled_ranking import NO_SUMS, Units, rank
 from widenet.kernels.compiled_search import RunningTopK
-from widenet.kernels.ranking_keys import unpacked
+from widenet.kernels.running_top_k import unpacked
 from widenet.sparse import SparseBatch
 
 pytestmark = pytest.mark.skipif(not product_routine(), reason="torch exports no sgemm here")

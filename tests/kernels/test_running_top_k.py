@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.kernels import RunningTopK, compiled_search
-from widenet.kernels.ranking_keys import keys, unpacked
 from widenet.kernels.reference import wide_top_k
+from widenet.kernels.running_top_k import keys, unpacked
 from widenet.sparse import SparseBatch
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from widenet.kernels import compiled_softmax, reference
-from widenet.kernels.softmax_sum import softmax_sum
+from widenet.kernels.running_top_k import softmax_sum
 
 WIDTHS = [1, 5, 255, 256, 257, 5125]
 

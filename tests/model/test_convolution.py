@@ -13,10 +13,9 @@ from tests.model.twin import Real, Twin, assert_step_matches_twin, dense_field, 
 from widenet.model.convolution import convolution, folded, unfolded
 from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
-from widenet.plan import unfolding
-from widenet.plan.place import Place
-from widenet.plan.unfolding import blocks_of_examples, examples_at_once
-from widenet.plan.windows import windows_of
+from widenet.plan import narrow as unfolding
+from widenet.plan.narrow import blocks_of_examples, examples_at_once
+from widenet.plan.windows import Place, windows_of
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import PlainActivation
 from widenet.spec.named import kinds

@@ -9,8 +9,8 @@ import torch
 
 from tests.scratches import cached, now, resident
 from widenet.errors import CapacityError
-from widenet.model import file_sweep
-from widenet.model.file_sweep import Course, FileSweep
+from widenet.model import sweep as file_sweep
+from widenet.model.sweep import Course, FileSweep
 from widenet.plan import streaming
 from widenet.plan.streaming import chunk_rows
 from widenet.scratch import Scratch, load, release, scratch_of, store

@@ -27,8 +27,8 @@ from widenet.plan.binding import bind
 from widenet.plan.job import Job
 from widenet.plan.layout import Width
 from widenet.plan.memory import memory
-from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.streaming import elsewhere_bytes, touched_bytes, window_bytes
+from widenet.plan.work import streamed_bytes
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import loop

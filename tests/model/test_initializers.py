@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from widenet.model.build import build
-from widenet.model.initializers import initial
+from widenet.model.build import build, initial
 from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec

@@ -2,7 +2,7 @@
 
 import torch
 
-from widenet.model.places import cropped, padded, padded_zeros, reached
+from widenet.model.convolution import cropped, padded, padded_zeros, reached
 from widenet.plan.windows import Axis, Windows
 
 LINE = Windows(1, (Axis(places=4, kernel=3, stride=2, positions=2, before=1, after=0),))

@@ -11,9 +11,8 @@ from tests.rows import all_rows
 from tests.sequences import EMBEDDED, HISTORY, NEXT, TIED, WIDTH, gru
 from widenet.model.layers import recurrent
 from widenet.model.positions import Positions
-from widenet.model.product import Blocks, Whole
+from widenet.model.product import Blocks, Split, Whole
 from widenet.model.recurrence import CELLS, states
-from widenet.model.split_product import Split
 from widenet.parallel.local import LocalExchange
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch

@@ -5,11 +5,11 @@ import torch
 
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DocumentError
-from widenet.model.repeats import Repeats
+from widenet.model.neighbourhood import Repeats
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.shards import Shards
+from widenet.predict.tiles import layer_values
 from widenet.predict.top_k import top_k
-from widenet.predict.values import layer_values
 from widenet.runs import Model, train
 from widenet.runs.quantizing import quantize
 from widenet.sparse import SparseBatch, indptr_of

@@ -3,7 +3,7 @@
 import pytest
 
 from widenet.errors import DocumentError, FitError
-from widenet.plan.evaluation import check_evaluation
+from widenet.plan.binding import check_evaluation
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

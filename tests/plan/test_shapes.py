@@ -3,9 +3,8 @@
 import pytest
 
 from widenet.errors import FitError
-from widenet.plan.binding import bind
+from widenet.plan.binding import bind, shapes_of
 from widenet.plan.layout import Width
-from widenet.plan.shapes import shapes_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 

@@ -10,8 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from widenet.model.convolution import convolution
 from widenet.model.product import Blocks
 from widenet.parallel.local import LocalExchange
-from widenet.plan.place import Place
-from widenet.plan.unfolding import (
+from widenet.plan.narrow import (
     PREDICTED_FILTERS,
     blocks_of_examples,
     examples_at_once,
@@ -22,7 +21,7 @@ from widenet.plan.unfolding import (
     shares,
     workspace,
 )
-from widenet.plan.windows import windows_of
+from widenet.plan.windows import Place, windows_of
 from widenet.spec.spatial import ConvolutionLayer
 
 

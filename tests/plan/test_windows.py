@@ -3,8 +3,7 @@
 import pytest
 
 from widenet.errors import FitError
-from widenet.plan.place import Place
-from widenet.plan.windows import Axis, windows_of
+from widenet.plan.windows import Axis, Place, windows_of
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 

@@ -21,8 +21,8 @@ from tests.test_runs import After, outcome
 from tests.trainings import DEEP, SETTINGS, UNTIED, Heard, books, document
 from widenet import scratch
 from widenet.errors import CapacityError, OptionError
-from widenet.model import file_sweep
 from widenet.model import part as part_module
+from widenet.model import sweep as file_sweep
 from widenet.model.network import Network
 from widenet.plan import streaming, tiles
 from widenet.runs import train

@@ -68,7 +68,7 @@ def like(
 
     from widenet.cli.model import warn, warn_of_short
     from widenet.cli.tables import recommendations_table
-    from widenet.knn.of_network import check_layer, features_of
+    from widenet.knn.neighbours import check_layer, features_of
     from widenet.parallel.group import is_leader
     from widenet.runs import Model
 

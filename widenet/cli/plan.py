@@ -121,7 +121,7 @@ def plan(
     fits or the memory is unknown.
     """
     from widenet.cli.plan_table import plan_table
-    from widenet.plan.evaluation import check_evaluation
+    from widenet.plan.binding import check_evaluation
     from widenet.plan.job import Job
     from widenet.plan.report import report
 

@@ -16,8 +16,8 @@ from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import rows_a_block
+from widenet.predict.tiles import layer_values
 from widenet.predict.top_k import Filter, top_k
-from widenet.predict.values import layer_values
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch

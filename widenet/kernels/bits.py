@@ -1,14 +1,35 @@
 """Portable bits: settings of torch and MKL under which all x86-64 processors with AVX2 round alike."""
 
+import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
 
 from widenet.errors import OptionError
-from widenet.kernels.mkl import mkl
+
+
+@cache
+def mkl(name: str) -> Any:
+    """Return a service function of the MKL inside torch, such as "cbwr_set"; None if this torch lacks it.
+
+    Calling one may fix MKL's settings.
+    """
+    if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+        return None
+    folder = Path(torch.__file__).parent / "lib"
+    for library in (*sorted(folder.glob("*torch_cpu.*")), "libmkl_rt.so.2"):
+        for symbol in (f"mkl_serv_{name}", f"mkl_{name}"):
+            try:
+                return getattr(ctypes.CDLL(str(library)), symbol)
+            except (OSError, AttributeError):
+                continue
+    return None
+
 
 Bits = Literal["native", "portable"]
 

@@ -46,7 +46,7 @@ lowest_bit: Any = intrinsic(_lowest_bit)
 
 @register_jitable
 def _key(logit: Any, unit: Any) -> Any:
-    """Return the key of a unit; see `ranking_keys.keys`."""
+    """Return the key of a unit; see `running_top_k.keys`."""
     plain = np.float32(logit + np.float32(0))  # no -0
     bits = np.int64(plain.view(np.int32))
     if bits & _MAGNITUDE > _INFINITY:

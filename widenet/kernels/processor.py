@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from widenet.kernels.bits import chosen_bits
-from widenet.kernels.mkl import mkl
+from widenet.kernels.bits import chosen_bits, mkl
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ALL_SETTINGS, _OFF = -1, 1

@@ -1,4 +1,4 @@
-"""Finds the k best units of every example, tile by tile."""
+"""Finds the k best units of every example, tile by tile, and the divisors of their scores."""
 
 from typing import Protocol
 
@@ -6,9 +6,42 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from widenet.kernels.constants import MISSING
-from widenet.kernels.ranking_keys import keys, unpacked
+from widenet.kernels import reference
+from widenet.kernels.constants import MAGNITUDE, MISSING
 from widenet.kernels.table import runner
+
+_LAST = 2**32 - 1
+
+
+def keys(logits: Tensor, units: Tensor) -> Tensor:
+    """Return keys, int64: a larger logit, or a lower unit of equal logits, has a larger key.
+
+    NaN has the largest keys.
+
+    Args:
+        logits: float32.
+        units: Integers below 2^32.
+    """
+    plain = torch.where(logits.isnan(), torch.nan, logits + 0.0)  # neither -0 nor -nan
+    bits = plain.view(torch.int32)
+    return ((bits ^ ((bits >> 31) & MAGNITUDE)).long() << 32) + (_LAST - units)
+
+
+def unpacked(ranking_keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logits and units of some keys; -inf and -1 for missing units."""
+    ordered = (ranking_keys >> 32).int()
+    logits = (ordered ^ ((ordered >> 31) & MAGNITUDE)).view(torch.float32)
+    return logits, torch.where(logits == -torch.inf, -1, _LAST - (ranking_keys & _LAST))
+
+
+def softmax_sum(logits_ET: Tensor) -> tuple[Tensor, Tensor]:
+    """See `reference.softmax_sum`, whose bits all implementations give."""
+    if runner("softmax_sum", logits_ET.device, logits_ET.numel()) == "numba":
+        from widenet.kernels.compiled_softmax import softmax_sum as compiled
+
+        return compiled(logits_ET)
+    return reference.softmax_sum(logits_ET)
+
 
 _BLOCK = 16
 """Units of a tile whose maximum is compared first."""

@@ -94,8 +94,8 @@ class _ByKernels(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        from widenet.kernels.triton.attention import Heads
         from widenet.kernels.triton.attention import attention as launched
-        from widenet.kernels.triton.attention_part import Heads
 
         read_NHC, *sums = launched(Heads.of(*tensors))
         ctx.save_for_backward(*tensors, read_NHC, *sums)
@@ -103,10 +103,12 @@ class _ByKernels(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        from widenet.kernels.triton.attention_distances import attention_distances
-        from widenet.kernels.triton.attention_keys import attention_keys
-        from widenet.kernels.triton.attention_part import Heads
-        from widenet.kernels.triton.attention_queries import attention_queries
+        from widenet.kernels.triton.attention import (
+            Heads,
+            attention_distances,
+            attention_keys,
+            attention_queries,
+        )
 
         *tensors, read_NHC, largest_NH, total_NH = ctx.saved_tensors
         heads, gradient_NHC, to_distances_THC = Heads.of(*tensors), gradients[0].contiguous(), None

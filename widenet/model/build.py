@@ -1,5 +1,6 @@
-"""Builds a network from a layout, with its initial weights."""
+"""Builds a network from a layout, with initial weights that are functions of (seed, weight, shard) alone."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,18 +13,16 @@ from widenet.kernels import roomy
 from widenet.model.description import Description, clear_unknown, last_known
 from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
-from widenet.model.initializers import fill
 from widenet.model.layers import LayerKind, kind_of
 from widenet.model.layers.input import damping
 from widenet.model.layers.output import WideOutput
 from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
-from widenet.model.pieces import Pieces
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
 from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
-from widenet.model.trunk_weight import TrunkWeight
+from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WideWeight
 from widenet.one_thread import keep_to_one_thread
 from widenet.plan.descriptions import Described, described_weights, vectors_name
@@ -31,9 +30,114 @@ from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
 from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
-from widenet.scratch import Scratch
+from widenet.randomness import stream
+from widenet.scratch import Scratch, release
 from widenet.sparse import SparseBatch
+from widenet.spec.initializers import (
+    CaffeXavier,
+    Constant,
+    Drawn,
+    FromFile,
+    Gaussian,
+    He,
+    Initializer,
+    Reciprocal,
+    Selu,
+    Uniform,
+    UnitBall,
+    Xavier,
+)
 from widenet.spec.layers import OutputLayer
+
+_BLOCK_NUMBERS = 2**22
+"""Numbers that are drawn together; the numbers do not depend on it."""
+
+
+def initial(
+    spec: Initializer,
+    shape: tuple[int, int],
+    fan_in: int,
+    fan_out: int,
+    seed: int,
+    purpose: str,
+    shard: int = 0,
+) -> Tensor:
+    """Return initial weights, float32 [rows, columns]; see `fill`."""
+    weight = torch.empty(shape)
+    fill(weight, spec, fan_in, fan_out, seed, purpose, shard)
+    return weight
+
+
+def fill(
+    weight: Tensor,
+    spec: Initializer,
+    fan_in: int,
+    fan_out: int,
+    seed: int,
+    purpose: str,
+    shard: int = 0,
+) -> None:
+    """Fill one shard of a weight with its initial numbers, some rows at a time.
+
+    Args:
+        weight: The shard, float32 [rows, columns], in the host's memory or in a file.
+        spec: The initializer; for that of a file, what it says of features that the file lacks.
+        fan_in: Units that enter the whole weight.
+        fan_out: Units that leave it.
+        seed: Seed of the training.
+        purpose: Name of the weight.
+        shard: Number of the shard.
+    """
+    drawn = spec.otherwise if isinstance(spec, FromFile) else spec
+    draw = stream(seed, f"weights/{purpose}", shard)
+    rows = max(1, _BLOCK_NUMBERS // max(weight.shape[1], 1))
+    for block in torch.split(weight, rows):
+        _draw(block, drawn, fan_in, fan_out, draw)
+        release(block)
+    if isinstance(drawn, UnitBall):
+        for block in torch.split(weight, rows):
+            _put_into_ball(block, drawn.radius, draw)
+            release(block)
+
+
+def _draw(block: Tensor, spec: Drawn, fan_in: int, fan_out: int, draw: np.random.Generator) -> None:
+    match spec:
+        case Xavier(scale=scale):
+            _uniform(draw, block, scale * math.sqrt(6 / (fan_in + fan_out)))
+        case CaffeXavier(scale=scale):
+            _uniform(draw, block, scale * math.sqrt(3 / fan_out))
+        case He(scale=scale):
+            _gaussian(draw, block, scale * math.sqrt(2 / fan_in))
+        case Gaussian(deviation=deviation):
+            _gaussian(draw, block, deviation)
+        case Uniform(limit=limit, low=low):
+            _uniform(draw, block, limit, low)
+        case UnitBall():
+            _gaussian(draw, block, 1.0)
+        case Constant(value=value):
+            block.fill_(value)
+        case Selu(scale=scale):
+            _gaussian(draw, block, scale / math.sqrt(fan_in))
+        case Reciprocal(scale=scale):
+            _gaussian(draw, block, scale / fan_in)
+
+
+def _put_into_ball(direction: Tensor, radius: float, draw: np.random.Generator) -> None:
+    """Give rows lengths such that they lie evenly in a ball."""
+    length = torch.from_numpy(draw.random((len(direction), 1), dtype=np.float32)).pow_(1 / direction.shape[1])
+    direction.mul_(length * radius / direction.norm(dim=1, keepdim=True).clamp_min(1e-30))
+
+
+def _uniform(draw: np.random.Generator, block: Tensor, limit: float, low: float | None = None) -> None:
+    least = -limit if low is None else low
+    draw.random(out=block.numpy(), dtype=np.float32)
+    block.mul_(limit - least).add_(least)
+
+
+def _gaussian(draw: np.random.Generator, block: Tensor, deviation: float) -> None:
+    draw.standard_normal(out=block.numpy(), dtype=np.float32)
+    block.mul_(deviation)
+
 
 _DRAWN_BYTES = 2**32
 """Bytes of first numbers for a device that the host holds at once, unless one shard has more."""

@@ -1,6 +1,6 @@
-"""The neighbourhood term of an output: units that occurred together with an example's features."""
+"""The terms that an output adds for an example's features: their neighbours, and repeats of a sequence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +11,9 @@ from widenet.data.together import Neighbours, neighbours
 from widenet.kernels.powers import power
 from widenet.kernels.table import runner
 from widenet.model.exchange import Exchange
+from widenet.model.sharding import split
 from widenet.plan.shards import Shards, as_slice
-from widenet.sparse import SparseBatch
+from widenet.sparse import SparseBatch, indptr_of
 from widenet.spec.layers import OutputLayer
 
 _FRACTION_BITS = 40
@@ -250,3 +251,44 @@ def _spans(counts_Z: Tensor) -> Iterator[slice]:
         stop = max(start + 1, int(torch.searchsorted(ends_Z, limit, right=True)))
         yield slice(start, stop)
         start, before = stop, int(ends_Z[stop - 1])
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """The features of E sequences, with the numbers that their logits get.
+
+    Attributes:
+        parts: Each feature of a sequence once, as row of its shard, with its number as value; by shard.
+    """
+
+    parts: list[SparseBatch]
+
+    @classmethod
+    def of(cls, history: SparseBatch, numbers: Sequence[float], shards: Shards) -> "Repeats":
+        """Return the repeats of a batch.
+
+        Args:
+            history: E sequences.
+            numbers: See `OutputLayer.repeats`.
+            shards: Shards of the output's units.
+        """
+        example_Z, entries = history.example_of_entry(), torch.arange(len(history.indices))
+        back_Z = history.indptr[1:][example_Z] - 1 - entries.to(example_Z.device)
+        # An example and its feature are one integer; it fits, as features have 32 bits, and examples fewer.
+        keys_U, places_Z = torch.unique(
+            example_Z * shards.width + history.indices.long(), return_inverse=True
+        )
+        example_U, feature_U = keys_U // shards.width, keys_U % shards.width
+        back_U = back_Z.new_full(keys_U.shape, len(back_Z))
+        back_U.scatter_reduce_(0, places_Z, back_Z, "amin")
+        values_U = torch.tensor(numbers, device=back_U.device)[back_U.clamp_max(len(numbers) - 1)]
+        indptr = indptr_of(torch.bincount(example_U, minlength=history.num_examples))
+        return cls(split(SparseBatch(indptr, feature_U, values_U), shards))
+
+    def add(self, logits_ET: Tensor, shard: int, start: int) -> None:
+        """Add the numbers to the logits of the units from `start` of a shard, float32, in place."""
+        part, units = self.parts[shard], logits_ET.shape[1]
+        row_Z = part.indices.long() - start
+        within_Z = (row_Z >= 0) & (row_Z < units)
+        cells = (part.example_of_entry() * units + row_Z)[within_Z]
+        logits_ET.view(-1)[cells] += part.values_or_ones()[within_Z]

@@ -17,15 +17,13 @@ from widenet.model.exchange import Exchange, Pending
 from widenet.model.layers import Flow, kind_of
 from widenet.model.layers.output import WideOutput
 from widenet.model.normalization import Statistics, running
-from widenet.model.pieces import Pieces
 from widenet.model.preparation import Ends, Prepared, Values
-from widenet.model.product import Blocks, Factor, Whole, product
+from widenet.model.product import Blocks, Factor, Split, Whole, leaves_of, product
 from widenet.model.rule import Rule
 from widenet.model.sharding import joined
-from widenet.model.split_product import Split, leaves_of
 from widenet.model.step_random import StepRandom
 from widenet.model.touched_rows import TouchedRows
-from widenet.model.trunk_weight import TrunkWeight
+from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WHOLE, WideWeight
 from widenet.plan.by_examples import ends_of
 from widenet.plan.layout import Key, Layout

@@ -5,9 +5,8 @@ from torch import Tensor
 
 from widenet.model.activations import activate, slope
 from widenet.model.layers.output import Tile
-from widenet.model.output_step import OutputStep, Place, RowWise
+from widenet.model.output_step import OutputStep, Place, RowWise, unit_losses
 from widenet.model.row_sum import RowSum, divided
-from widenet.model.unit_losses import unit_losses
 
 
 class PlainPasses:

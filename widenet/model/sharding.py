@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from widenet.kernels import stable_sort
-from widenet.kernels.cut import cut
+from widenet.kernels.order import cut
 from widenet.plan.shards import Shards
 from widenet.sparse import SparseBatch, stacked
 from widenet.transfer import ON_HOST

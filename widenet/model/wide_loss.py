@@ -23,13 +23,12 @@ from widenet.model.fused_output import FusedOutput, takes
 from widenet.model.fused_tiles import FusedPasses
 from widenet.model.layers.output import WideOutput
 from widenet.model.limits import shortening
-from widenet.model.output_step import OutputStep, Passes, RowWise
+from widenet.model.output_step import OutputStep, Passes, RowWise, unit_losses
 from widenet.model.plain_tiles import PlainPasses, slopes
 from widenet.model.row_sum import divided, over_shards
 from widenet.model.rule import ShardSteps
 from widenet.model.sweep import in_turn
 from widenet.model.targets import Targets
-from widenet.model.unit_losses import unit_losses
 from widenet.plan.tiles import are_kept, tiles
 from widenet.spec.activations import ROW_WISE
 

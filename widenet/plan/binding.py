@@ -4,23 +4,83 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from widenet.errors import FitError, did_you_mean
+from widenet.errors import DocumentError, FitError, OptionError, did_you_mean
 from widenet.plan.by_examples import layers_by_examples
 from widenet.plan.descriptions import weights_of_descriptions
-from widenet.plan.frozen import with_frozen
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
-from widenet.plan.place import Place
 from widenet.plan.positions import along_of
 from widenet.plan.rounded import check_rounded
-from widenet.plan.shapes import shapes_of
-from widenet.plan.sharing import check_share
 from widenet.plan.vectors import file_vectors
-from widenet.plan.weights import links_of, weights_of, windows_between
-from widenet.plan.windows import Shape
-from widenet.spec.layers import InputLayer, Layer, OutputLayer
+from widenet.plan.weights import check_share, links_of, weights_of, windows_between, with_frozen
+from widenet.plan.windows import Place, Shape
+from widenet.spec.layers import InputLayer, Layer, OutputLayer, Trunk
+from widenet.spec.metric_names import LARGER_IS_BETTER, check_metric
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+
+
+def shapes_of(spec: NetworkSpec, ends: Mapping[str, int]) -> dict[str, Shape]:
+    """The shape of every layer, by name; raises FitError where one does not fit what feeds it.
+
+    ends: units of the inputs and outputs, by name.
+    """
+    found = {name: _end(spec, name, units) for name, units in ends.items()}
+    for layer in spec.hidden:
+        sources = {name: found[name] for name in spec.sources(layer)}
+        found[layer.name] = plan_of(layer).shape(Place.find(spec, layer), layer, sources)
+        _check_skip(spec, layer, found)
+    return found
+
+
+def _end(spec: NetworkSpec, name: str, units: int) -> Shape:
+    layer = spec.layer(name)
+    if not isinstance(layer, InputLayer) or layer.shape is None:
+        return (units,)
+    if prod(layer.shape) != units:
+        rule = f'must multiply to the width of the field "{layer.field}", {units}'
+        raise FitError(
+            f"{Place.find(spec, layer).of('shape')} {rule}; got {list(layer.shape)}, which is"
+            f" {prod(layer.shape)}."
+        )
+    return layer.shape
+
+
+def _check_skip(spec: NetworkSpec, layer: Trunk, shapes: Mapping[str, Shape]) -> None:
+    units = prod(shapes[layer.name])
+    for name in layer.skip or ():
+        if prod(shapes[name]) != units:
+            rule = (
+                f'must name layers of {units} units, as "{layer.name}" has; "{name}" has {prod(shapes[name])}'
+            )
+            raise FitError(f"{Place.find(spec, layer).of('skip')} {rule}.")
+
+
+def check_evaluation(network: NetworkSpec, training: TrainingSpec) -> tuple[OutputLayer, int] | None:
+    """Return the output to rank, and the k of the metric; None without an evaluation.
+
+    Raises:
+        DocumentError: The metric is unknown, or less of it is better.
+        FitError: The network has no such output, or several without a choice.
+    """
+    evaluation = training.evaluation
+    if evaluation is None:
+        return None
+    place = f"{training.where}: evaluation"
+    names = [layer.name for layer in network.outputs]
+    if evaluation.output is None and len(names) > 1:
+        raise FitError(f"{place}.output must name one of the outputs: {', '.join(names)}.")
+    output = next((layer for layer in network.outputs if layer.name == (evaluation.output or names[0])), None)
+    if output is None:
+        raise FitError(f'{place}.output must be one of {", ".join(names)}; got "{evaluation.output}".')
+    try:
+        k = check_metric(evaluation.metric)
+    except OptionError as error:
+        raise DocumentError(f"{place}.metric: {error}") from None
+    if evaluation.metric.partition("@")[0] not in LARGER_IS_BETTER:
+        rule = f"must be a metric that is better when larger ({', '.join(LARGER_IS_BETTER)})"
+        raise DocumentError(f'{place}.metric {rule}; got "{evaluation.metric}". Use "ndcg@{k}".')
+    return output, k
 
 
 def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, FieldFacts]) -> Layout:

@@ -7,8 +7,8 @@ from widenet.errors import FitError
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Layout, is_sparse_input
 from widenet.plan.narrow import edges
-from widenet.plan.place import Place
 from widenet.plan.shards import held
+from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer
 
 LEAST_BYTES = 2**26

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from widenet.errors import FitError, did_you_mean
 from widenet.plan.layout import Layout, Weight, is_sparse_input
-from widenet.plan.place import Place
+from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 
 _SHRINKING = ("adamw",)

@@ -14,12 +14,12 @@ from widenet.plan.descriptions import ASSUMED_ATTRIBUTES
 from widenet.plan.job import BATCHES_AHEAD, Job
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
+from widenet.plan.narrow import workspace
 from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_bytes
 from widenet.plan.rounded import copied_row_bytes, row_bytes, state_row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import block_rows, is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
-from widenet.plan.unfolding import workspace
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
 from widenet.spec.samples import PopularitySample

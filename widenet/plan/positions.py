@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from widenet.errors import FitError
 from widenet.plan.layout import FieldFacts
-from widenet.plan.place import Place
+from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.wiring import feeding, in_order

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from widenet.errors import FitError, OptionError
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.place import Place
 from widenet.plan.tiles import BLOCK
+from widenet.plan.windows import Place
 from widenet.spec.training import TrainingSpec
 
 _BFLOAT16 = 2

@@ -5,7 +5,7 @@ from typing import Any
 
 from widenet.errors import FitError
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.place import Place
+from widenet.plan.windows import Place
 from widenet.spec.initializers import FromFile
 from widenet.spec.layers import Layer, OutputLayer
 

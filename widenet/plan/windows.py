@@ -4,11 +4,30 @@ from dataclasses import dataclass
 from math import prod
 
 from widenet.errors import FitError
-from widenet.plan.place import Place
+from widenet.spec.layers import Layer
+from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 Shape = tuple[int, ...]
 """Shape of a layer's units: (units,) if flat, else channels and the sizes of its axes, slowest first."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer of a document."""
+
+    document: str
+    index: int
+    name: str
+
+    @classmethod
+    def find(cls, spec: NetworkSpec, layer: Layer) -> "Place":
+        """Return the place of a layer."""
+        return cls(spec.where, spec.layers.index(layer), layer.name)
+
+    def of(self, key: str) -> str:
+        """Return the place of a setting: document, JSON path and the layer's name."""
+        return f'{self.document}: layers[{self.index}].{key} ("{self.name}")'
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The logits and scores of an output for a batch, a tile of its units at a time."""
+"""The logits and scores of an output for a batch, a tile of its units at a time, in whole blocks of rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,19 +6,44 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from widenet.kernels.softmax_sum import softmax_sum
+from widenet.kernels.running_top_k import softmax_sum
 from widenet.model.activations import activate
 from widenet.model.layers.output import WideOutput
+from widenet.model.neighbourhood import Repeats
 from widenet.model.network import Network
 from widenet.model.operands import filled, filled_columns
 from widenet.model.preparation import Values
-from widenet.model.repeats import Repeats
 from widenet.model.row_sum import RowSum, divided, over_shards
 from widenet.model.sweep import in_turn
 from widenet.plan.tiles import PREDICTED_ROWS, predicted_tiles
-from widenet.predict.blocks import in_blocks, num_examples
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import ROW_WISE
+
+
+def in_blocks(network: Network, fields: Mapping[str, Values]) -> dict[str, Values]:
+    """Return fields with empty examples after theirs, up to a multiple of `PREDICTED_ROWS`.
+
+    Every product then has the same shape, whatever the batch; and functions of single numbers, which some
+    instructions compute in groups and round in another way for the rest of a group, have no rest.
+    """
+    rows = PREDICTED_ROWS[network.device.type]
+    return {name: _filled(values, rows) for name, values in fields.items()}
+
+
+def _filled(values: Values, rows: int) -> Values:
+    if not isinstance(values, SparseBatch):
+        return filled(values, rows)
+    missing = -values.num_examples % rows
+    if not missing:
+        return values
+    ends = values.indptr[-1:].expand(missing)
+    return SparseBatch(torch.cat([values.indptr, ends]), values.indices, values.values)
+
+
+def num_examples(fields: Mapping[str, Values]) -> int:
+    """Return the number of examples of a batch, E."""
+    values = next(iter(fields.values()))
+    return values.num_examples if isinstance(values, SparseBatch) else len(values)
 
 
 class Tiles:
@@ -139,3 +164,28 @@ class Tiles:
             for summed, logits_BT in zip(sums, self.by_block(shard, start, stop), strict=True):
                 self.add_to(summed, logits_BT)
         return RowSum.joined(sums)
+
+
+@torch.no_grad()
+def layer_values(network: Network, fields: Mapping[str, Values], layer: str) -> Iterator[Tensor]:
+    """Yield the values of a layer's units, float32 [E, T], in order of units.
+
+    A hidden layer is one piece; an output comes tile by tile. Every process must take all pieces.
+    """
+    num = num_examples(fields)
+    if layer not in network.outputs:
+        activity = network.forward(network.prepare(in_blocks(network, fields), None), None)
+        yield activity.values[layer][:num]
+        return
+    tiles = Tiles.of_batch(network, fields, layer)
+    output, total_E1, shards = tiles.output, tiles.total(), tiles.shards
+    for start, stop in tiles.cut(0):
+        first = start * shards.count
+        piece_ET = torch.empty(num, min(stop * shards.count, shards.width) - first, device=network.device)
+        for shard in range(shards.count):
+            into_ET, own = piece_ET[:, shard :: shards.count], None
+            if shard in output.weight.parts:
+                own = tiles.scores(tiles.logits(shard, start, start + into_ET.shape[1]), total_E1)
+            shape = num, into_ET.shape[1]
+            into_ET.copy_(output.exchange.fetch(shard, own, shape, network.device, output.where))
+        yield piece_ET

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from widenet.kernels.ranking_keys import unpacked
-from widenet.kernels.running_top_k import running_top_k
+from widenet.kernels.running_top_k import running_top_k, unpacked
 from widenet.model.activations import definition
 from widenet.model.layers.output import WideOutput
 from widenet.model.network import Network
@@ -107,7 +106,7 @@ def top_k(
     """Return the k best units of an output for every example of a batch, best first.
 
     A score is an activation, times the filter's weight, times the factor. Of units with equal scores, the
-    lower one comes first. An example's scores have the same bits in every batch (`predict.blocks`).
+    lower one comes first. An example's scores have the same bits in every batch (`predict.tiles`).
 
     Args:
         network: The network; all its processes must call this.

@@ -12,8 +12,8 @@ from widenet.model.host_memory import HostMemory
 from widenet.parallel.group import check_room_on_disk, of_all
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount
-from widenet.plan.streamed_bytes import streamed_bytes
 from widenet.plan.streaming import NAMES, elsewhere_bytes
+from widenet.plan.work import streamed_bytes
 from widenet.runs.arguments import LoadArguments, TrainArguments
 from widenet.runs.documents import path_of
 from widenet.scratch import Scratch

@@ -15,8 +15,7 @@ from widenet.data.vocabulary import Vocabulary
 from widenet.errors import OptionError
 from widenet.evaluate import output_name
 from widenet.knn.measures import Measure
-from widenet.knn.neighbours import Neighbours
-from widenet.knn.of_network import Trained, check_layer, field_of
+from widenet.knn.neighbours import Neighbours, Trained, check_layer, field_of
 from widenet.metrics.ranking import checked_k
 from widenet.model.network import Network
 from widenet.predict.arguments import check_order, checked_items, checked_names, checked_values, is_list

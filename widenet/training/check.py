@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from widenet.data.manifest import FILE_NAME, Field, Manifest, Part
 from widenet.errors import FitError, WidenetError
-from widenet.plan.binding import bind
-from widenet.plan.evaluation import check_evaluation
+from widenet.plan.binding import bind, check_evaluation
 from widenet.plan.layout import Layout
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -189,22 +188,6 @@ def _updating(output: WideOutput, rule: Rule, numbers: StepNumbers) -> GradientS
     )
 
 
-class _Seed(torch.autograd.Function):
-    """A zero whose backward pass gives a known gradient to a tensor.
-
-    Passing the gradient to `torch.autograd.backward` instead would load sympy, which takes long.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, end: Tensor, gradient: Tensor) -> Tensor:
-        ctx.gradient = gradient
-        return end.new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> tuple[Tensor, None]:
-        return ctx.gradient, None
-
-
 def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
     """Compute the gradients of the trunk's weights and of the gathered sums.
 
@@ -212,14 +195,10 @@ def _backward(ends: list[Tensor], gradients: list[Tensor]) -> None:
         ends: The vectors that enter the outputs, then the penalties.
         gradients: The gradients to the vectors.
     """
-    pairs = [(end, gradient) for end, gradient in zip(ends, gradients, strict=False) if end.requires_grad]
-    with torch.enable_grad():
-        # autograd begins with the seed made last, so a vector that several outputs share adds their gradients
-        # in the order of the outputs.
-        seeds = [_Seed.apply(end, gradient) for end, gradient in reversed(pairs)]  # type: ignore[no-untyped-call]
-    live = [*seeds[::-1], *(penalty for penalty in ends[len(gradients) :] if penalty.requires_grad)]
+    ones = [torch.ones_like(penalty) for penalty in ends[len(gradients) :]]
+    live = [each for each in zip(ends, [*gradients, *ones], strict=True) if each[0].requires_grad]
     if live:
-        torch.autograd.backward(live)
+        torch.autograd.backward([end for end, _ in live], [gradient for _, gradient in live])
 
 
 def _catch_up(

@@ -17,9 +17,6 @@ elif not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
     for name in (
         "attention",
-        "attention_distances",
-        "attention_keys",
-        "attention_queries",
         "fixed_point",
         "hidden_gradient",
         "output_products",

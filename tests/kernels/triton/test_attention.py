@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from widenet.kernels import table
-from widenet.kernels.triton import attention_distances, attention_part
+from widenet.kernels.triton import attention as kernels
 from widenet.model.attention import attention
 from widenet.model.positions import Positions
 from widenet.sparse import SparseBatch
@@ -23,8 +23,8 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _small_programs(monkeypatch):
-    monkeypatch.setattr(attention_part, "_NUMBERS_OF_WARP", 128)
-    monkeypatch.setattr(attention_distances, "_PART", 128)
+    monkeypatch.setattr(kernels, "_NUMBERS_OF_WARP", 128)
+    monkeypatch.setattr(kernels, "_PART", 128)
 
 
 def positions_of(lengths):
@@ -117,8 +117,8 @@ def test_parts_of_the_positions_are_added(device, monkeypatch):
     positions = positions_of(lengths)
     given = positions, *numbers(positions, *shape)
     in_one = of_kernels(monkeypatch, *given, device=device)[-1]
-    monkeypatch.setattr(attention_part, "_NUMBERS_OF_WARP", 16)
-    monkeypatch.setattr(attention_distances, "_PART", 8)
+    monkeypatch.setattr(kernels, "_NUMBERS_OF_WARP", 16)
+    monkeypatch.setattr(kernels, "_PART", 8)
     in_parts = of_kernels(monkeypatch, *given, device=device)[-1]
     torch.testing.assert_close(in_parts, in_one, rtol=2.0**-20, atol=2.0**-20)
 

@@ -5,8 +5,7 @@ import torch
 from torch.nn import functional
 
 from widenet.model.layers.pooling import _Largest, _MeanOfChannels, forward, largest
-from widenet.plan.place import Place
-from widenet.plan.windows import windows_of
+from widenet.plan.windows import Place, windows_of
 from widenet.spec.spatial import PoolingLayer
 
 PLACES = ((9,), (7, 6), (5, 4, 3))

@@ -1,4 +1,4 @@
-"""Activations and losses of single units: the formulas of model/activations.py and model/losses/."""
+"""Activations and losses of single units: the formulas of model/activations.py and model/losses.py."""
 
 import triton
 import triton.language as tl

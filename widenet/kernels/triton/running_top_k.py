@@ -16,7 +16,7 @@ LEAST = 512
 
 @triton.jit
 def _keys(logits, units):
-    """See `kernels.ranking_keys.keys`."""
+    """See `kernels.running_top_k.keys`."""
     plain = tl.where(logits != logits, float("nan"), logits + 0.0)
     bits = plain.to(tl.int32, bitcast=True)
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)

@@ -72,7 +72,7 @@ class WideOutput:
     @property
     def loss(self) -> Loss:
         """The loss that training minimizes."""
-        return loss_of(self.spec.loss, self.spec.activation)
+        return loss_of(self.spec.loss)
 
     def direct(self, hidden_EH: Tensor, predicts: bool) -> Tensor:
         """The vector that meets the unit's vectors: as it is, or under "cosine" of length 1 / temperature.

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from widenet.model.convolution import cropped, padded, padded_zeros, reached
 from widenet.model.layers import Flow, LayerKind
-from widenet.model.places import cropped, padded, padded_zeros, reached
 from widenet.plan.windows import Shape, Windows
 from widenet.spec.pooling import LocalResponseNormalization
 from widenet.spec.spatial import PoolingLayer

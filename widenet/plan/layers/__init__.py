@@ -6,8 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from widenet.plan.job import Job
 from widenet.plan.layout import Layout, Link, Weight, is_sparse_input
-from widenet.plan.place import Place
-from widenet.plan.windows import Shape, Windows
+from widenet.plan.windows import Place, Shape, Windows
 from widenet.spec.layers import Trunk
 from widenet.spec.network import NetworkSpec
 

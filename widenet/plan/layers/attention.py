@@ -7,8 +7,7 @@ from widenet.errors import FitError
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
-from widenet.plan.place import Place
-from widenet.plan.windows import Shape
+from widenet.plan.windows import Place, Shape
 from widenet.spec.attention import AttentionLayer
 from widenet.spec.layers import InputLayer
 from widenet.spec.network import NetworkSpec

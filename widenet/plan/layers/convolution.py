@@ -6,8 +6,7 @@ from math import prod
 from widenet.errors import FitError
 from widenet.plan.layers.hidden import ActivatedPlan
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.place import Place
-from widenet.plan.windows import Shape, Windows, times, windows_of
+from widenet.plan.windows import Place, Shape, Windows, times, windows_of
 from widenet.spec.spatial import ConvolutionLayer
 
 

@@ -6,8 +6,7 @@ from typing import TypeVar
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
-from widenet.plan.sharing import link_of
-from widenet.plan.splitting import check_split, split_where_it_pays
+from widenet.plan.weights import check_split, link_of, split_where_it_pays
 from widenet.spec.layers import HiddenLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import ConvolutionLayer

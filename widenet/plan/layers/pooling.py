@@ -7,8 +7,7 @@ from widenet.errors import FitError
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link
-from widenet.plan.place import Place
-from widenet.plan.windows import Shape, Windows, windows_of
+from widenet.plan.windows import Place, Shape, Windows, windows_of
 from widenet.spec.network import NetworkSpec
 from widenet.spec.spatial import PoolingLayer
 

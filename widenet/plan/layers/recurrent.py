@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
-from widenet.plan.splitting import split_where_it_pays
+from widenet.plan.weights import split_where_it_pays
 from widenet.spec.network import NetworkSpec
 from widenet.spec.recurrent import RecurrentLayer
 
