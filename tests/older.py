@@ -154,11 +154,3 @@ def checkpoint_of_ranges(path):
     manifest["sha256"] = sha256_of_contents(1, manifest["files"], manifest["facts"])
     (path / "manifest.json").write_text(json.dumps(manifest))
     return path
-
-
-def with_facts(path, **changed):
-    """Change facts of a checkpoint, with the checksum that its manifest then needs."""
-    manifest = json.loads((path / "manifest.json").read_text())
-    facts = {**manifest["facts"], **changed}
-    digest = sha256_of_contents(manifest["format_version"], manifest["files"], facts)
-    (path / "manifest.json").write_text(json.dumps({**manifest, "facts": facts, "sha256": digest}))

@@ -85,12 +85,6 @@ def test_seen_units_are_ranked_when_asked(data):
     assert (found["recall@2"], found["coverage@2"]) == (pytest.approx((0 + 1 / 2 + 0) / 3), 2 / 5)
 
 
-def test_a_list_longer_than_the_catalogue_finds_everything(data):
-    found = evaluate(fixed(data, SCORES), data, ks=[1, 100])
-    assert (found["recall@100"], found["recall@1"]) == (1.0, pytest.approx((1 + 1 / 2 + 0) / 3))
-    assert found["precision@100"] == pytest.approx((1 + 2 + 1) / 300)
-
-
 def test_an_output_is_chosen_by_name(data):
     network = fixed(data, [SCORES, SCORES[::-1]], outputs=("first", "second"))
     assert evaluate(network, data, ks=[1], output="first") == evaluate(fixed(data, SCORES), data, ks=[1])
@@ -99,12 +93,6 @@ def test_an_output_is_chosen_by_name(data):
         evaluate(network, data, ks=[1])
     with pytest.raises(FitError):
         evaluate(network, data, ks=[1], output="third")
-
-
-def test_room_for_units_to_come_is_not_ranked(data):
-    assert evaluate(fixed(data, [*SCORES, 9.0, 9.0], units=7), data, ks=[2]) == evaluate(
-        fixed(data, SCORES), data, ks=[2]
-    )
 
 
 def test_the_metrics_do_not_depend_on_blocks(data, monkeypatch):

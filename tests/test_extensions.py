@@ -203,12 +203,6 @@ def test_a_damaged_extension_leaves_the_others(group, monkeypatch):
     assert loaded(group) == own
 
 
-def test_widenets_own_extension_counts_where_names_are_equal(monkeypatch):
-    other = EntryPoint("onnx", "a_stranger.onnx", NETWORKS)
-    monkeypatch.setattr("widenet.extensions.entry_points", lambda **_: [other])
-    assert extensions.__wrapped__(NETWORKS)["onnx"].value == "widenet.frameworks.file_formats:Onnx"
-
-
 OWN = {
     COMMANDS: {"dsstne"},
     DATASETS: {"dsstne"},

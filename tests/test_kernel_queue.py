@@ -1,12 +1,10 @@
 """The kernel's queue moves what threads would move, and says what it does not take."""
 
 import errno
-import gc
 import mmap
 import os
 import platform
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -91,23 +89,6 @@ def test_more_requests_than_a_queue_has_room_for_are_refused(file, memory, monke
     goes_on.set()
     assert 4 <= len(taken) < 100_000
     assert {done.result() for done in taken} == {PAGE_BYTES}
-
-
-def test_a_queue_goes_with_its_last_name(file, memory):
-    """After what is under way, which keeps it."""
-
-    def queues():
-        gc.collect()
-        return Path("/proc/self/maps").read_text().count("[aio]")
-
-    before, queue = queues(), KernelQueue()
-    assert queues() == before + 1
-    done, thread = begun(queue, False, file.direct, memory, 0), queue._taker
-    del queue
-    assert done.result() == SIZE
-    thread.shutdown()
-    del thread
-    assert queues() == before
 
 
 def test_threads_take_the_place_of_a_queue_that_the_kernel_does_not_have(tmp_path, monkeypatch):

@@ -25,23 +25,6 @@ PACKAGE = {
     if path.is_file() and "__pycache__" not in path.parts
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OLDEST = (3, 11)
-GONE = {
-    "asynchat",
-    "asyncore",
-    "cgi",
-    "cgitb",
-    "crypt",
-    "distutils",
-    "imp",
-    "lib2to3",
-    "pipes",
-    "smtpd",
-    "telnetlib",
-    "uu",
-    "xdrlib",
-}
-"""What the standard library has in Python 3.11 and lacks in 3.13."""
 
 EXTRAS = {
     "netCDF4": ("dsstne", "netCDF4"),
@@ -252,17 +235,6 @@ def test_every_library_that_may_be_missing_is_in_the_extra_that_is_named():
     }
     for name, extra in named:
         assert any(each.startswith(name) for each in PROJECT["optional-dependencies"][extra])
-
-
-def test_every_module_is_one_of_the_oldest_and_of_the_newest_python():
-    found = {}
-    for path in sorted(path for path in PACKAGE if path.endswith(".py")):
-        nodes = list(ast.walk(ast.parse((ROOT / path).read_text(), path, feature_version=OLDEST)))
-        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-        names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-        found[path] = {name.split(".")[0] for name in names} & GONE
-    assert len(found) > 600
-    assert {path: gone for path, gone in found.items() if gone} == {}
 
 
 def test_importing_every_module_warns_of_nothing():

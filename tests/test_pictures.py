@@ -9,23 +9,7 @@ import numpy as np
 import pytest
 
 import widenet
-from tests.parallel.workers import exchange
-from widenet.checkpoint import fingerprint
-from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
-from widenet.data.stream import Stream
-from widenet.model.build import build
-from widenet.model.by_examples import own_examples
-from widenet.model.rule import StepNumbers
-from widenet.model.step_random import StepRandom
-from widenet.parallel.local import LocalExchange
-from widenet.parallel.threads import one_thread_an_operation
-from widenet.plan.binding import bind
-from widenet.spec.network import NetworkSpec
-from widenet.spec.training import TrainingSpec
-from widenet.training.optimizers import Optimizer
-from widenet.training.schedules import rates
-from widenet.training.step import Step, train_step
 
 ROOT = Path(__file__).parent.parent
 DIGITS = {
@@ -104,50 +88,3 @@ def test_the_example_alexnet_learns_two_pictures(places, tmp_path):
     ]
     assert losses[0] == pytest.approx(np.log(1000), rel=0.3)
     assert losses[1] < losses[0] / 2
-
-
-def alexnet(places, batch_size):
-    """The example's documents for pictures of some places, its convolutions divided by examples."""
-    document = json.loads((ROOT / "examples" / "alexnet" / "network.json").read_text("utf-8"))
-    document["layers"][0]["shape"] = [3, places, places]
-    document["layers"][1]["split"] = True
-    training = json.loads((ROOT / "examples" / "alexnet" / "training.json").read_text("utf-8"))
-    return NetworkSpec.of(document), TrainingSpec.of(training | {"batch_size": batch_size})
-
-
-def steps_of_alexnet(folder, exchanged):
-    """The losses of two steps of the example on small pictures, and the fingerprint."""
-    data, (network, training) = Dataset.open(folder), alexnet(99, 8)
-    built, rule = (
-        build(bind(network, training, data.fields), exchanged, counts={}),
-        Optimizer(training.optimizer),
-    )
-    built.prepare_training(rule)
-    stream, losses = (
-        Stream(data, network.fields, 8, training.seed, own=own_examples(built.layout, exchanged)),
-        [],
-    )
-    for batch in stream.batches(0):
-        random, numbers = StepRandom(0, 0, batch.step), StepNumbers(batch.step + 1, rates(training, 2))
-        losses.append(train_step(built, rule, Step(built.prepare(batch.fields, random), random, numbers)))
-    return losses, fingerprint(built)
-
-
-def steps_here(folder):
-    return steps_of_alexnet(folder, exchange())
-
-
-@pytest.fixture(scope="module")
-def small_pictures(tmp_path_factory):
-    """16 pictures of 99 x 99, and the losses and the fingerprint of one process."""
-    folder, chance = tmp_path_factory.mktemp("small") / "data", np.random.default_rng(0)
-    pixels = chance.random((16, 3 * 99 * 99), dtype=np.float32).tolist()
-    dataset_from_lists(folder, [[number % 5] for number in range(16)], width=8, dense={"pixels": pixels})
-    with one_thread_an_operation():
-        return folder, steps_of_alexnet(folder, LocalExchange(8, 2))
-
-
-@pytest.mark.parametrize("size", [*(pytest.param(size, marks=pytest.mark.long) for size in (2, 4)), 8])
-def test_the_example_alexnet_has_one_fingerprint_for_every_number_of_processes(size, small_pictures, groups):
-    folder, alone = small_pictures
-    assert groups(size)(steps_here, folder) == [alone] * size

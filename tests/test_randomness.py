@@ -65,11 +65,3 @@ def test_every_example_is_as_likely_at_every_place():
     for place in range(size):
         counts = np.bincount(places[:, place], minlength=size)
         assert abs(counts - epochs / size).max() < 5.5 * np.sqrt(epochs / size)
-
-
-def test_a_place_in_a_huge_order_costs_no_memory_for_the_rest():
-    size = 10**15
-    found = shuffled(5, "train", 0, size, np.arange(1000))
-    assert len(set(found.tolist())) == 1000
-    assert 0 <= found.min() <= found.max() < size
-    assert found.astype(float).mean() == pytest.approx(size / 2, rel=0.1)

@@ -93,17 +93,6 @@ def test_rows_in_memory_of_their_own_are_read_and_written_past_the_cache(
     assert torch.equal(tensor, numbers + 1)
 
 
-def test_a_file_of_many_tensors_takes_few_descriptors(tmp_path):
-    """As of 50 shards with `adam`, in and out."""
-    file = Scratch(tmp_path)
-    gc.collect()
-    before = len([*Path("/proc/self/fd").iterdir()])
-    tensors = [file.zeros((2, 2)) for _ in range(2 * 3 * 50)]
-    assert len([*Path("/proc/self/fd").iterdir()]) == before
-    tensors[-1].fill_(7)
-    assert not any(bool(tensor.any()) for tensor in tensors[:-1])
-
-
 def test_the_kernel_reads_no_more_than_the_rows_that_are_asked_for(file, numbers):
     tensor = file.zeros((ROWS, COLUMNS))
     tensor.copy_(numbers)
@@ -215,10 +204,3 @@ def test_rows_that_cannot_be_loaded_take_no_memory(fails, file, numbers, monkeyp
         assert mapped() - before < 25 * numbers.nbytes
     assert is_mapped(tensor)  # a hole would end the process at the first touch
     assert torch.equal(tensor, numbers)
-
-
-def test_a_disk_that_does_not_take_what_the_cache_has_ends_the_training(file, monkeypatch):
-    tensor = file.zeros((ROWS, COLUMNS))
-    monkeypatch.setattr(scratch, "_libc", Failing(scratch._libc))
-    with pytest.raises(CapacityError):
-        release(tensor)

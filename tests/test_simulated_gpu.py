@@ -13,7 +13,6 @@ import torch
 
 from tests import sequences
 from tests.simulated import kernels
-from tests.simulated import launches as counted
 from tests.simulated.cases import CASES, trained, weights_of
 from tests.simulated.device import OnDevice, products, simulated
 from tests.trainings import SETTINGS, WIDTH, books
@@ -235,14 +234,3 @@ def test_trainings_through_the_kernels_are_near_those_of_a_cpu(data, tmp_path):
     assert [len(set(same)) for same in fingerprints] == [1] * len(kernels.ROOMS)
     assert len({fingerprint for fingerprint, *_ in fingerprints}) == len(kernels.ROOMS)
     assert launched[-len(kernels.WAITS) :] == [{"training/step.py:train_step": 1}] * len(kernels.WAITS)
-
-
-@pytest.mark.skipif(find_spec("triton") is None, reason="Triton runs on Linux only")
-@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_batch_takes_one_launch_and_a_step_few(slow, tmp_path):
-    names = [name for name, case in counted.CASES.items() if slow == (case.most > 1000)]
-    found = {name: numbers for name, *numbers in interpreted("launches", tmp_path, *names)}
-    assert [*found] == names
-    for name, (of_batch, waits_of_batch, of_step, waits_of_step) in found.items():
-        assert (of_batch, waits_of_batch, waits_of_step) == (1, 0, 1)
-        assert 0 < of_step <= counted.CASES[name].most

@@ -1,6 +1,5 @@
 """Programs to be measured that do nothing of use, and so import nothing that takes long."""
 
-import threading
 from pathlib import Path
 
 
@@ -25,6 +24,3 @@ def dying():
     raise SystemExit(3)
 
 
-def endless():
-    """A program that never ends its first step."""
-    return lambda _: threading.Event().wait()

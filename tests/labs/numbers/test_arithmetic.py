@@ -31,17 +31,6 @@ def test_sums_of_powers_of_two_are_the_nearest_numbers(bits, sign):
         assert Fraction(2) ** (2 * log - 1) <= power <= Fraction(2) ** (2 * log + 1)
 
 
-def test_products_are_exact():
-    numbers = LogNumbers(6)
-    left = numbers.encode(np.exp2(np.arange(-64, 64) / 64)).reshape(-1, 1)
-    right = numbers.encode(np.array([[3.0, -0.7, 0.0]]))
-    out = np.full((len(left), 3), ZERO)
-    sums_of(numbers).add_product(out, left, right)
-    assert ((out >> 1)[:, :2] == (left >> 1) + (right >> 1)[:, :2]).all()
-    assert ((out & 1)[:, :2] == [0, 1]).all()
-    assert (out[:, 2] == ZERO).all()
-
-
 def test_numbers_come_back_within_half_a_step():
     numbers = LogNumbers(5)
     values = np.array([1.0, -3.7, 1e-6, 0.0, -0.02, 2.0**31])
@@ -49,19 +38,6 @@ def test_numbers_come_back_within_half_a_step():
     near = np.abs(np.log2(np.abs(back[values != 0] / values[values != 0])))
     assert (near <= 0.5 / numbers.steps + 1e-12).all()
     assert (np.sign(back) == np.sign(values)).all()
-
-
-def test_what_is_too_small_becomes_zero_and_what_is_too_large_the_largest():
-    numbers = LogNumbers(4)
-    codes = numbers.encode(np.array([1e-11, 1e11]))
-    assert codes.tolist() == [ZERO, 2 * numbers.limit]
-    squares = np.full((1, 2), ZERO)
-    right = numbers.encode(np.array([[1e-8, 1e8]]))
-    for column in range(2):
-        out = squares[:, column : column + 1].copy()
-        sums_of(numbers).add_product(out, right[:, column : column + 1], right[:, column : column + 1])
-        squares[0, column] = out[0, 0]
-    assert squares.tolist() == [[ZERO, 2 * numbers.limit]]
 
 
 def test_kahan_recovers_what_a_plain_sum_loses():
