@@ -67,11 +67,6 @@ def test_numbers_of_numpy_paths_and_iterables_are_taken():
     assert work("x", iter(["x"]), kind="another, which is for the function to say")[0] == 3
 
 
-def test_a_typed_function_keeps_its_name_and_signature():
-    assert work.__name__ == "work"
-    assert list(inspect.signature(work).parameters)[:2] == ["place", "names"]
-
-
 INPUT, OUTPUT = ({"name": kind, "kind": kind, "field": "items"} for kind in ("input", "output"))
 
 

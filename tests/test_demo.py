@@ -9,7 +9,6 @@ import widenet.demo
 from widenet.cli import main
 from widenet.data.catalogue import write_catalogue_csv
 from widenet.demo import Demo
-from widenet.errors import OptionError
 from widenet.runs import Silence
 
 
@@ -79,11 +78,3 @@ def test_a_folder_of_interactions_with_or_without_titles_is_taken(tmp_path):
     assert (tmp_path / "demo" / "data" / "dataset.json").exists()
     assert named.vocabulary("items").titles([0]) == named.vocabulary("items").ids([0])
     assert (interactions.exists(), titles.exists()) == (True, True)
-
-
-def test_data_within_the_directory_that_is_made_anew_is_refused_and_stays(tmp_path):
-    Demo(None, tmp_path / "demo", print)
-    source, _ = write_catalogue_csv(tmp_path / "demo" / "mine", num_users=20, num_items=20)
-    with pytest.raises(OptionError):
-        Demo(source, tmp_path / "demo", print)
-    assert source.exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.durable import appearing, appearing_together, force_all_to_disk, put_in_place
+from widenet.durable import appearing, appearing_together, put_in_place
 
 
 def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):
@@ -91,13 +91,6 @@ def test_a_file_is_on_disk_before_it_appears_and_its_name_afterwards(tmp_path, f
         file.write(b"whole")
     beside, appeared, folder = forced
     assert (beside.parent, appeared, folder) == (tmp_path, tmp_path / "names", tmp_path)
-
-
-def test_a_folder_is_forced_to_disk_with_all_below_it(tmp_path, forced):
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "file").touch()
-    force_all_to_disk(tmp_path)
-    assert forced == [tmp_path / "inner", tmp_path / "inner" / "file", tmp_path]
 
 
 @pytest.mark.parametrize("earlier", [True, False])

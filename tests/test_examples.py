@@ -17,7 +17,7 @@ import widenet
 from benchmarks.movielens import MOVIES, write_files
 from tests.commands import blocks, commands
 from tests.data.web import served
-from tests.extreme import FEATURES, LABELS, write_points
+from tests.extreme import LABELS, write_points
 from widenet.cli import main
 from widenet.data import fetch
 from widenet.data.dataset import Dataset
@@ -116,30 +116,3 @@ def test_the_presets_of_extreme_classification_find_labels(kind, tmp_path, capsy
     assert found["psp@3"] == pytest.approx(hits / best, abs=1e-6)
     assert 0 not in lists["test-0"]
     assert found["precision@1"] > 0.5
-
-
-def test_vectors_of_texts_are_a_dense_input_of_extreme_classification(tmp_path):
-    """Random vectors of words, added up by values, stand for a text encoder."""
-    files = {"train": (1500, 0), "test": (80, 1)}
-    points = {name: write_points(tmp_path / f"{name}.txt", *drawn) for name, drawn in files.items()}
-    of_word = np.random.default_rng(2).normal(size=(FEATURES, 48))
-
-    def dataset(name, **parts):
-        sums = np.stack(
-            [sum(value * of_word[word] for word, value in own.items()) for _, own in points[name]]
-        )
-        text = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-        ids = [f"{name}-{row}" for row in range(len(text))]
-        options = {"width": LABELS, "field": "labels", "dense": {"text": text.astype(np.float32)}, "ids": ids}
-        return widenet.dataset_from_lists(tmp_path / name, **parts, **options)
-
-    labels = {name: [own for own, _ in rows] for name, rows in points.items()}
-    train = dataset("train", items=labels["train"])
-    test = dataset("test", items=[[]] * 80, heldout=labels["test"])
-    network, training = (
-        json.loads((ROOT / f"examples/extreme/linear-{name}.json").read_text("utf-8"))
-        for name in ("network", "training")
-    )
-    network["layers"][0] = {"name": "text", "kind": "input", "field": "text"}
-    model = widenet.train(network, training, train, tmp_path / "run")
-    assert model.evaluate(test, ks=[1])["precision@1"] > 0.7

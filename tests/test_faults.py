@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.mistakes import mistake
-from tests.scripts import Conversation
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError
 from widenet.runs import Model, Silence, train
@@ -229,22 +228,3 @@ def test_a_run_that_is_being_trained_is_not_written_by_another_training(resume, 
 
     found = train(NETWORK, TRAINING, data, tmp_path / "run", report=Heard(after_epoch))
     assert (len(refused), found.fingerprint()) == (TRAINING["epochs"], undisturbed)
-
-
-def test_of_two_commands_that_begin_one_run_together_one_trains_it_and_one_is_refused(
-    data, undisturbed, tmp_path, monkeypatch
-):
-    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
-    (tmp_path / "training.json").write_text(json.dumps(TRAINING))
-    monkeypatch.chdir(tmp_path)
-    words = ["train", "network.json", "training.json", "--data", str(data.path), "--out", "run"]
-    both = [Conversation(words) for _ in range(2)]
-    ended = [(process.communicate(), process.returncode) for process in both]
-    said = {status: texts for texts, status in ended}
-    assert sorted(said) == [0, 2]
-    assert said[0][0] == f"run: trained. Fingerprint {undisturbed}\n"
-    assert re.fullmatch(
-        r"widenet: run (exists already|is being trained by another process|cannot be written)[^\n]*\n",
-        said[2][1],
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "run", "training.json"]

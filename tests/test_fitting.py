@@ -2,10 +2,7 @@
 
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -109,15 +106,6 @@ def test_with_times_the_newest_item_of_each_user_is_for_validation(tmp_path):
     }
 
 
-def test_progress_is_shown_unless_quiet(tmp_path, capsys):
-    widenet.fit(COLUMNS, tmp_path / "loud", device="cpu")
-    shown = capsys.readouterr().err
-    assert "reading the table as a table: user = user, item = item" in shown
-    assert re.search(r"epoch  1/\d\d  loss", shown)
-    widenet.fit(COLUMNS, tmp_path / "run", device="cpu", quiet=True)
-    assert capsys.readouterr() == ("", "")
-
-
 def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_weights(fitted, tmp_path, monkeypatch, capsys):
     epoch = TrainingReport.epoch
 
@@ -164,10 +152,3 @@ def test_a_new_run_replaces_an_earlier_one_with_its_dataset(fitted, tmp_path, mo
     assert model.fingerprint() == fitted.fingerprint()
     assert list(tmp_path.iterdir()) == [out]
     assert widenet.Dataset.open(out / "data").num_examples == USERS
-
-
-def test_a_script_that_fits_ends_without_a_word_of_a_library(tmp_path):
-    script = "import sys, widenet; widenet.fit([(u, i) for u in range(9) for i in range(4)], sys.argv[1])"
-    command = [sys.executable, "-c", script, str(tmp_path / "run")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "leaked" not in ended.stderr

@@ -5,7 +5,6 @@ answer as trained ones.
 import json
 import shutil
 import signal
-import threading
 
 import pytest
 
@@ -186,13 +185,6 @@ def test_a_killed_process_loses_no_more_than_the_work_since_its_last_checkpoint(
     assert outcome(tmp_path / "run") == undisturbed(name)
     left = {path.name for path in (tmp_path / "run").iterdir() if path.name.startswith(".")}
     assert left == {".lock"}
-
-
-def test_a_training_may_run_in_any_thread(data, undisturbed, tmp_path):
-    thread = threading.Thread(target=train, args=(*SETTINGS["sgd, l2"], data, tmp_path / "run"))
-    thread.start()
-    thread.join()
-    assert outcome(tmp_path / "run") == undisturbed("sgd, l2")
 
 
 @pytest.mark.parametrize("threads", ["1", "3"])

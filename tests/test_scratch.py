@@ -1,15 +1,13 @@
 """Tensors in files hold what is written to them, in memory or not, and a file ends with them."""
 
-import gc
 import os
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.scratches import Failing, cached, fail, is_mapped, now, refuse_direct, resident, stored
-from widenet import rooms, scratch
+from widenet import rooms
 from widenet.errors import CapacityError
 from widenet.model.sweep import FileSweep
 from widenet.scratch import (
@@ -108,22 +106,6 @@ def test_the_kernel_reads_no_more_than_the_rows_that_are_asked_for(file, numbers
     assert cached(file, tensor) > 2 * PAGE_BYTES
 
 
-def test_what_ends_with_a_tensor_does_not_touch_memory_that_is_made_later(file, numbers):
-    opened = set()
-    for _ in range(5):
-        other = Scratch(file.folder)
-        for _ in range(3):
-            other.zeros((ROWS, COLUMNS)).copy_(numbers)
-        del other
-        gc.collect()
-        opened.add(sum(1 for _ in Path("/proc/self/fd").iterdir()))
-        again = numbers.clone()
-        release(again)
-        assert torch.equal(again, numbers)
-    assert scratch._regions == {}
-    assert len(opened) == 1
-
-
 def test_a_disk_without_room_is_refused(file, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -166,20 +148,6 @@ def test_what_the_queue_does_not_take_or_moves_in_part_is_moved_at_once(tmp_path
         now(store, tensor, True)
         assert torch.equal(stored(file, tensor), factor * numbers)
     assert len(taken) == 6
-
-
-def test_a_write_that_fails_leaves_no_tensor_in_memory(file, numbers, monkeypatch):
-    """The second of three tensors fails; all are in their file again, the others as they were written."""
-    tensors = [file.zeros((ROWS, COLUMNS)) for _ in range(3)]
-    fail(file, monkeypatch, True, 2**21, 2**22)
-    with ExitStack() as stack:
-        stack.enter_context(FileSweep(tensors, writes=True)).at(0, ROWS)
-        for tensor in tensors:
-            tensor.copy_(numbers)
-        with pytest.raises(CapacityError):
-            stack.close()
-    assert [resident(tensor) for tensor in tensors] == [0, 0, 0]
-    assert [bool(torch.equal(tensor, numbers)) for tensor in tensors] == [True, False, True]
 
 
 @pytest.mark.parametrize("fails", ["preadv", "mremap", "mremap half-way"])

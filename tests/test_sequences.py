@@ -13,7 +13,6 @@ from widenet.data.contents import verify
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
 from widenet.data.lists import dataset_from_lists
-from widenet.data.manifest import Manifest
 from widenet.data.split import split
 from widenet.errors import OptionError
 from widenet.plan import tiles
@@ -74,13 +73,6 @@ def test_the_order_survives_many_rows_threads_and_small_ids_or_names(prefix, tmp
         assert found.split() == [str(row % 1000) for row in range(first, length, users)]
 
 
-def test_held_out_rows_are_what_comes_after_even_if_they_were_there_before(source, tmp_path):
-    later = tmp_path / "later.csv"
-    later.write_text("user,item,time\nann,x,9\nann,z,8\nben,z,1\n")
-    ingest([source], tmp_path / "ds", sequence=True, time="time", heldout=later)
-    assert named(tmp_path / "ds", "heldout") == {"ann": "z x", "ben": "z", "cat": ""}
-
-
 LISTS = [[3, 1, 3, 2], [2, 2], [1], []]
 
 
@@ -88,12 +80,6 @@ LISTS = [[3, 1, 3, 2], [2, 2], [1], []]
 def lists(tmp_path):
     dataset_from_lists(tmp_path / "lists", LISTS, width=5, sequence=True)
     return tmp_path / "lists"
-
-
-def test_lists_keep_their_order_and_their_repeats(lists):
-    assert named(lists) == {"0": "3 1 3 2", "1": "2 2", "2": "1", "3": ""}
-    verify(lists, Manifest.read(lists))
-    assert Dataset.open(lists).counts("items").tolist() == [0, 2, 3, 2, 0]
 
 
 @pytest.mark.parametrize(

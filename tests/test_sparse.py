@@ -67,14 +67,6 @@ def parts(indptr=(0, 2, 3), indices=(0, 4, 1), values=None, index_type=torch.int
     )
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [parts(), parts(index_type=torch.int32), parts(values=[1.0, -2.0, 0.0]), parts(indptr=(0,), indices=())],
-)
-def test_a_right_batch_passes_its_check_unchanged(batch):
-    assert batch.checked(5) is batch
-
-
 NONE = torch.zeros(0, dtype=torch.int64)
 
 

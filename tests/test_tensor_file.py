@@ -10,7 +10,7 @@ from tests.scratches import Failing
 from widenet import scratch, tensor_file
 from widenet.errors import CapacityError
 from widenet.scratch import Scratch
-from widenet.tensor_file import blocks, read_into, write
+from widenet.tensor_file import read_into, write
 
 TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),
@@ -51,15 +51,6 @@ def test_what_the_library_writes_is_read(tmp_path):
     found = blank(TENSORS)
     assert read_into(tmp_path / "file", found) is None
     assert_equal(found, TENSORS)
-
-
-@pytest.mark.parametrize("name", ["weight", "bias", "moved", "column of one"])
-def test_blocks_are_the_rows_from_their_first_one_on(name, tmp_path):
-    write(tmp_path / "file", TENSORS)
-    found = torch.full_like(TENSORS[name], 9)
-    for start, rows in blocks(tmp_path / "file", name):
-        found[start : start + len(rows)] = rows
-    assert_equal({name: found}, {name: TENSORS[name]})
 
 
 @pytest.mark.parametrize(

@@ -22,5 +22,3 @@ def greedy():
 def dying():
     """A program that ends without a word."""
     raise SystemExit(3)
-
-

@@ -89,67 +89,39 @@ DOCUMENTS: dict[str, tuple[str, ...]] = {
 }
 TRAININGS = ("train {network} {training} --data data --out out --quiet --device cpu",)
 LINES = (
-    *(
-        _INGEST.format("likes.csv"),
-        "data split data --out out --heldout 0.2 --seed 1",
-        "data describe data --json",
-        "data verify data",
-    ),
-    *(
-        (
-            "data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates"
-            " last --min-user-items 2"
-        ),
-    ),
-    *(
-        "data ingest likes.csv --out out --no-header --columns user,item,rating,time",
-        "schema network",
-        "report run",
-        "fingerprint run",
-    ),
-    *(
-        "plan network.json training.json --width items=1000 --processes 2 --device-memory 1GB",
-        "evaluate run --data data -k 3 --json",
-    ),
-    *(
-        "recommend run --items 1 2 -k 3 --json",
-        "recommend run --user u1 --data data",
-        "knn like run 1 -k 2",
-        "export run --out out.onnx",
-    ),
-    *(
-        "predict run --data data --out out.csv -k 3 --part heldout",
-        "knn search vectors.txt --queries vectors.txt -k 2 --measure l2",
-    ),
-    *(
-        "import run.nc --out out",
-        "dsstne translate config.json",
-        "data ingest likes.npz --out out",
-    ),
-    *(
-        "new out",
-        (
-            "dsstne predict -d gl -n run.nc -i features.txt -o features.txt -r likes.dsstne -f likes.dsstne"
-            " -s out -k 2"
-        ),
-    ),
+    _INGEST.format("likes.csv"),
+    "data split data --out out --heldout 0.2 --seed 1",
+    "data describe data --json",
+    "data verify data",
+    "data ingest likes.csv --out out --user user --item item --value rating --time time --duplicates last"
+    " --min-user-items 2",
+    "data ingest likes.csv --out out --no-header --columns user,item,rating,time",
+    "schema network",
+    "report run",
+    "fingerprint run",
+    "plan network.json training.json --width items=1000 --processes 2 --device-memory 1GB",
+    "evaluate run --data data -k 3 --json",
+    "recommend run --items 1 2 -k 3 --json",
+    "recommend run --user u1 --data data",
+    "knn like run 1 -k 2",
+    "export run --out out.onnx",
+    "predict run --data data --out out.csv -k 3 --part heldout",
+    "knn search vectors.txt --queries vectors.txt -k 2 --measure l2",
+    "import run.nc --out out",
+    "dsstne translate config.json",
+    "data ingest likes.npz --out out",
+    "schema training",
+    "dsstne predict -d gl -n run.nc -i features.txt -o features.txt -r likes.dsstne -f likes.dsstne -s out"
+    " -k 2",
 )
 """Command lines that succeed, for their words to be changed."""
 
+# fmt: off
 PLACES = (
-    "/dev/zero",
-    "/dev/full",
-    "/dev/null",
-    "/dev/stdin",
-    "fifo",
-    "loop",
-    "sparse",
-    ".",
-    "nowhere",
-    "/proc/self/mem",
-    "/proc/self/fd/0",
-    "unreadable",
+    "/dev/zero", "/dev/full", "/dev/null", "/dev/stdin", "fifo", "loop", "sparse", ".", "nowhere",
+    "/proc/self/mem", "/proc/self/fd/0", "unreadable",
 )
+# fmt: on
 """What is no ordinary file, in place of one."""
 
 

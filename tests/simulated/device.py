@@ -22,16 +22,12 @@ from tests.simulated.refusals import check_twice
 ROOT = str(Path(__file__).parent.parent.parent / "widenet")
 DEVICE = torch.device("cuda", 0)
 FACTORIES = ("zeros", "ones", "empty", "full", "arange", "tensor", "eye", "as_tensor")
+# fmt: off
 WAITING = {
-    "_local_scalar_dense",
-    "nonzero",
-    "_unique2",
-    "unique_dim",
-    "unique_consecutive",
-    "masked_select",
-    "equal",
-    "bincount",
+    "_local_scalar_dense", "nonzero", "_unique2", "unique_dim", "unique_consecutive", "masked_select",
+    "equal", "bincount",
 }
+# fmt: on
 
 PRODUCTS = {"mm", "addmm", "addmm_", "bmm", "baddbmm", "baddbmm_", "addmv", "mv", "dot"}
 

@@ -3,25 +3,15 @@
 import torch
 from torch import Tensor
 
+# fmt: off
 NEVER = {
-    "histc",
-    "put_",
-    "kthvalue",
-    "median",
-    "_ctc_loss",
-    "_embedding_bag_backward",
-    "_embedding_bag_dense_backward",
-    "embedding_dense_backward",
-    "convolution_backward",
-    "max_pool2d_with_indices_backward",
-    "max_pool3d_with_indices_backward",
-    "avg_pool3d_backward",
-    "_adaptive_avg_pool2d_backward",
-    "replication_pad1d_backward",
-    "reflection_pad1d_backward",
-    "grid_sampler_2d_backward",
-    "nll_loss2d_forward",
+    "histc", "put_", "kthvalue", "median", "_ctc_loss", "_embedding_bag_backward",
+    "_embedding_bag_dense_backward", "embedding_dense_backward", "convolution_backward",
+    "max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "avg_pool3d_backward",
+    "_adaptive_avg_pool2d_backward", "replication_pad1d_backward", "reflection_pad1d_backward",
+    "grid_sampler_2d_backward", "nll_loss2d_forward",
 }
+# fmt: on
 """By the documentation of torch.use_deterministic_algorithms, and what only oneDNN or cuDNN has."""
 
 ADDING = {"cumsum", "cumprod", "scatter_add", "index_add"}
