@@ -88,7 +88,7 @@ def changed(text, diff):
 REFERENCE = "widenet/kernels/reference.py"
 ADDING = {
     "adding-a-loss.md": (
-        ["widenet/spec/losses.py", "widenet/model/losses/huber.py", REFERENCE],
+        ["widenet/spec/losses.py", "widenet/model/losses.py", REFERENCE],
         "linear or softmax",
     ),
     "adding-an-activation.md": (
