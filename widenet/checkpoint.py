@@ -14,15 +14,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from widenet.data.manifest import sha256_of
-from widenet.errors import CheckpointError, damage_of, unwritten
+from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.trunk_weight import Part
 from widenet.parallel.group import by_all
-from widenet.plan.shards import Shards
 from widenet.tensor_file import blocks, names_in, read_into
 
-FORMAT_VERSION = 3
-"""Format 1 had consecutive units as shards; format 3 brought weights in 8 bits."""
+FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 TRUNK = "trunk.safetensors"
@@ -35,14 +33,12 @@ class Checkpoint:
 
     Attributes:
         path: Its directory.
-        version: Version of its format.
         files: Entries of the manifest, by file name.
         facts: Facts stored beside the tensors; see `training.saved_facts`.
         verified: Names of the files whose checksums were found right.
     """
 
     path: Path
-    version: int
     files: dict[str, dict[str, Any]]
     facts: dict[str, Any]
     verified: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
@@ -50,30 +46,29 @@ class Checkpoint:
     @property
     def digest(self) -> str:
         """SHA-256 over the files' checksums and the facts; equal for equal checkpoints."""
-        return sha256_of_contents(self.version, self.files, self.facts)
+        return sha256_of_contents(self.files, self.facts)
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """Open the checkpoint in a directory.
 
         Raises:
-            CheckpointError: The manifest is missing, damaged, or of a newer version.
+            CheckpointError: The manifest is missing, damaged, or of another version.
         """
         try:
             manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
             version, files, facts = manifest["format_version"], manifest["files"], dict(manifest["facts"])
         except FileNotFoundError:
-            raise CheckpointError(f"{path} is not a checkpoint: it has no {MANIFEST}.") from None
+            raise CheckpointError(f"is not a checkpoint: it has no {MANIFEST}", place=path) from None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise _unusable(path / MANIFEST, f"damaged: {damage_of(error)}") from None
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            raise CheckpointError(
-                f"{path}: format version must be at most {FORMAT_VERSION}; got {version}. Use a newer"
-                " widenet."
-            )
-        if manifest.get("sha256") != sha256_of_contents(version, files, facts):
-            raise _unusable(path / MANIFEST, "damaged: its checksum is not that of its contents")
-        return cls(path, version, files, facts)
+            raise CheckpointError(f"is damaged: {damage_of(error)}", place=path / MANIFEST) from None
+        if version != FORMAT_VERSION:
+            rule = f"must be of format version {FORMAT_VERSION}"
+            raise CheckpointError(rule, place=path / MANIFEST, value=version)
+        if manifest.get("sha256") != sha256_of_contents(files, facts):
+            rule = "is damaged: its checksum is not that of its contents"
+            raise CheckpointError(rule, place=path / MANIFEST)
+        return cls(path, files, facts)
 
     def load_into(self, network: Network, with_state: bool) -> None:
         """Fill a network of the same documents, with the optimizer's state if asked.
@@ -87,86 +82,21 @@ class Checkpoint:
         """Verify the files that this process would load, without loading them; an error is raised in all."""
         by_all(network.exchange, lambda: [*map(self._checked, self.names_for(network))], "checkpoint")
 
-    def units(self, shards: Shards, shard: int) -> range:
-        """Return the units of which a shard's file holds the rows."""
-        if self.version > 1:
-            return shards.units(shard)
-        return range(shards.width * shard // shards.count, shards.width * (shard + 1) // shards.count)
-
     def names_for(self, network: Network) -> list[str]:
         """Return the files that this process loads."""
-        whole = {*self._whole_in_trunk(network), *(piece_files(network).keys() - self.files.keys())}
-        needed = [*(name for name, _ in _files_of(network)), *piece_files(network)]
-        return [name for name in needed if name not in whole] if self.version > 1 else [*self.files]
+        pieces = [name for name in piece_files(network) if name in self.files]
+        return [*(name for name, _ in _files_of(network)), *pieces]
 
     def _load_own(self, network: Network, with_state: bool) -> None:
         shards = {int(count) for count in re.findall(r"-of-(\d+)\.", " ".join(self.files))}
         if shards - {network.layout.num_shards}:
-            raise CheckpointError(
-                f"{self.path} is cut into {max(shards)} shards, the network into"
-                f" {network.layout.num_shards}: another number of shards makes another run. Use the"
-                " training.json that it was begun with."
-            )
-        if self.version == 1:
-            self._fill_from_ranges(network, with_state)
-        whole = self._whole_in_trunk(network)
+            rule = f"must be cut into {network.layout.num_shards} shards, as the network is"
+            raise CheckpointError(rule, place=self.path, value=max(shards))
         for name, tensors in _files_of(network):
-            wanted = tensors if with_state else weights_among(tensors)
-            if name in whole:
-                self._fill_from_whole(*whole[name], wanted)
-            elif self.version > 1 or name == TRUNK:
-                self.fill(name, wanted)
+            self.fill(name, tensors if with_state else weights_among(tensors))
         if with_state:
-            self._fill_pieces(network)
-
-    def _whole_in_trunk(self, network: Network) -> dict[str, tuple[str, range]]:
-        """Return weight and units of the shard files that are missing because the trunk holds the weight."""
-        return {
-            wide_file(number, shard, weight.shards.count): (name, weight.shards.units(shard))
-            for number, (name, weight) in enumerate(network.wide.items())
-            if network.layout.weights[name].split
-            for shard in weight.parts
-            if wide_file(number, shard, weight.shards.count) not in self.files
-        }
-
-    def _fill_from_whole(self, name: str, units: range, tensors: Mapping[str, Tensor]) -> None:
-        """Fill a shard's tensors with the rows of its units from a weight that the checkpoint holds whole."""
-        for key, tensor in tensors.items():
-            stored, filled = in_trunk(name, key), 0
-            for _, first, rows in self.blocks(TRUNK, [stored]):
-                chosen = rows[(units.start - first) % units.step :: units.step]
-                if chosen.shape[1:] == tensor.shape[1:] and filled + len(chosen) <= len(tensor):
-                    tensor[filled : filled + len(chosen)] = chosen
-                    filled += len(chosen)
-            if filled < len(tensor):
-                raise CheckpointError(
-                    f"{self.path / TRUNK} does not hold {stored} with all {len(units)} rows of a shard: it is"
-                    " of another network."
-                )
-
-    def _fill_from_ranges(self, network: Network, with_state: bool) -> None:
-        """Fill the shards of this process from files of format 1, each with consecutive units."""
-        for number, (name, weight) in enumerate(network.wide.items()):
-            if network.layout.weights[name].split:
-                continue
-            shards, own = weight.shards, {}
-            for shard, part in weight.parts.items():
-                tensors = part.tensors() if with_state else weights_among(part.tensors())
-                if part.by_columns and "moved" in tensors:  # one number for each column, in every shard
-                    self.fill(wide_file(number, shard, shards.count), {"moved": tensors.pop("moved")})
-                own[shard] = tensors
-            for shard in range(shards.count):
-                units = self.units(shards, shard)
-                rows = {
-                    key: torch.empty(len(units), *tensor.shape[1:], dtype=tensor.dtype)
-                    for key, tensor in next(iter(own.values())).items()
-                }
-                self.fill(wide_file(number, shard, shards.count), rows)
-                for of_shard, tensors in own.items():
-                    chosen = units[(of_shard - units.start) % shards.count :: shards.count]
-                    first, skipped = chosen.start // shards.count, chosen.start - units.start
-                    for key, tensor in tensors.items():
-                        tensor[first : first + len(chosen)] = rows[key][skipped :: shards.count]
+            for name, parts in piece_files(network).items():
+                self.fill(name, state_of(parts))
 
     def fill(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         """Fill tensors with those of a file, by name."""
@@ -174,17 +104,8 @@ class Checkpoint:
         with _reading(path):
             wrong = read_into(path, tensors)
         if wrong is not None:
-            raise CheckpointError(
-                f"{path} does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network."
-            )
-
-    def _fill_pieces(self, network: Network) -> None:
-        """Fill the state of this process's pieces; an earlier version's checkpoint holds it whole."""
-        for name, parts in piece_files(network).items():
-            if name in self.files:
-                self.fill(name, state_of(parts))
-            else:
-                self.fill_state(parts)
+            rule = f"does not hold {wrong} {list(tensors[wrong].shape)}: it is of another network"
+            raise CheckpointError(rule, place=path)
 
     def fill_state(self, parts: Iterable[Part]) -> None:
         """Fill the state of parts of weights, which this may hold whole or in any pieces."""
@@ -206,7 +127,8 @@ class Checkpoint:
                         target[low - start : high - start] = rows.flatten()[low - first : high - first]
                     first += rows.numel()
         if first < stop:
-            raise CheckpointError(f"{self.path} does not hold all of {stored}: it is of another network.")
+            rule = f"does not hold all of {stored}: it is of another network"
+            raise CheckpointError(rule, place=self.path)
 
     def blocks(self, name: str, keys: Iterable[str]) -> Iterator[tuple[str, int, Tensor]]:
         """Yield tensors of a file in blocks of rows: name, first row, rows."""
@@ -222,13 +144,13 @@ class Checkpoint:
         if name in self.verified:
             return path
         if name not in self.files:
-            raise CheckpointError(f"{self.path} does not hold {name}: it is of another network.")
+            raise CheckpointError(f"does not hold {name}: it is of another network", place=self.path)
         if not path.is_file():
-            raise _unusable(path, "missing")
+            raise CheckpointError("is missing", place=path)
         with _reading(path):
             digest = sha256_of(path)
         if digest != self.files[name]["sha256"]:
-            raise _unusable(path, "damaged: its checksum is not that of the manifest")
+            raise CheckpointError("is damaged: its checksum is not that of the manifest", place=path)
         self.verified.add(name)
         return path
 
@@ -239,14 +161,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise _unusable(path, f"damaged: {damage_of(error)}") from None
-
-
-def _unusable(file: Path, problem: str) -> CheckpointError:
-    """The error of a file; there are other checkpoints only where a training writes them."""
-    has_others = file.parent.parent.name == "checkpoints"
-    remedy = "Use another checkpoint" if has_others else "Restore the run, or make it again"
-    return CheckpointError(f"{file} is {problem}. {remedy}.")
+        raise CheckpointError(f"is damaged: {damage_of(error)}", place=path) from None
 
 
 @contextmanager
@@ -255,7 +170,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(unwritten(path, error)) from None
+        raise CheckpointError(f"cannot be written: {error.strerror or error}", place=path) from None
 
 
 def fingerprint(network: Network) -> str:
@@ -369,7 +284,7 @@ def weights_among(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key: tensor for key, tensor in tensors.items() if not key.startswith(("state.", "moved"))}
 
 
-def sha256_of_contents(version: int, files: dict[str, Any], facts: dict[str, Any]) -> str:
+def sha256_of_contents(files: dict[str, Any], facts: dict[str, Any]) -> str:
     """Return the checksum of a manifest's contents."""
-    contents = [files, facts] if version == 1 else [version, files, facts]
+    contents = [FORMAT_VERSION, files, facts]
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()

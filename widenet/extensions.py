@@ -46,16 +46,14 @@ class Translated:
     Args:
         values: The document.
         notes: Sentences on what a reader should know.
-        is_reworded: Whether its fields have other names than in the document that was read.
     """
 
     values: dict[str, Any]
     notes: Sequence[str] = ()
-    is_reworded: bool = True
 
 
 class DocumentForm(Protocol):
-    """A form in which other programs, or earlier versions, write network documents; a module will do."""
+    """A form in which other programs write network documents; a module will do."""
 
     def plain(self, text: str) -> str:
         """Return text as JSON: without comments, for example. Text of other forms stays as it is."""

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from widenet.checkpoint import (
+    FORMAT_VERSION,
     MANIFEST,
     Checkpoint,
     own_files,
@@ -28,10 +29,6 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_some
 from widenet.stores.runs import RunMirror
 from widenet.tensor_file import write
-
-_PLAIN = 2
-"""The version of the format that the most versions of widenet read."""
-
 
 UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
 """Names of files and folders that are being written or replaced."""
@@ -83,12 +80,7 @@ class Publication:
     """
 
     def __init__(
-        self,
-        path: Path,
-        exchange: Exchange,
-        facts: dict[str, Any],
-        version: int = _PLAIN,
-        mirror: RunMirror | None = None,
+        self, path: Path, exchange: Exchange, facts: dict[str, Any], mirror: RunMirror | None = None
     ) -> None:
         """Make the folder; raises CheckpointError.
 
@@ -96,11 +88,10 @@ class Publication:
             path: The checkpoint's final path.
             exchange: The group of processes.
             facts: Plain JSON values to keep beside the tensors.
-            version: Version of the format.
             mirror: The run in a store to which the checkpoint belongs.
         """
         self.mirror, self.leads = mirror, leads_folder(exchange, mirror)
-        self.path, self.exchange, self.facts, self.version = path, exchange, facts, version
+        self.path, self.exchange, self.facts = path, exchange, facts
         self.beside = path.with_name(f".{path.name}.{exchange.collect(os.getpid(), 'checkpoint')[0]}")
         self.files: dict[str, dict[str, Any]] = {}
         by_some(exchange, self.leads, self._make_folder, "checkpoint")
@@ -137,9 +128,9 @@ class Publication:
     def put_in_place(self) -> None:
         """Write the manifest and rename the folder to its final path; for processes that lead only."""
         with writing(self.path):
-            digest = sha256_of_contents(self.version, self.files, self.facts)
+            digest = sha256_of_contents(self.files, self.facts)
             manifest = {
-                "format_version": self.version,
+                "format_version": FORMAT_VERSION,
                 "files": self.files,
                 "facts": self.facts,
                 "sha256": digest,
@@ -171,12 +162,11 @@ def publish(
     Raises:
         CheckpointError, StoreError: Writing or sending failed; the earlier checkpoint stays.
     """
-    version = max((weight.format_version for weight in network.wide.values()), default=_PLAIN)
-    publication = Publication(path, network.exchange, facts, version, mirror)
+    publication = Publication(path, network.exchange, facts, mirror)
     try:
         publication.gather(publication.write(own_files(network, with_state)))
         by_some(network.exchange, publication.leads, publication.put_in_place, "checkpoint")
     except BaseException:
         publication.drop()
         raise
-    return Checkpoint(path, publication.version, publication.files, facts)
+    return Checkpoint(path, publication.files, facts)

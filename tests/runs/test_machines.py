@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import widenet
+from tests.mistakes import mistake
 from tests.stores.conftest import servers, store, widenet_command  # noqa: F401 fixtures
 from tests.stores.test_runs import (  # noqa: F401 a fixture among them
     NETWORK,
@@ -133,7 +134,7 @@ def test_a_folder_that_cannot_be_filled_is_an_error_of_the_run(data):
     left = mirror.path.with_name(".run.0.here")
     left.touch()
     os.utime(left, (0, 0))
-    with pytest.raises(CheckpointError, match=r"cannot be written: File exists\. Check the path"):
+    with mistake(CheckpointError):
         ready(mirror, exchange_for(1, torch.device("cpu")), resume=True)
     assert not left.exists()
 

@@ -164,9 +164,3 @@ def test_a_run_notices_damaged_attributes(folder, tmp_path):
     with pytest.raises(DataError, match="the file of attributes is damaged"):
         Model.load(tmp_path / "run").recommend(BASKET, where={"in_stock": True})
     assert json.loads((folder / "run" / "fields.json").read_text())["items"]["attributes_sha256"] is not None
-
-
-def test_an_older_run_has_no_fact_about_attributes(tmp_path):
-    data = dataset_from_lists(tmp_path / "data", [[0, 1], [1, 2]] * 4, width=3)
-    train(TIED, {**TRAINING, "epochs": 1}, data, tmp_path / "run")
-    assert "attributes_sha256" not in json.loads((tmp_path / "run" / "fields.json").read_text())["items"]

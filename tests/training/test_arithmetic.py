@@ -19,7 +19,7 @@ from widenet.kernels.processor import instruction_sets
 from widenet.report.write import write_report
 from widenet.runs import Model, resume
 from widenet.runs import train as run
-from widenet.training import arithmetic, state
+from widenet.training import arithmetic
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -131,12 +131,3 @@ def test_what_begins_with_weights_of_two_arithmetics_says_so(data, later, tmp_pa
     assert arithmetic.mixed_arithmetic(later) in report.said
     assert model.caveats() == [arithmetic.mixed_arithmetic(tmp_path / "next")]
     assert model.facts["arithmetic"] == [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
-
-
-def test_a_checkpoint_from_before_the_arithmetic_was_counted_is_of_another(data, tmp_path):
-    asked = iter(range(100))
-    with pytest.raises(KeyboardInterrupt):
-        run(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=lambda: next(asked) == STEPS)
-    before = Model.load(tmp_path / "run").facts["state"]
-    del before["arithmetic"]
-    assert state.LoopState.of(before).arithmetic == [arithmetic.UNCOUNTED]

@@ -2,19 +2,13 @@
 do.
 """
 
-import json
 import shutil
 
 import pytest
 import torch
 
 from tests import sequences
-from tests.older import (
-    checkpoint_of_ranges,
-    checkpoint_of_whole_state,
-    dataset_of_format_1,
-    run_without_digests,
-)
+from tests.older import dataset_of_format_1
 from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
@@ -114,12 +108,9 @@ def test_a_split_layer_begins_with_the_rows_of_a_whole_one_and_the_other_way_rou
         assert model.network.layout.weights[name].split == was
 
 
-@pytest.mark.parametrize(
-    ("was", "is_split", "shards", "as_before"),
-    [(True, False, 8, False), (True, True, 3, False), (False, True, 8, False), (True, True, 3, True)],
-)
+@pytest.mark.parametrize(("was", "is_split", "shards"), [(True, False, 8), (True, True, 3), (False, True, 8)])
 def test_filters_in_pieces_begin_with_the_state_of_whole_ones_and_the_other_way_round(
-    was, is_split, shards, as_before, tmp_path
+    was, is_split, shards, tmp_path
 ):
     (tmp_path / "data").mkdir()
     data = Dataset.open(write_data(tmp_path / "data") / "pictures")
@@ -129,8 +120,6 @@ def test_filters_in_pieces_begin_with_the_state_of_whole_ones_and_the_other_way_
     latest = RunDirectory.open(tmp_path / "before").latest()
     old = made(with_split(layers, was), training, data)
     latest.load_into(old, with_state=True)
-    if as_before:
-        checkpoint_of_whole_state(latest.path)
     net, _ = begun(
         tmp_path, with_split(layers, is_split), {**training, "shards": shards}, data, tmp_path / "before"
     )
@@ -213,28 +202,16 @@ def test_an_output_on_a_sparse_input_begins_with_the_weights_of_the_same_feature
         begun(tmp_path / "other", network, training, grown(tmp_path / "grown", CATALOGUES["grown"]), run)
 
 
-@pytest.mark.parametrize("unnamed", ["before", "now", "imported"])
+@pytest.mark.parametrize("unnamed", ["now", "imported"])
 def test_an_output_on_a_sparse_input_begins_by_index_where_one_side_has_no_names(unnamed, before, tmp_path):
     run = shutil.copytree(before("momentum, on the input"), tmp_path / "before")
-    ids = OLD if unnamed == "before" else [f"book {index}" for index in OLD]
-    data = grown(tmp_path / "data", ids)
-    if unnamed == "before":
-        forget_names(
-            run_without_digests(run) / "fields.json",
-            lambda fields: fields["items"].update(vocabulary_digest=None),
-        )
-    elif unnamed == "now":
+    data = grown(tmp_path / "data", [f"book {index}" for index in OLD])
+    if unnamed == "now":
         data = Dataset.open(dataset_of_format_1(tmp_path / "data", fields__items__vocabulary=None))
     else:
         RunDirectory.open(run).save_model("model", Model.load(run).network, {"imported": "elsewhere.keras"})
     net, _ = begun(tmp_path, *SETTINGS["momentum, on the input"], data, run)
     assert torch.equal(rows(net)["next", "weight"], rows(Model.load(run).network)["next", "weight"])
-
-
-def forget_names(path, change):
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
 
 
 def standing(**more):
@@ -279,19 +256,6 @@ def test_a_damaged_file_is_refused(before, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match="is damaged: its checksum"):
         begun(tmp_path, *SETTINGS["momentum"], grown(tmp_path / "data", OLD), tmp_path / "before")
-
-
-def test_a_run_whose_shards_are_ranges_of_units_gives_the_same_start(before, tmp_path):
-    network, training = SETTINGS["adam, tied"]
-    data, found = grown(tmp_path / "data", CATALOGUES["grown"]), []
-    for name in ("today's", "earlier"):
-        run = shutil.copytree(before("adam, tied"), tmp_path / name)
-        if name == "earlier":
-            for manifest in run.rglob("manifest.json"):
-                checkpoint_of_ranges(manifest.parent)
-        net, _ = begun(tmp_path / f"from {name}", network, {**training, "shards": 2}, data, run)
-        found.append(rows(net))
-    assert all(torch.equal(found[0][key], earlier) for key, earlier in found[1].items())
 
 
 @pytest.mark.parametrize(

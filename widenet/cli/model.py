@@ -251,7 +251,7 @@ def _again(model: "Model", run: str) -> str:
     facts = WeightsFacts.of(model.facts)
     if "state" not in model.facts and facts.other_term:
         command = "widenet neighbourhood, with the same options,"
-        return f"{run} has another term: {command} gives this fingerprint of {facts.origin} again."
+        return f"{run} has another term: {command} gives this fingerprint of {facts.made_of} again."
     if "state" not in model.facts and facts.epochs is None:
         return f"{run} was imported: the same file gives this fingerprint again."
     shards = f'"shards": {model.run.training.shards} as in training.json of {run}'

@@ -29,7 +29,6 @@ class Part:
         host: The host's memory if the tensors lie there; they are computed on the device.
         near: A pass over the rows in the host's memory, while it is under way.
         in_8_bits: Whether this is a `QuantizedPart`.
-        format_version: The version of the format of checkpoints that holds such parts.
         makes_copies: Whether rows are read as copies, since they are not stored in float32.
         course: The passes over rows in files to which those over these belong, while they are under way.
     """
@@ -41,7 +40,6 @@ class Part:
     host: HostMemory | None = None
     near: Sweep | None = None
     in_8_bits: ClassVar[bool] = False
-    format_version: ClassVar[int] = 2
     makes_copies: ClassVar[bool] = False
     course: Course | None = None
 

@@ -31,7 +31,6 @@ class QuantizedPart(Part):
 
     in_8_bits: ClassVar[bool] = True
     makes_copies: ClassVar[bool] = True
-    format_version: ClassVar[int] = 3
     scale_R: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @classmethod

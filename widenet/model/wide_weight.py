@@ -123,11 +123,6 @@ class WideWeight:
         return next(iter(self.parts.values())).makes_copies
 
     @property
-    def format_version(self) -> int:
-        """See `Part`."""
-        return next(iter(self.parts.values())).format_version
-
-    @property
     def in_files(self) -> bool:
         """Whether the rows are in a file."""
         return any(scratch_of(part.weight) is not None for part in self.parts.values())

@@ -63,7 +63,7 @@ def final_numbers(subjects: Sequence[Subject]) -> Html:
 
 def _origin(subject: Subject) -> str:
     """A sentence about the training of a model that was changed since."""
-    of_training = f"its epoch, time and curves are those of {subject.final.origin}"
+    of_training = f"its epoch, time and curves are those of {subject.final.made_of}"
     return f"{subject.name} is {subject.final.form}: {of_training}. No loss or metric of it is in the log."
 
 

@@ -53,7 +53,7 @@ def summary(subject: Subject) -> Html:
             note(f"{metric} is with the fitted neighbourhood term; the curves are with the first one.")
         )
     if (form := subject.final.form) is not None:
-        origin = f"made of {subject.final.origin}, whose training this page shows"
+        origin = f"made of {subject.final.made_of}, whose training this page shows"
         better.append(note(f"{form[0].upper()}{form[1:]}, {origin}."))
     return joined([tag("div", *tiles, class_="tiles"), *better, *warnings])
 

@@ -6,7 +6,7 @@ from typing import Any
 from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
-from widenet.training.saved_facts import UNRECORDED, TrainingFacts, facts_of
+from widenet.training.saved_facts import TrainingFacts, facts_of
 
 
 def caveats_of(run: RunDirectory, saved: Mapping[str, Any]) -> list[str]:
@@ -18,8 +18,6 @@ def caveats_of(run: RunDirectory, saved: Mapping[str, Any]) -> list[str]:
         state = facts.state
         place = f"step {state.step:,} of epoch {state.epoch + 1}" if state.step else f"epoch {state.epoch}"
         found.append(f"{run.path} has not ended: this is its checkpoint after {place}.")
-    if saved and facts.documents is None:
-        found.append(f"{run.path}: {UNRECORDED}")
     if len(arithmetic) > 1:
         found.append(mixed_arithmetic(run.path))
     if (problem := diverged(run.training, run.records())) is not None:

@@ -116,7 +116,7 @@ def _check(model: Model, output: str | None, dataset: Dataset) -> None:
     facts, path = WeightsFacts.of(model.facts), model.run.path
     if facts.in_8_bits:
         raise OptionError(
-            f"{path} is {facts.form}. Choose the term for {facts.origin}, then make the result smaller."
+            f"{path} is {facts.form}. Choose the term for {facts.made_of}, then make the result smaller."
         )
     name = output_name(model.network, output)
     wanted = model.network.outputs[name].spec.field

@@ -19,7 +19,6 @@ from widenet.training.optimizers import is_compiled
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import (
-    UNRECORDED,
     TrainingFacts,
     WeightsFacts,
     in_8_bits,
@@ -59,8 +58,6 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
         if problem is not None:
             report.say(f"{problem} Resuming from {checkpoint.path.name} instead.")
         facts = TrainingFacts.of(checkpoint.facts)
-        if facts.documents is None:
-            report.say(f"{checkpoint.path}: {UNRECORDED}")
         state = facts.state
         _report_changed_environment(run, facts, network.device, state, report)
         _record_arithmetic(run, state, report)
@@ -161,7 +158,7 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
             f"{dataset.path} does not hold the examples that {run.path} was begun with. Resume with that"
             " dataset."
         )
-    if facts.is_compiled not in (None, is_compiled(now)) and now == facts.device:
+    if facts.is_compiled != is_compiled(now) and now == facts.device:
         how, where = ("with", "can") if facts.is_compiled else ("without", "cannot")
         compiler = "Numba" if now == "cpu" else "Triton"
         raise FitError(
@@ -169,7 +166,7 @@ def _check_resumable(run: RunDirectory, checkpoint: Checkpoint, dataset: Dataset
             f" import {compiler.lower()}."
         )
     before = facts.device
-    if before not in (None, now):
+    if before != now:
         raise OptionError(
             f'device must be "{before}", on which {run.path} was begun; got "{now}". Resume with'
             f" `device={before!r}`."

@@ -47,7 +47,7 @@ class NetworkSpec(Document):
         if form is None:
             return super().of(values, where)
         translated = form.translated(values, where)
-        place = f"{where}, translated" if translated.is_reworded else where
+        place = f"{where}, translated"
         document = super().of(translated.values, place)
         document._notes = tuple(translated.notes)
         return document

@@ -5,9 +5,6 @@ from pathlib import Path
 ARITHMETIC = 7
 """Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
 
-UNCOUNTED = 0
-"""The arithmetic of trainings from before it was counted."""
-
 
 def mixed_arithmetic(run: Path | str) -> str:
     """Return the warning for a run whose steps, or first weights, come from several versions."""

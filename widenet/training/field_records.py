@@ -29,7 +29,7 @@ class FieldRecord:
         min_value: Smallest stored value; 1 without values.
         max_value: Largest stored value; 1 without values.
         vocabulary_digest: SHA-256 over the ids of the features, in order; None without a vocabulary.
-        vocabulary_sha256: SHA-256 of the run's vocabulary file; None in runs of early versions.
+        vocabulary_sha256: SHA-256 of the run's vocabulary file; None without one.
         whole_numbers: Whether the ids of the features were numbers in the data.
         attributes_sha256: SHA-256 of the run's file of the features' attributes; None without one.
         described: Number of attributes of each description of the features, by name.
@@ -105,10 +105,6 @@ def digest_of(vocabulary: Vocabulary) -> str:
 def write_records(path: Path, records: Mapping[str, FieldRecord]) -> None:
     """Write the records of a run's fields to a file; raises OSError."""
     facts = {name: asdict(record) for name, record in records.items()}
-    for record in facts.values():
-        for fact in ("attributes_sha256", "described", "described_sha256"):
-            if not record[fact]:  # so that earlier versions read the run
-                del record[fact]
     path.write_text(json.dumps(facts, indent=2))
 
 
@@ -120,20 +116,3 @@ def read_records(path: Path) -> dict[str, FieldRecord]:
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         remedy = "Restore the run, or make it again."
         raise CheckpointError(f"{path} is damaged: {damage_of(error)}. {remedy}") from None
-
-
-def open_vocabulary(path: Path, record: FieldRecord) -> Vocabulary:
-    """Open a run's vocabulary.
-
-    Raises:
-        DataError: The file is damaged.
-        CheckpointError: Its ids are not those of the record.
-    """
-    names = Vocabulary.open(path, record.vocabulary_sha256)
-    known = record.vocabulary_digest
-    if record.vocabulary_sha256 is None and known is not None and digest_of(names) != known:
-        raise CheckpointError(
-            f"{path} is damaged: its ids are not those that the run was begun with. Copy it from the dataset"
-            " again."
-        )
-    return names

@@ -37,7 +37,6 @@ from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
-    open_vocabulary,
     read_records,
     record_of,
     write_records,
@@ -208,7 +207,7 @@ class RunDirectory:
                 f'{self.path}: field "{field}" has no vocabulary: its features are known by index alone.'
             )
         if field not in self._vocabularies:
-            self._vocabularies[field] = open_vocabulary(path, self.fields[field])
+            self._vocabularies[field] = Vocabulary.open(path, self.fields[field].vocabulary_sha256)
         return self._vocabularies[field]
 
     def attributes(self, field: str) -> Attributes | None:
@@ -267,7 +266,7 @@ class RunDirectory:
         checkpoint = Checkpoint.open(path)
         recorded = facts_of(checkpoint.facts).documents or {}
         for name in documents:
-            if recorded.get(name, self.digests[name]) != self.digests[name]:
+            if recorded.get(name) != self.digests[name]:
                 raise CheckpointError(
                     f"{self.path / name} is not the file with which {path} was trained: it has changed since."
                     " Undo the change, or train again with another `out`."

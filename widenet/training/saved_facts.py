@@ -1,4 +1,4 @@
-"""The facts that a run's checkpoints hold beside their tensors, in all versions."""
+"""The facts that a run's checkpoints hold beside their tensors."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -9,13 +9,6 @@ from widenet.training.environment import COMPILED, NOT_COMPILED
 from widenet.training.state import LoopState
 
 VERSION = 2
-"""Version 1 had no number, and stored the device and the compiler beside the environment."""
-
-UNRECORDED = (
-    "an earlier widenet saved its weights without digests of network.json, training.json and fields.json, "
-    "so that nobody can tell whether these have changed since."
-)
-"""The warning for weights without documents."""
 
 
 @dataclass(frozen=True)
@@ -26,39 +19,28 @@ class TrainingFacts:
         state: Where the training stands.
         examples: Digest of the examples it trains on.
         steps_per_epoch: Number of steps of an epoch.
-        environment: Everything that decides how its numbers round; empty in checkpoints of early versions.
-        documents: SHA-256 of the run's documents; None in checkpoints of early versions.
+        environment: Everything that decides how its numbers round.
+        documents: SHA-256 of the run's documents.
     """
 
     state: LoopState
     examples: str
     steps_per_epoch: int
     environment: Mapping[str, str]
-    documents: Mapping[str, str] | None = None
+    documents: Mapping[str, str]
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "TrainingFacts":
-        """Read facts of any version up to this one.
-
-        Raises:
-            CheckpointError: A later version of widenet wrote them.
-        """
-        if facts.get("version", 1) > VERSION:
-            raise CheckpointError(
-                f"a checkpoint must have facts of version {VERSION} or less; got {facts['version']}. Resume"
-                " with the newer widenet that wrote it."
-            )
-        environment = dict(facts.get("environment", {}))
-        if "device" in facts:
-            environment["device"] = facts["device"]
-        if "compiled" in facts:
-            environment[COMPILED] = "by a compiler" if facts["compiled"] else NOT_COMPILED
+        """Read the facts of a checkpoint; raises CheckpointError if another version of widenet wrote them."""
+        if facts.get("version") != VERSION:
+            rule = f"a checkpoint must have facts of version {VERSION}"
+            raise CheckpointError(rule, value=facts.get("version"))
         return cls(
             LoopState.of(facts["state"]),
             facts["examples"],
             facts["steps_per_epoch"],
-            environment,
-            facts.get("documents"),
+            facts["environment"],
+            facts["documents"],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -66,15 +48,14 @@ class TrainingFacts:
         return {"version": VERSION, **asdict(self)}
 
     @property
-    def device(self) -> str | None:
-        """The kind of device that computed the checkpoint; None if it was not recorded."""
-        return self.environment.get("device")
+    def device(self) -> str:
+        """The kind of device that computed the checkpoint."""
+        return self.environment["device"]
 
     @property
-    def is_compiled(self) -> bool | None:
-        """Whether compiled code made the steps; None if it was not recorded."""
-        compiled = self.environment.get(COMPILED)
-        return None if compiled is None else compiled != NOT_COMPILED
+    def is_compiled(self) -> bool:
+        """Whether compiled code made the steps."""
+        return self.environment[COMPILED] != NOT_COMPILED
 
 
 @dataclass(frozen=True)
@@ -91,11 +72,11 @@ class WeightsFacts:
         epoch: Epoch of the best evaluation so far.
         metrics: Metrics of this evaluation; or of final weights whose neighbourhood terms were fitted.
         documents: See `TrainingFacts`.
-        fingerprint: SHA-256 of the weights alone; None in models of early versions.
+        fingerprint: SHA-256 of the weights alone.
         in_8_bits: Whether wide matrices are whole numbers in 8 bits, with a scale for each row.
         network: The network document with the neighbourhood terms that were fitted when training ended.
         other_term: Whether an output got another neighbourhood term after the training.
-        made_of: Path of the run that it was made of; None in models of early versions.
+        made_of: Path of the run that it was made of, if it was made of one.
     """
 
     epochs: int | None = None
@@ -115,13 +96,8 @@ class WeightsFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> "WeightsFacts":
-        """Read facts of any version."""
+        """Read the facts of weights."""
         return cls(**{known.name: facts[known.name] for known in fields(cls) if known.name in facts})
-
-    @property
-    def origin(self) -> str:
-        """How a message names the run that it was made of."""
-        return self.made_of or "the run that it was made of"
 
     @property
     def form(self) -> str | None:
@@ -136,9 +112,9 @@ def facts_of(facts: Mapping[str, Any]) -> TrainingFacts | WeightsFacts:
     return TrainingFacts.of(facts) if "state" in facts else WeightsFacts.of(facts)
 
 
-def made_of(facts: Mapping[str, Any]) -> str:
-    """Return how a message names the run that another was made of."""
-    return WeightsFacts.of(facts).origin
+def made_of(facts: Mapping[str, Any]) -> str | None:
+    """Return the path of the run that another was made of; None for other runs."""
+    return WeightsFacts.of(facts).made_of
 
 
 def in_8_bits(facts: Mapping[str, Any]) -> bool:

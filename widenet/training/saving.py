@@ -86,7 +86,7 @@ class Saving:
             self.run.save_checkpoint(self.network, facts, position)
         else:
             path, mirror = self.run.checkpoint_path(position), self.run.mirror
-            self.pending = Publication(path, self.network.exchange, facts, mirror=mirror)
+            self.pending = Publication(path, self.network.exchange, facts, mirror)
             self.work = self.thread.submit(self.pending.write, self._files(self.snapshot.take()))
         self.is_overdue, self.has_saved, self.newest = False, True, monotonic()
         self.seconds += self.newest - started

@@ -252,10 +252,7 @@ class _Start:
         if name not in old.sharded:
             return {}
         number, shards = old.sharded.index(name), old.shards(old.weights[name].rows)
-        files = {
-            wide_file(number, shard, shards.count): checkpoint.units(shards, shard)
-            for shard in range(shards.count)
-        }
+        files = {wide_file(number, shard, shards.count): shards.units(shard) for shard in range(shards.count)}
         return {} if old.weights[name].split and not files.keys() <= checkpoint.files.keys() else files
 
     def _origin_of(self, name: str) -> np.ndarray:

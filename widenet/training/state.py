@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import ARITHMETIC, UNCOUNTED
+from widenet.training.arithmetic import ARITHMETIC
 
 _START_EXAMPLES = 256
 """Number of examples averaged for the initial loss, rounded up to whole batches."""
@@ -104,7 +104,7 @@ class LoopState:
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "LoopState":
         """Return the state stored in a checkpoint."""
-        return cls(**{"arithmetic": [UNCOUNTED], **facts, "brake": Brake(**facts.get("brake", {}))})
+        return cls(**{**facts, "brake": Brake(**facts["brake"])})
 
     def steps_made(self, steps_per_epoch: int) -> int:
         """Return the number of finished steps of the whole training, without those that the brake skipped."""

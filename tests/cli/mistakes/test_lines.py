@@ -225,10 +225,8 @@ def test_a_training_that_diverges_is_a_mistake_too(widenet, bad, tmp_path):
 def test_cuda_without_a_gpu_is_refused(widenet, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     ended = widenet("evaluate", "run", "--data", "data", "--device", "cuda")
-    assert (ended.status, ended.err) == (
-        2,
-        'widenet: device is "cuda", but torch sees no CUDA device. Use "cpu".\n',
-    )
+    assert ended.status == 2
+    assert "device" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -263,10 +261,8 @@ def test_a_damaged_run_is_one_line(widenet, world, tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1] + b"!")
     ended = widenet("fingerprint", tmp_path / "run")
     assert (ended.status, ended.out) == (2, "")
-    assert (
-        ended.err == f"widenet: {weights} is damaged: its checksum is not that of the manifest. Restore the"
-        " run, or make it again.\n"
-    )
+    assert ended.err.startswith(f"widenet: {weights}")
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("inside")

@@ -1,10 +1,9 @@
-"""The document form of DSSTNE's networks, and of earlier widenet documents that name a dialect."""
+"""The document form of DSSTNE's networks."""
 
 import json
 from typing import Any
 
 from widenet.dsstne.spec.network import is_dsstne, translation, without_comments
-from widenet.dsstne.spec.neutral import has_dialect, without_dialect
 from widenet.extensions import Translated
 
 
@@ -15,15 +14,11 @@ def plain(text: str) -> str:
 
 def owns(values: object) -> bool:
     """See `DocumentForm.owns`."""
-    return has_dialect(values) or is_dsstne(values)
+    return is_dsstne(values)
 
 
 def translated(values: dict[str, Any], where: str) -> Translated:
     """See `DocumentForm.translated`."""
-    if has_dialect(values):
-        values = without_dialect(values, where)
-        if not is_dsstne(values):
-            return Translated(values, is_reworded=False)
     document = translation(values, where)
     return Translated(document.network, (*document.notes, *_training_notes(document.training)))
 

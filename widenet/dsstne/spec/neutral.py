@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from widenet.errors import DocumentError
 from widenet.spec.activations import RESTING
-from widenet.spec.mistakes import shown
 
 OPTIMIZER = {"floor": 1e-9, "step_offset": 1}
 """DSSTNE's smallest argument of a square root, and its Adam correction, which starts at t = 2."""
-_DIALECTS = ("widenet", "dsstne")
 
 
 def with_settings(network: dict[str, Any]) -> dict[str, Any]:
@@ -30,19 +27,3 @@ def _with_settings(layer: dict[str, Any]) -> dict[str, Any]:
     if isinstance(layer.get("sparseness"), dict):
         settings["sparseness"] = {"after_dropout": True, "pull_outside": True, **layer["sparseness"]}
     return {**layer, **settings}
-
-
-def has_dialect(values: object) -> bool:
-    """Return whether a document names a dialect, as those of earlier widenet versions do."""
-    return isinstance(values, dict) and "dialect" in values
-
-
-def without_dialect(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """Replace "dialect" in a document by settings; raises DocumentError for an unknown dialect."""
-    rest = {key: value for key, value in values.items() if key != "dialect"}
-    if values["dialect"] not in _DIALECTS:
-        raise DocumentError(
-            f'{where}: dialect must be "widenet" or "dsstne"; got {shown(values["dialect"])}. Remove it.'
-        )
-    is_network = isinstance(rest.get("layers"), list)
-    return with_settings(rest) if values["dialect"] == "dsstne" and is_network else rest
