@@ -1,4 +1,4 @@
-"""Dataset directories of format 1, as other programs write them, and checkpoints with other facts."""
+"""Dataset directories of format 1, as other programs write them."""
 
 import json
 

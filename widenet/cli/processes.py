@@ -10,7 +10,7 @@ import typer
 
 from widenet.cli.wording import on_command_line
 from widenet.errors import OptionError
-from widenet.parallel.launcher import launcher_variable, started_by_mpi, started_by_pmix_alone
+from widenet.parallel.launch import launcher_variable, started_by_mpi
 
 _FIRST_SECONDS = 10.0
 """Seconds that a process waits after a mistake, so that the first one of its machine can report it."""
@@ -48,7 +48,7 @@ def left_to_the_first() -> bool:
     """
     if speaks():
         return False
-    if started_by_mpi() or started_by_pmix_alone():
+    if started_by_mpi():
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         time.sleep(_FIRST_SECONDS)
     return True

@@ -1,30 +1,39 @@
 """The group of processes that train one network: joins it as the launcher describes, or uses a joined one."""
 
 import atexit
+import fcntl
 import os
 import shutil
 import socket
+import struct
 import sys
+import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 import torch
 from torch import distributed
-from torch.distributed import PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistStoreError,
+    FileStore,
+    PrefixStore,
+    Store,
+    TCPStore,
+)
 
 from widenet.errors import GroupError, OptionError, WidenetError
 from widenet.model.exchange import Exchange
-from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat
-from widenet.parallel.launch import LAUNCHER
-from widenet.parallel.launcher import launcher_variable, started_by_mpi, started_by_pmix_alone
-from widenet.parallel.line import Line
+from widenet.parallel.heartbeat import JOIN_SECONDS, TIMEOUT_SECONDS, Heartbeat, line
+from widenet.parallel.launch import LAUNCHER, launcher_identity, launcher_variable, started_by_mpi
 from widenet.parallel.local import LocalExchange
 from widenet.parallel.processes import ProcessExchange
-from widenet.parallel.rendezvous import attempt_name, choose_interface, store_of_this_launch
 from widenet.plan.fit import (
     check_disk,
     check_fits,
@@ -46,6 +55,10 @@ T = TypeVar("T")
 COLLECTIVE_SECONDS = 3600
 """Seconds that a collective waits for processes whose heartbeats arrive, but which do not take part."""
 
+_POLL_SECONDS = 0.02
+_SIOCGIFADDR = 0x8915
+"""Asks Linux for the IPv4 address of an interface; see netdevice(7)."""
+
 _heartbeat: Heartbeat | None = None
 """The heartbeat of the group that this process has joined by `join`."""
 
@@ -54,26 +67,22 @@ def num_processes() -> int:
     """Processes in the group that this process belongs to; 1 without a launcher."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
-    size = launcher_variable("WORLD_SIZE") or "1"
-    if started_by_pmix_alone() and "WORLD_SIZE" not in os.environ:
-        raise OptionError(
-            "PMIX_RANK says that this is one of several processes, but nothing says how many there are."
-            " Start them by Open MPI's mpirun, or set WORLD_SIZE and MASTER_ADDR, as in"
-            ' "prterun -n 3 -x WORLD_SIZE=3 -x MASTER_ADDR=127.0.0.1 widenet ...".'
-        )
-    if not size.isdecimal():
-        raise GroupError(
-            f'the environment variable WORLD_SIZE must be a whole number; got "{size}".'
-            " Start the group by torchrun."
-        )
-    return int(size)
+    return _number("WORLD_SIZE", "1")
+
+
+def _number(name: str, default: str | None = None) -> int:
+    """Return a number that the launcher has told; raises GroupError if it has told none."""
+    value = launcher_variable(name) or default
+    if value is None or not value.isdecimal():
+        raise GroupError("must be a whole number", place=f"environment variable {name}", value=value)
+    return int(value)
 
 
 def is_leader() -> bool:
     """Whether this process writes files and messages for its group."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank() == 0
-    return num_processes() == 1 or int(launcher_variable("RANK") or 0) == 0
+    return num_processes() == 1 or _number("RANK", "0") == 0
 
 
 def device_for(name: str | None) -> torch.device:
@@ -87,16 +96,16 @@ def device_for(name: str | None) -> torch.device:
     """
     check_device(name)
     if name == "cuda" and not torch.cuda.is_available():
-        raise OptionError('device is "cuda", but torch sees no CUDA device. Use "cpu".')
+        raise OptionError("must be a device that torch sees", option="device", value=name)
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    return torch.device("cuda", int(launcher_variable("LOCAL_RANK") or 0) % torch.cuda.device_count())
+    return torch.device("cuda", _number("LOCAL_RANK", "0") % torch.cuda.device_count())
 
 
 def check_device(name: str | None) -> None:
     """Raise OptionError for a device that no machine has."""
     if name not in (None, "cpu", "cuda"):
-        raise OptionError(f'device must be "cpu" or "cuda"; got "{name}".')
+        raise OptionError('must be "cpu" or "cuda"', option="device", value=name)
 
 
 def fitted(job: Job, device: torch.device, exchange: Exchange, chooses_place: bool = False) -> Job:
@@ -174,48 +183,50 @@ def join(device: torch.device, timeout: float = TIMEOUT_SECONDS) -> None:
         OptionError: `timeout` is below 1 second.
     """
     if not timeout >= 1:
-        raise OptionError(f"timeout must be at least 1 second; got {timeout!r}.")
+        raise OptionError("must be at least 1 second", option="timeout", value=timeout)
     if _heartbeat is not None:
         _heartbeat.timeout = timeout
     if num_processes() == 1 or distributed.is_initialized():
         return
-    lacks_address = _lacks_address()
-    os.environ["LOCAL_WORLD_SIZE"] = launcher_variable("LOCAL_WORLD_SIZE") or "1"
-    os.environ["MASTER_ADDR"] = launcher_variable("MASTER_ADDR") or "127.0.0.1"
-    os.environ["MASTER_PORT"] = launcher_variable("MASTER_PORT") or "29500"
-    for name in ("RANK", "WORLD_SIZE"):
-        value = launcher_variable(name)
-        if value is None or not value.isdecimal():
-            raise GroupError(
-                f"the environment variable {name} of a group must be a whole number; got {value!r}."
-                " Start it by torchrun."
-            )
-        os.environ[name] = value
+    facts = _Facts.read()
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
-        _join(device, timeout, lacks_address)
+        _join(device, timeout, facts)
     except (OSError, RuntimeError, ValueError) as error:
-        rank, size = launcher_variable("RANK"), launcher_variable("WORLD_SIZE")
-        raise GroupError(f"process {rank} cannot join its group of {size} processes: {error}") from error
+        who = f"process {facts.rank} of {facts.size}"
+        raise GroupError(f"{who} cannot join its group: {error}") from error
 
 
-def _lacks_address() -> bool:
-    """Whether mpirun has started the whole group on this machine without setting an address for it.
+@dataclass(frozen=True)
+class _Facts:
+    """What the launcher says of a group.
 
-    Raises:
-        GroupError: The group is on several machines and has no address.
+    Attributes:
+        rank: Rank of this process.
+        size: Number of processes.
+        host: Where the group meets; None if mpirun has started all of it on this machine and says nothing.
+        port: The port there.
     """
-    if not started_by_mpi() or launcher_variable("MASTER_ADDR") is not None:
-        return False
-    size, here = launcher_variable("WORLD_SIZE"), launcher_variable("LOCAL_WORLD_SIZE")
-    if size != here:
-        raise GroupError(
-            f"mpirun has started {size} processes, {here} of them on this machine, and nothing says where"
-            " they meet. Set MASTER_ADDR to the machine of the first process:"
-            " mpirun -x MASTER_ADDR=node1 (Open MPI), mpirun -genv MASTER_ADDR node1 (MPICH)."
-        )
-    return launcher_variable("MASTER_PORT") is None
+
+    rank: int
+    size: int
+    host: str | None
+    port: int
+
+    @classmethod
+    def read(cls) -> "_Facts":
+        size, host = _number("WORLD_SIZE"), launcher_variable("MASTER_ADDR")
+        if host is None and started_by_mpi():
+            here = _number("LOCAL_WORLD_SIZE")
+            if size != here:
+                rule = (
+                    f"must name the machine of the first process: {here} of {size} processes are on this one"
+                )
+                raise GroupError(rule, place="environment variable MASTER_ADDR")
+        elif host is None:
+            host = "127.0.0.1"
+        return cls(_number("RANK"), size, host, _number("MASTER_PORT", "29500"))
 
 
 def _leave() -> None:
@@ -225,59 +236,135 @@ def _leave() -> None:
     process that needed nothing more from the others keeps its exit status, even if the process that holds the
     store ends first.
     """
-    if _heartbeat is not None and _heartbeat.has_failed():
+    assert _heartbeat is not None
+    if line().has_failed:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(GroupError.status)
-    if _heartbeat is not None:
-        _heartbeat.drain()
-        _heartbeat.stop()
+    with suppress(Exception):
+        line().submit(bool).result()  # what was submitted before has then been done
+    _heartbeat.stop()
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
-def _join(device: torch.device, timeout: float, lacks_address: bool) -> None:
+def _join(device: torch.device, timeout: float, facts: _Facts) -> None:
     """Connect to the launcher's store or to one that process 0 holds, start the heartbeat, form the group."""
     global _heartbeat
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    join_timeout = timedelta(seconds=JOIN_SECONDS)
+    rank, size, host, port = facts.rank, facts.size, facts.host, facts.port
+    limit = timedelta(seconds=JOIN_SECONDS)
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     hosted = not is_agents and LAUNCHER not in os.environ
-    if not hosted:
-        # This fails at once if the launcher is gone; TCPStore would fail only after its timeout.
-        socket.create_connection((host, port), JOIN_SECONDS).close()
     store: Store
-    if lacks_address:
-        store = store_of_this_launch(rank, size, join_timeout)
+    if host is None:
+        store = store_of_this_launch(rank, size, limit)
         host, port = store.host, store.port
     else:
-        is_master = hosted and rank == 0
-        store = TCPStore(host, port, is_master=is_master, timeout=join_timeout, wait_for_workers=False)
+        if not hosted:
+            # This fails at once if the launcher is gone; TCPStore would fail only after its timeout.
+            socket.create_connection((host, port), JOIN_SECONDS).close()
+        store = TCPStore(host, port, is_master=hosted and rank == 0, timeout=limit, wait_for_workers=False)
     with socket.create_connection((host, port), JOIN_SECONDS) as connection:
         choose_interface(connection.getsockname()[0])
-    beats: Store = TCPStore(host, port, timeout=join_timeout, wait_for_workers=False)
+    beats: Store = TCPStore(host, port, timeout=limit, wait_for_workers=False)
     if is_agents:
-        name = attempt_name(store, rank, size, join_timeout)
+        name = attempt_name(store, rank, size, limit)
         store, beats = PrefixStore(name, store), PrefixStore(name, beats)
     _heartbeat = Heartbeat(beats, rank, size, f"{host}:{port}", timeout, hosted, lambda: _is_busy(device))
     _heartbeat.start()
     atexit.register(_leave)
-    line = Line()
-    _heartbeat.guard(line)
     init = partial(
         distributed.init_process_group,
+        "nccl" if device.type == "cuda" else "gloo",
         store=store,
         rank=rank,
         world_size=size,
         timeout=timedelta(seconds=COLLECTIVE_SECONDS),
     )
-    if device.type == "cuda":
-        line.submit(init, "nccl").result()
+    line().submit(init).result()
+    if device.type == "cpu":
+        # Without a barrier, a process that ends now would cut connections that the others still set up.
+        line().submit(distributed.barrier).result()
+
+
+def attempt_name(store: Store, rank: int, size: int, timeout: timedelta) -> str:
+    """Agree on a key prefix that no other attempt of the group uses.
+
+    torchrun gives every attempt the same store, which still holds the keys of earlier ones. Without a prefix,
+    a process could read the addresses of processes that have ended, and wait for them. The restart count in
+    the environment cannot name an attempt: on several machines it differs. So each process asks under a
+    random name, and the first process answers all of them.
+
+    Args:
+        store: The store of all attempts.
+        rank: Rank of this process.
+        size: Number of processes.
+        timeout: How long the first process waits for the others.
+
+    Raises:
+        DistStoreError: A process did not come in time.
+    """
+    own = uuid4().hex
+    if rank > 0:
+        store.set(f"widenet/asks/{rank}", own)
+        name = store.get(f"widenet/told/{own}").decode()
+        store.set(f"widenet/heard/{own}/{name}", "")
+        return name
+    deadline, missing = time.monotonic() + timeout.total_seconds(), list(range(1, size))
+    while missing := [other for other in missing if not _answer(store, other, own)]:
+        if time.monotonic() > deadline:
+            raise DistStoreError(f"process {missing[0]} did not come within {timeout}")
+        time.sleep(_POLL_SECONDS)
+    return own
+
+
+def _answer(store: Store, rank: int, name: str) -> bool:
+    """Send the attempt's name to a process, and return whether it has confirmed.
+
+    The key of a rank may be from a process of an earlier attempt, which never confirms. The latest one to ask
+    gets the answer.
+    """
+    if not store.check([f"widenet/asks/{rank}"]):
+        return False
+    asking = store.get(f"widenet/asks/{rank}").decode()
+    store.set(f"widenet/told/{asking}", name)
+    return store.check([f"widenet/heard/{asking}/{name}"])
+
+
+def store_of_this_launch(rank: int, size: int, timeout: timedelta) -> TCPStore:
+    """Return the store of the processes that one mpirun has started on this machine; all must call this.
+
+    mpirun gives them no address, and with a fixed port two trainings could join each other. So the first
+    process takes a free port and writes it into a temporary file, which is removed after the last one has
+    read it.
+
+    Raises:
+        RuntimeError: The first process did not come in time.
+    """
+    path = Path(tempfile.gettempdir()) / f"widenet-{os.getuid()}-{launcher_identity()}"
+    file = FileStore(str(path), size)
+    file.set_timeout(timeout)
+    if rank > 0:
+        return TCPStore("127.0.0.1", int(file.get("port")), timeout=timeout)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timeout)
+    file.set("port", str(store.port))
+    return store
+
+
+def choose_interface(address: str) -> None:
+    """Make gloo use the interface whose address this process used to reach the store of its group.
+
+    By default, gloo takes the address of the machine's name. On many systems that is 127.0.1.1, which other
+    machines cannot reach. Nothing changes if GLOO_SOCKET_IFNAME is set, or if the store is on this machine.
+    """
+    if address.startswith("127."):
         return
-    line.submit(init, "gloo").result()
-    # Without a barrier, a process that ends now would cut connections that the others still set up.
-    line.submit(distributed.barrier).result()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # the interface has no IPv4 address
+                reply = fcntl.ioctl(connection, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                if socket.inet_ntoa(reply[20:24]) == address:
+                    os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
 
 
 def _is_busy(device: torch.device) -> bool:
@@ -308,20 +395,14 @@ def by_some(exchange: Exchange, does: bool, work: Callable[[], object], where: s
     by_all(exchange, work if does else lambda: None, where)
 
 
-def of_all(exchange: Exchange, make: Callable[[], T], where: str) -> T:
-    """Return what some work makes in this process; a WidenetError of one process is raised in all."""
-    made: list[T] = []
-    by_all(exchange, lambda: made.append(make()), where)
-    return made[0]
-
-
-def by_all(exchange: Exchange, work: Callable[[], object], where: str) -> None:
+def by_all(exchange: Exchange, work: Callable[[], T], where: str) -> T:
     """Run some work in each process without collectives; a WidenetError of one is raised in all."""
     error: WidenetError | None = None
     try:
-        work()
+        result = work()
     except WidenetError as raised:
         error = raised
     for error_there in exchange.collect(error, where):
         if error_there is not None:
             raise error_there
+    return result

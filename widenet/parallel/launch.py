@@ -1,7 +1,7 @@
-"""Runs a command in several local processes: starts them together, watches them, ends them together."""
+"""Launchers of a group: what torchrun, mpirun or Slurm say in the environment, and that of `--processes`."""
 
 import os
-import select
+import re
 import shutil
 import signal
 import subprocess
@@ -9,13 +9,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import IO
 
 from widenet.errors import GroupError, OptionError, WidenetError
-from widenet.parallel.launcher import process_status, started_by_mpi
 
 LAUNCHER = "WIDENET_LAUNCHER"
 """Environment variable with the descriptor of a pipe, which closes when the launching process ends."""
@@ -26,8 +27,160 @@ STOP_SECONDS = 10.0
 """Time to end after that, or after a second Ctrl-C; then `launch` sends SIGKILL."""
 
 _POLL_SECONDS = 0.1
-_NOTICE_SECONDS = 10.0
 _GRACE_SECONDS = 20.0
+"""Time to end for the others after one has failed."""
+
+_MPI: tuple[Mapping[str, str], ...] = (
+    {
+        "RANK": "OMPI_COMM_WORLD_RANK",
+        "WORLD_SIZE": "OMPI_COMM_WORLD_SIZE",
+        "LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK",
+        "LOCAL_WORLD_SIZE": "OMPI_COMM_WORLD_LOCAL_SIZE",
+    },
+    {
+        "RANK": "PMI_RANK",
+        "WORLD_SIZE": "PMI_SIZE",
+        "LOCAL_RANK": "MPI_LOCALRANKID",
+        "LOCAL_WORLD_SIZE": "MPI_LOCALNRANKS",
+    },
+)
+"""Variables of Open MPI, and of Hydra, the launcher of MPICH and Intel MPI.
+
+`srun --mpi=pmi2` sets only two of Hydra's.
+"""
+
+_SLURM = {
+    "RANK": "SLURM_PROCID",
+    "WORLD_SIZE": "SLURM_STEP_NUM_TASKS",
+    "LOCAL_RANK": "SLURM_LOCALID",
+    "MASTER_ADDR": "SLURM_LAUNCH_NODE_IPADDR",
+}
+
+_NO_ID = "none"
+"""torchrun's id of a launch that was given no id."""
+
+
+def launcher_variable(name: str) -> str | None:
+    """Return the value of an environment variable of torchrun, or of the launcher's own variable for it.
+
+    For WORLD_SIZE, Slurm's SLURM_NTASKS cannot be used: it is also set in a batch script that starts one
+    process without srun.
+    """
+    names, host = _names(), ""
+    if name == "MASTER_ADDR" and names is _SLURM:
+        host = _first_host(os.environ.get("SLURM_STEP_NODELIST", ""))
+    return os.environ.get(name) or host or os.environ.get(names.get(name, ""), None)
+
+
+def _names() -> Mapping[str, str]:
+    """The launcher's own name of each variable of torchrun.
+
+    mpirun comes before Slurm: within a Slurm job it starts its daemons by srun, and Slurm's variables
+    describe those.
+    """
+    of_mpi = (names for names in _MPI if all(variable in os.environ for variable in names.values()))
+    return next(of_mpi, _SLURM)
+
+
+def _first_host(nodes: str) -> str:
+    """The first host of a Slurm node list: "a01" for "a[01-04,7],b3"; empty for an empty list."""
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", nodes)
+    return re.sub(r"\[([^],-]*)[^]]*\]", r"\1", first[0]) if first else ""
+
+
+def leave_launcher() -> None:
+    """Forget the launcher of this process: from now on it is one process alone.
+
+    For processes that another program has started, which may have inherited a launcher's variables.
+    """
+    for names in (*_MPI, _SLURM):
+        for variable in (*names, *names.values()):
+            os.environ.pop(variable, None)
+
+
+def started_by_mpi() -> bool:
+    """Whether mpirun has started this process directly, without another launcher in between."""
+    return _names() in _MPI and not {LAUNCHER, "TORCHELASTIC_RUN_ID"} & set(os.environ)
+
+
+def launcher_identity() -> str:
+    """A name for the launcher of this group's processes on this machine.
+
+    The launcher is the nearest ancestor without a rank in its environment. A script that wraps each process
+    has one.
+    """
+    rank, pid = f"{_names()['RANK']}=".encode(), os.getppid()
+    try:
+        while rank in Path(f"/proc/{pid}/environ").read_bytes():
+            pid = int(_status(pid)[1])
+    except PermissionError:  # another user's process, such as a daemon of a cluster
+        pass
+    return f"{pid}-{_status(pid)[19]}"
+
+
+def _status(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat after the name: 1 is the parent, 19 the start time; see proc(5)."""
+    # The name stands in parentheses and may hold any bytes.
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process after an earlier attempt failed.
+
+    torchrun counts a restart only on the machine that lost a process. So all processes of a group must
+    compare their answers.
+    """
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+
+
+def launch_id() -> str:
+    """The id that torchrun gives to all attempts of one launch; empty without torchrun."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") or ""
+
+
+def is_note_of_launch(note: str, launch: str) -> bool:
+    """Return whether a run's note is of a launch by torchrun, whose agent has started this process.
+
+    torchrun calls all launches "none" that are given no id. These differ by their agents, of which the
+    note names those of the latest group, after the launch's id.
+    """
+    first, *others = note.splitlines() or [""]
+    return first == launch and (launch != _NO_ID or identity(os.getppid()) in others)
+
+
+def identity(pid: int) -> str:
+    """A name for a running process, unique over time and machines; empty if the system does not show it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {pid} {_status(pid)[19]}"
+    except OSError:
+        return ""
+
+
+def end_with_launcher() -> None:
+    """Send SIGTERM to this process as soon as its launcher (`launch`, torchrun or mpirun) has ended.
+
+    prctl(2) can do this too, but it sends the signal once for every thread of the parent, and a second
+    SIGTERM ends a training without saving.
+    """
+    wait: Callable[[], object]
+    if LAUNCHER in os.environ:
+        wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
+    elif "TORCHELASTIC_RUN_ID" in os.environ or started_by_mpi():
+        wait = partial(_wait_for_parent, os.getppid())
+    else:
+        return
+    threading.Thread(target=_terminate_after, args=(wait,), name="launcher", daemon=True).start()
+
+
+def _wait_for_parent(pid: int) -> None:
+    while os.getppid() == pid:
+        time.sleep(_POLL_SECONDS)
+
+
+def _terminate_after(wait: Callable[[], object]) -> None:
+    wait()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | None]:
@@ -45,41 +198,15 @@ def launch(num_processes: int, arguments: Sequence[str]) -> tuple[int, str | Non
         The exit status, and a sentence about what went wrong; None if nothing did.
     """
     if num_processes < 1:
-        raise OptionError(f"the number of processes must be at least 1; got {num_processes}.")
+        raise OptionError("must be at least 1", option="processes", value=num_processes)
     group = _Group()
     handlers = {signal.SIGINT: group.forward, signal.SIGTERM: group.forward, signal.SIGTSTP: group.pause}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    with ExitStack() as stack:
+        for number, handler in handlers.items():
+            stack.callback(signal.signal, number, signal.signal(number, handler))
+        stack.callback(group.end)
         group.start(num_processes, arguments)
-        return group.watch()
-    finally:
-        group.end()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def end_with_launcher() -> None:
-    """Send SIGTERM to this process as soon as its launcher (`launch`, torchrun or mpirun) has ended.
-
-    prctl(2) can do this too, but it sends the signal once for every thread of the parent, and a second
-    SIGTERM ends a training without saving.
-    """
-    wait: Callable[[], object]
-    if LAUNCHER in os.environ:
-        wait = partial(os.read, int(os.environ[LAUNCHER]), 1)
-    elif "TORCHELASTIC_RUN_ID" in os.environ or started_by_mpi():
-        try:
-            wait = partial(select.select, [os.pidfd_open(os.getppid())], (), ())
-        except OSError:  # the kernel or the container does not allow it
-            return
-    else:
-        return
-    threading.Thread(target=_terminate_after, args=(wait,), name="launcher", daemon=True).start()
-
-
-def _terminate_after(wait: Callable[[], object]) -> None:
-    wait()
-    os.kill(os.getpid(), signal.SIGTERM)
+        return group.outcome(group.wait())
 
 
 class _Group:
@@ -89,10 +216,8 @@ class _Group:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.errors: list[IO[bytes] | None] = []
         """Standard error of each process; None for the first, which writes to this process's own."""
-        self.signal: int | None = None
-        """The latest signal that was sent to the processes, and in `signal_times` when each was sent."""
-        self.signal_times: list[float] = []
-        self.has_noticed = False
+        self.signals: list[tuple[int, float]] = []
+        """The signals that were sent to all processes, each with its time."""
         self.pipe = os.pipe()
 
     def start(self, num_processes: int, arguments: Sequence[str]) -> None:
@@ -109,24 +234,21 @@ class _Group:
         }
         for rank in range(num_processes):
             self.errors.append(tempfile.TemporaryFile() if rank else None)  # noqa: SIM115 closed in `end`
-            environment = {**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            command = [sys.executable, "-m", "widenet", *arguments]
             process = subprocess.Popen(  # noqa: S603 our own command
-                command,
-                env=environment,
+                [sys.executable, "-m", "widenet", *arguments],
+                env={**os.environ, **variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stderr=self.errors[rank],
                 pass_fds=self.pipe[:1],
                 start_new_session=True,
             )
             self.processes.append(process)
-        if self.signal is not None:
-            self._send(self.signal)
+        for number, _ in self.signals:  # that came meanwhile
+            self._send(number)
 
-    def forward(self, number: int, frame: FrameType | None) -> None:
+    def forward(self, number: int, frame: FrameType | None = None) -> None:
         """Send a signal to every process."""
         del frame
-        self.signal = number
-        self.signal_times.append(time.monotonic())
+        self.signals.append((number, time.monotonic()))
         self._send(number)
 
     def pause(self, number: int, frame: FrameType | None) -> None:
@@ -136,68 +258,36 @@ class _Group:
         os.kill(os.getpid(), signal.SIGSTOP)
         self._send(signal.SIGCONT)
 
-    def watch(self) -> tuple[int, str | None]:
-        """Wait until all have ended, or one has failed and the others have had time to end; see `launch`."""
-        while (statuses := self._statuses()) and None in statuses:
+    def wait(self) -> list[int | None]:
+        """Wait until all have ended, or those that have not have had time to; return their statuses."""
+        failed_at = None
+        while None in (statuses := [process.poll() for process in self.processes]):
+            now = time.monotonic()
             failed = [status for status in statuses if status and not self._is_by_signal(status)]
-            if failed:
-                self._wait(_GRACE_SECONDS if self.signal is not None or min(failed) > 0 else 0.0)
+            if failed and failed_at is None:
+                failed_at = now
+            grace = _GRACE_SECONDS if self.signals or min(failed, default=0) > 0 else 0.0
+            if failed_at is not None and now - failed_at >= grace:
                 break
-            if self.signal_times and not self._wait_after_signal():
+            if len(self.signals) == 1 and now - self.signals[0][1] > SAVE_SECONDS:
+                self.forward(signal.SIGTERM)
+            if len(self.signals) > 1 and now - self.signals[-1][1] > STOP_SECONDS:
                 break
             time.sleep(_POLL_SECONDS)
-        running = self._running()
-        ended = [(rank, status) for rank, status in enumerate(self._statuses()) if status]
-        status, problem = self._outcome(*min(ended, key=_blame)) if ended else (130 if running else 0, None)
-        if running and (problem is None or self.signal is not None):
-            killed = f"{self._name(running)} did not end and was killed."
-            problem = killed if problem is None else f"{problem} {killed.capitalize()}"
+        return statuses
+
+    def outcome(self, statuses: Sequence[int | None]) -> tuple[int, str | None]:
+        """Return the group's exit status and problem; see `launch`."""
+        running = [str(rank) for rank, status in enumerate(statuses) if status is None]
+        ended = [(rank, status) for rank, status in enumerate(statuses) if status]
+        status, problem = self._of_blamed(*min(ended, key=_blame)) if ended else (130 if running else 0, None)
+        if running and (problem is None or self.signals):
+            which = f"process{'es' * (len(running) > 1)} {' and '.join(running)} of {len(statuses)}"
+            problem = f"{'' if problem is None else f'{problem} '}{which} did not end and was killed."
         return status, problem
 
-    def _is_by_signal(self, status: int) -> bool:
-        """Whether a process ended with this status because of a signal that this one sent."""
-        return self.signal is not None and status in (-signal.SIGINT, -signal.SIGTERM, 130)
-
-    def _wait_after_signal(self) -> bool:
-        """After Ctrl-C or SIGTERM: print notices, send SIGTERM again in time; False when time is up."""
-        waited = time.monotonic() - self.signal_times[-1]
-        if len(self.signal_times) > 1:
-            return waited < STOP_SECONDS
-        if waited > _NOTICE_SECONDS and not self.has_noticed:
-            self.has_noticed = True
-            _print(
-                f"waiting for {self._name(self._running())} to save and end. Ctrl-C again ends at once,"
-                f" without saving; widenet does so after {SAVE_SECONDS:.0f} seconds."
-            )
-        if waited > SAVE_SECONDS:
-            late = f"{self._name(self._running())} did not end within {SAVE_SECONDS:.0f} seconds"
-            _print(f"{late}: sending SIGTERM again, and SIGKILL in {STOP_SECONDS:.0f} seconds.")
-            self.forward(signal.SIGTERM, None)
-        return True
-
-    def _running(self) -> list[int]:
-        return [rank for rank, status in enumerate(self._statuses()) if status is None]
-
-    def _name(self, ranks: list[int]) -> str:
-        """Name the processes of some ranks: "process 1 of 3", "processes 1 and 2 of 3"."""
-        *most, last = map(str, ranks)
-        size = len(self.processes)
-        return f"processes {', '.join(most)} and {last} of {size}" if most else f"process {last} of {size}"
-
-    def end(self) -> None:
-        """Kill what still runs, and close pipe and files."""
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        for end in self.pipe:
-            os.close(end)
-        for errors in self.errors:
-            if errors is not None:
-                errors.close()
-
-    def _outcome(self, rank: int, status: int) -> tuple[int, str | None]:
-        """The group's exit status and problem if this process is the one that failed; see `launch`."""
+    def _of_blamed(self, rank: int, status: int) -> tuple[int, str | None]:
+        """Return the group's exit status and problem if this process is the one that failed."""
         size, first = len(self.processes), self.processes[0].returncode
         if self._is_by_signal(status):
             return 130, None if first == 130 else "interrupted."
@@ -209,40 +299,29 @@ class _Group:
             sys.stderr.buffer.flush()
         if status in (2, 130, GroupError.status):
             return status, None
-        name = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        lost = (
-            f"process {rank} of {size} was lost ({name}); the others were ended."
-            " Start again; resume a training with `resume=True`."
-        )
-        return GroupError.status if status < 0 else 1, lost
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return GroupError.status if status < 0 else 1, f"process {rank} of {size} was lost ({how})."
 
-    def _statuses(self) -> list[int | None]:
-        return [process.poll() for process in self.processes]
+    def _is_by_signal(self, status: int) -> bool:
+        """Whether a process ended with this status because of a signal that this one sent."""
+        return bool(self.signals) and status in (-signal.SIGINT, -signal.SIGTERM, 130)
 
-    def _wait(self, seconds: float) -> None:
-        """Wait for processes that still run, unless all of them are stopped and cannot end by themselves."""
-        deadline = time.monotonic() + seconds
-        while (running := self._running()) and time.monotonic() < deadline:
-            if all(map(self._is_stopped, running)):
-                break
-            time.sleep(_POLL_SECONDS)
-
-    def _is_stopped(self, rank: int) -> bool:
-        """Whether a process was stopped by a signal such as SIGSTOP."""
-        try:
-            return process_status(self.processes[rank].pid)[0] in ("T", "t")
-        except OSError:
-            return False
+    def end(self) -> None:
+        """Kill what still runs, and close pipe and files."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for end in self.pipe:
+            os.close(end)
+        for errors in self.errors[1:]:
+            assert errors is not None
+            errors.close()
 
     def _send(self, number: int) -> None:
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(number)
-
-
-def _print(text: str) -> None:
-    sys.stderr.write(f"widenet: {text}\n")
-    sys.stderr.flush()
 
 
 def _blame(ended: tuple[int, int]) -> int:

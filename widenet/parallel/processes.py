@@ -5,7 +5,6 @@ So the results have the same bits for any number of processes.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -15,9 +14,7 @@ from torch import Tensor, distributed
 from widenet.errors import GroupError
 from widenet.kernels.fixed_point import Terms, common_peaks, exact_sum, fixed_sum, rounded
 from widenet.model.exchange import Pending
-from widenet.one_thread import keep_to_one_thread
-from widenet.parallel.heartbeat import Heartbeat
-from widenet.parallel.line import Line
+from widenet.parallel.heartbeat import Heartbeat, line
 from widenet.parallel.local import Here, LocalExchange, in_rows
 from widenet.parallel.threads import Workers
 from widenet.plan.job import check_processes
@@ -45,8 +42,8 @@ class ProcessExchange:
     The processes take the shards in order, each about equally many. A sum of [E, H] sends 8 x E x H bytes a
     process in an all-reduce, whatever the width.
 
-    One thread, the line, runs all collectives in the order in which they were begun. This is the order of the
-    program, so it is the same in every process.
+    The line of the process runs all collectives in the order in which they were begun. This is the order of
+    the program, so it is the same in every process.
 
     Raises:
         OptionError: There are fewer shards than processes.
@@ -55,13 +52,13 @@ class ProcessExchange:
     def __init__(
         self, num_shards: int, device: torch.device, num_threads: int = 1, heartbeat: Heartbeat | None = None
     ) -> None:
-        """Take this process's shards and start its line.
+        """Take this process's shards.
 
         Args:
             num_shards: Shards of every wide layer, over all processes.
             device: This process's device.
             num_threads: How many shards the process works on at a time.
-            heartbeat: Learns what this process does, and ends collectives that wait for a lost process.
+            heartbeat: Learns what this process does, and knows which process was lost.
         """
         rank, size = distributed.get_rank(), distributed.get_world_size()
         check_processes(num_shards, size)
@@ -69,10 +66,11 @@ class ProcessExchange:
         self.leads = rank == 0
         self.shards = held(num_shards, rank, size)
         self.workers = Workers(num_threads)
-        self.line = Line(partial(_open_line, device))
         self.heartbeat = heartbeat
-        if heartbeat is not None:
-            heartbeat.guard(self.line)
+        # On CUDA all threads share a stream: the line's work follows what computed its terms, and precedes
+        # what uses its results.
+        if device.type == "cuda":
+            line().submit(torch.cuda.set_device, device)
         self.place = "start"
         self.lost: GroupError | None = None
 
@@ -87,7 +85,7 @@ class ProcessExchange:
 
     def begin(self, work: Callable[[], T], where: str) -> Future[T]:
         """Queue some work with collectives on the line."""
-        return self.line.submit(self._on_line, work, f"{self.place}, {where}")
+        return line().submit(self._on_line, work, f"{self.place}, {where}")
 
     def start_sum(self, *terms: Terms, where: str) -> Future[list[Tensor]]:
         """See `model.exchange.Exchange.start_sum`."""
@@ -232,19 +230,9 @@ class ProcessExchange:
                 raise named from error
             rank, size = distributed.get_rank(), distributed.get_world_size()
             reason = str(error).strip().split("\n")[0]
-            self.lost = GroupError(
-                f"process {rank} of {size}, {where}: another process of the group was lost, or did not"
-                f" answer in time ({reason}). Start again; resume a training with `resume=True`."
-            )
+            rule = f"another process of the group was lost, or did not answer in time ({reason})"
+            self.lost = GroupError(rule, place=f"process {rank} of {size}, {where}")
             raise self.lost from error
-
-
-def _open_line(device: torch.device) -> None:
-    keep_to_one_thread()
-    # On CUDA all threads share a stream: the line's work follows what computed its terms, and precedes what
-    # uses its results.
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
 
 
 def _gather_rows(result: Tensor, cuts: Sequence[int]) -> Tensor:

@@ -8,13 +8,13 @@ from widenet.data.dataset import Dataset
 from widenet.errors import DataError
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import (
+    by_all,
     by_some,
     device_for,
     exchange_for,
     is_leader,
     join,
     num_processes,
-    of_all,
 )
 from widenet.publication import leads_folder
 from widenet.runs.arguments import TrainArguments
@@ -24,7 +24,7 @@ from widenet.stores.runs import RunMirror
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
 from widenet.training.hidden_folder import beside, hidden
-from widenet.training.in_common import SAME_MACHINES, facts_of_dataset
+from widenet.training.in_common import facts_of_dataset
 from widenet.training.replacing import check
 from widenet.training.run_path import holds_data_alone
 
@@ -107,9 +107,9 @@ def _made(
     join(device, arguments.timeout)
     exchange = exchange_for(num_processes(), device)
     facts = {**facts_of_dataset(dataset), "validation part": f"{cut.share} of {cut.field}"}
-    check_agreement(exchange, facts, SAME_MACHINES)
+    check_agreement(exchange, facts)
     if mirror is not None:
         meet(mirror, exchange)
     by_some(exchange, leads_folder(exchange, mirror), make, "validation part")
     is_whole = cut.share == 0
-    return dataset if is_whole else of_all(exchange, lambda: Dataset.open(folder / DATA), "validation part")
+    return dataset if is_whole else by_all(exchange, lambda: Dataset.open(folder / DATA), "validation part")

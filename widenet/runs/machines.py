@@ -7,7 +7,7 @@ from pathlib import Path
 from widenet.checkpoint import Checkpoint, writing
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
-from widenet.parallel.group import by_all, by_some, of_all
+from widenet.parallel.group import by_all, by_some
 from widenet.stores.runs import RunMirror
 
 _WHERE = "run directory"
@@ -62,7 +62,7 @@ def ready(mirror: RunMirror, exchange: Exchange, resume: bool) -> bool:
                 mirror.begin()
             mirror.note_machines()
 
-    resume = resume and all(exchange.collect(of_all(exchange, refresh, _WHERE), _WHERE))
+    resume = resume and all(exchange.collect(by_all(exchange, refresh, _WHERE), _WHERE))
     by_some(exchange, mirror.leads_here, begin, _WHERE)
     return resume
 

@@ -9,7 +9,7 @@ import torch
 from widenet.errors import OptionError
 from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
-from widenet.parallel.group import check_room_on_disk, of_all
+from widenet.parallel.group import by_all, check_room_on_disk
 from widenet.plan.job import Job, WeightsIn
 from widenet.plan.numbers import amount
 from widenet.plan.streaming import NAMES, elsewhere_bytes
@@ -64,7 +64,7 @@ def check_scratch(job: Job, arguments: TrainArguments, out: Path, exchange: Exch
     """Raise in every process unless the folder for wide weights has room and takes a file."""
     folder = folder_of(arguments, out)
     if arguments.scratch is not None:
-        of_all(exchange, lambda: Scratch(folder), "scratch")
+        by_all(exchange, lambda: Scratch(folder), "scratch")
     check_room_on_disk(job, folder, exchange)
 
 
@@ -74,7 +74,7 @@ def elsewhere(
     """Make the file in a folder or the host's memory for wide weights; None if the device has them."""
     match job.weights_in:
         case "disk":
-            return of_all(exchange, lambda: Scratch(folder), "scratch")
+            return by_all(exchange, lambda: Scratch(folder), "scratch")
         case "host":
             return HostMemory(device)
     return None

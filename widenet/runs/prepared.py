@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
-from widenet.parallel.launcher import launch_id
+from widenet.parallel.launch import launch_id
 from widenet.plan.layout import Layout
 from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import (

@@ -10,11 +10,11 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
-from widenet.parallel.group import by_leader, of_all
+from widenet.parallel.group import by_all, by_leader
 from widenet.runs.seen_before import held_of, seen_before
 from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
 from widenet.training.environment import changes
-from widenet.training.in_common import SAME_FILES, facts_of_checkpoint
+from widenet.training.in_common import facts_of_checkpoint
 from widenet.training.optimizers import is_compiled
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
@@ -46,7 +46,7 @@ def restored_state(run: RunDirectory, network: Network, dataset: Dataset, report
     """
     state = LoopState()
     problem: CheckpointError | None = None
-    check_agreement(network.exchange, run.listing(), SAME_FILES)
+    check_agreement(network.exchange, run.listing())
     for find in run.candidates():
         try:
             checkpoint = _read(run, network, dataset, find)
@@ -93,7 +93,7 @@ def _check_unfinished(run: RunDirectory) -> None:
 
 def agreed(network: Network, find: Callable[[], T]) -> T:
     """Call a function in every process; an error in one process is raised in all."""
-    return of_all(network.exchange, find, "checkpoint")
+    return by_all(network.exchange, find, "checkpoint")
 
 
 def _report_seen_data(run: RunDirectory, dataset: Dataset, report: Report) -> None:
@@ -143,7 +143,7 @@ def _read(
 ) -> Checkpoint | None:
     """Read a checkpoint into a network after checking it; an error in one process is raised in all."""
     checkpoint = agreed(network, find)
-    check_agreement(network.exchange, facts_of_checkpoint(checkpoint), SAME_FILES)
+    check_agreement(network.exchange, facts_of_checkpoint(checkpoint))
     if checkpoint is not None:
         _check_resumable(run, checkpoint, dataset, network)
         checkpoint.load_into(network, with_state=True)

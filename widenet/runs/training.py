@@ -20,15 +20,15 @@ from widenet.model.exchange import Exchange
 from widenet.model.host_memory import HostMemory
 from widenet.model.network import Network
 from widenet.parallel.group import (
+    by_all,
     by_leader,
     device_for,
     exchange_for,
     fitted,
     join,
     num_processes,
-    of_all,
 )
-from widenet.parallel.launcher import launch_id
+from widenet.parallel.launch import launch_id
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.plan.descriptions import described_weights
 from widenet.plan.fit import fits_in_memory
@@ -210,7 +210,7 @@ def built(
         network.prepare_training(rule)
         return network
 
-    return make() if place is None else of_all(exchange, make, "weights")
+    return make() if place is None else by_all(exchange, make, "weights")
 
 
 def stream_of(layout: Layout, dataset: Dataset, exchange: Exchange) -> Stream:

@@ -20,7 +20,7 @@ from widenet.data.options import Options, check
 from widenet.errors import CheckpointError, DataError, FitError
 from widenet.metrics.ranking import checked_k
 from widenet.parallel.group import check_device
-from widenet.parallel.launcher import leave_launcher
+from widenet.parallel.launch import leave_launcher
 from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.files import table_of
 from widenet.predict.filters import PerUser, joined

@@ -11,7 +11,7 @@ from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.exchange import Exchange
 from widenet.parallel.group import by_all, by_some
-from widenet.parallel.launcher import identity, launch_id, restarted
+from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.publication import leads_folder
@@ -61,7 +61,6 @@ def begun(
         DataError: A file of vectors cannot be read.
         FitError: The run was begun on another dataset, or vectors or the weights to begin with do not fit.
     """
-    opened: list[tuple[RunDirectory, Dataset]] = []
 
     def begin() -> None:
         if resume:
@@ -75,19 +74,18 @@ def begun(
         vectors = check_vectors(layout, dataset)
         stack.enter_context(RunDirectory.begin(path, layout, dataset, start, overwrite, vectors))
 
-    def check() -> None:
+    def check() -> tuple[RunDirectory, Dataset]:
         run, data = RunDirectory.open(path), taken(dataset, path)
         _check_documents(run, layout.network, layout.training)
         run.check_dataset(data)
         _check_descriptions(run, data, layout)
         _check_start(run, start)
-        opened.append((replace(run.bound(layout), mirror=mirror), data))
+        return replace(run.bound(layout), mirror=mirror), data
 
     leads = leads_folder(exchange, mirror)
     by_some(exchange, leads, begin, "run directory")
     # A process that does not see the leader's files must not leave the others waiting.
-    by_all(exchange, check, "run directory")
-    ((run, data),) = opened
+    run, data = by_all(exchange, check, "run directory")
     if launch_id():
         agents, processes = _agents_and_processes(exchange)
         lines = "\n".join([launch_id(), *agents, *processes])

@@ -17,12 +17,6 @@ from widenet.parallel.group import exchange_for, num_processes
 from widenet.spec.document import Document
 from widenet.training.environment import environment
 
-SAME_FILES = "Let every process read the same files, then start again."
-SAME_MACHINES = (
-    "Start every process with the same data, documents and options, and on machines with the same software"
-    ' and processors. Trainings with "bits": "portable" take processors that differ.'
-)
-
 
 def check_in_common(
     device: torch.device, documents: Sequence[Document], dataset: Dataset | None, more: Facts
@@ -48,12 +42,12 @@ def check_in_common(
         facts.update(_leaves(json.loads(document.to_json()), f"{document.usual_name} "))
     facts.update(more)
     facts.update(environment(device))
-    check_agreement(exchange_for(num_processes(), device), facts, SAME_MACHINES)
+    check_agreement(exchange_for(num_processes(), device), facts)
 
 
 def check_same_dataset(exchange: Exchange, dataset: Dataset) -> None:
     """Raise DisagreementError in every process of an exchange if their datasets differ."""
-    check_agreement(exchange, facts_of_dataset(dataset), SAME_FILES)
+    check_agreement(exchange, facts_of_dataset(dataset))
 
 
 def facts_of_dataset(dataset: Dataset) -> dict[str, str]:

@@ -1,17 +1,16 @@
 """Operations on all weights of a network between two steps: catch up, check, sum penalties."""
 
-import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from widenet.checkpoint import digest_of, replicas_of
-from widenet.errors import DisagreementError, NumericsError
+from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.rule import Rule, StepNumbers
-from widenet.parallel.agreement import by_value, outvoted, ranks
+from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import num_processes
 from widenet.training.overflow import REMEDY
 
@@ -55,12 +54,7 @@ def check_weights(network: Network, progress: str, place: str) -> None:
         return
     copies = replicas_of(network)
     digests = {name: digest_of(tensor) for name, tensor in copies.items()}
-    by_rank = network.exchange.collect(
-        (socket.gethostname(), {**digests, "progress": progress}), "equal copies"
-    )
-    hosts, everyone = [host for host, _ in by_rank], [own for _, own in by_rank]
-    if any(own != everyone[0] for own in everyone):
-        raise DisagreementError(f"{place}: {_disagreement(hosts, everyone)}")
+    check_agreement(network.exchange, {**digests, "progress": progress}, place)
 
 
 def regularization(network: Network, l1: float, l2: float) -> float:
@@ -91,41 +85,3 @@ def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
 def _penalty(weight: Tensor, l1: float, l2: float) -> Tensor:
     numbers = weight.double()
     return l2 / 2 * numbers.square().sum() + l1 * numbers.abs().sum()
-
-
-def _disagreement(hosts: Sequence[str], everyone: Sequence[Digests]) -> str:
-    """Name the processes that differ from the majority, or all values, and the remedy.
-
-    Args:
-        hosts: Host of each rank.
-        everyone: Digests of each rank.
-    """
-    name = next(name for name in everyone[0] if len({digests[name] for digests in everyone}) > 1)
-    values = by_value([digests[name] for digests in everyone])
-    odd = outvoted(["".join(digests.values()) for digests in everyone])
-    if odd:
-        where = ", ".join(sorted({hosts[rank] for rank in odd}))
-        who = (
-            f"{ranks(odd)} ({where}) computed other numbers than most, first seen in {_described(name)}"
-            f" ({values})"
-        )
-        remedy = (
-            f"Resume from the newest checkpoint without {where}, or after a test of its processor and memory."
-        )
-    else:
-        who = f"the processes computed different numbers, first seen in {_described(name)} ({values})"
-        remedy = (
-            "Test the processors and memory of their machines; three or more processes can tell which one is"
-            " wrong. Then resume."
-        )
-    return (
-        f"the processes must hold equal copies of the hidden layers; {who}. No checkpoint was written."
-        f" {remedy}"
-    )
-
-
-def _described(name: str) -> str:
-    """Describe a copied tensor to a person: 'weight "taste/items"' for "weight.taste/items"."""
-    kind, _, rest = name.partition(".")
-    kinds = {"weight": "weight", "state": "the optimizer's state", "damping": "the damping of"}
-    return f'{kinds[kind]} "{rest}"' if kind in kinds else name
