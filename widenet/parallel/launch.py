@@ -1,4 +1,4 @@
-"""Launchers of a group: what torchrun, mpirun or Slurm say in the environment, and that of `--processes`."""
+"""Launchers of a group: what torchrun, mpirun or Slurm say in the environment, and a launcher of our own."""
 
 import os
 import re
