@@ -12,8 +12,8 @@ from benchmarks.alternately import THREADS, Measured, Program, measure
 from benchmarks.places import workplace
 from benchmarks.results import Table, publish
 from benchmarks.synthetic import draw_histories
-from widenet.durable import force_to_disk
 from widenet.plan.machine import used_memory
+from widenet.stores.durable import force_to_disk
 
 ROWS, ITEMS = 20_000_000, 27_278
 MEMORY = "600MB"

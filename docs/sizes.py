@@ -19,7 +19,7 @@ BUDGETS = {
     "runs": (("runs", "fitting.py"), 1_500),
     "baselines, metrics": (("baselines", "metrics", "evaluate.py"), 650),
     "predict, knn": (("predict", "knn"), 1_150),
-    "training": (("training", "checkpoint.py", "publication.py", "tensor_file.py", "durable.py"), 1_500),
+    "training": (("training",), 1_500),
     "parallel": (("parallel",), 400),
     "model": (("model",), 2_000),
     "kernels": (

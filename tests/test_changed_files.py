@@ -8,12 +8,12 @@ import pytest
 
 from tests.flips import flips, outcome
 from tests.mistakes import mistake
-from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DataError, WidenetError
 from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, train
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.reports import Report
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
 from widenet.training.state import LoopState

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from widenet.arguments import typed
-from widenet.checkpoint import writing
 from widenet.cli.progress import IngestReport, TrainingReport
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
@@ -18,6 +17,7 @@ from widenet.parallel.group import num_processes
 from widenet.runs.cutting import making
 from widenet.runs.model import Model
 from widenet.runs.training import train
+from widenet.training.checkpoint import writing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
 from widenet.training.replacing import check_replaceable, identity

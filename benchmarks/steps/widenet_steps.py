@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from benchmarks.worker import status_bytes
-from widenet.checkpoint import fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Batch, Stream, ahead
 from widenet.kernels.bits import Bits, choose_bits
@@ -25,6 +24,7 @@ from widenet.parallel.threads import one_thread_an_operation
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.checkpoint import fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step

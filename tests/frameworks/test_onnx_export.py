@@ -23,7 +23,6 @@ from tests.interop.networks import (
     scores,
 )
 from tests.mistakes import mistake
-from widenet.checkpoint import fingerprint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import OptionError
 from widenet.frameworks import onnx_export
@@ -32,6 +31,7 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.runs import train
 from widenet.runs.quantizing import quantize
 from widenet.sparse import SparseBatch
+from widenet.training.checkpoint import fingerprint
 
 
 @pytest.fixture(scope="module")

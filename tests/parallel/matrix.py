@@ -5,7 +5,6 @@ import torch
 
 from tests.parallel import rounded
 from tests.parallel.covering import covering
-from widenet.checkpoint import fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
@@ -20,6 +19,7 @@ from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import histograms
+from widenet.training.checkpoint import fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step

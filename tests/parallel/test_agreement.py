@@ -16,12 +16,12 @@ import torch
 from torch import distributed
 
 from tests.trainings import Heard
-from widenet.checkpoint import sha256_of_contents
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DisagreementError, NumericsError
 from widenet.kernels.compiled import can_compile
 from widenet.runs import Model, train
 from widenet.training import environment, loop
+from widenet.training.checkpoint import sha256_of_contents
 
 WIDTH, EXAMPLES, SHARDS = 19, 12, 6
 NETWORK = {

@@ -15,13 +15,13 @@ import torch
 from torch import distributed
 
 from tests.parallel.workers import Group, commanded, exchange
-from widenet import publication
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, GroupError, OptionError
 from widenet.parallel.group import by_all, by_leader, is_leader, join, num_processes
 from widenet.parallel.heartbeat import line
 from widenet.parallel.processes import ProcessExchange
 from widenet.runs import Model, Silence, train
+from widenet.training import publication
 
 WIDTH, EXAMPLES, STEPS = 19, 16, 4
 NETWORK = {

@@ -8,7 +8,6 @@ import torch
 
 import widenet
 from tests.mistakes import mistake
-from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, OptionError
 from widenet.knn.neighbours import Neighbours
@@ -16,6 +15,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.runs.made_of import num_bytes
 from widenet.serve.engine import Engine
 from widenet.serve.messages import Recommend
+from widenet.training.checkpoint import Checkpoint
 
 WIDTH, USERS = 60, 90
 LIKED = [
@@ -265,6 +265,6 @@ def test_a_failed_write_leaves_nothing(place, tmp_path, monkeypatch):
 
 
 def test_an_earlier_version_asks_for_a_newer_one(place, monkeypatch):
-    monkeypatch.setattr("widenet.checkpoint.FORMAT_VERSION", 2)
+    monkeypatch.setattr("widenet.training.checkpoint.FORMAT_VERSION", 2)
     with pytest.raises(CheckpointError, match="Use a newer widenet"):
         widenet.Model.load(place / "plain small")

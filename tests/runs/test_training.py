@@ -11,7 +11,6 @@ from tests.runs.test_quantizing import LAYERS, LIKED
 from tests.simulated.device import simulated
 from tests.test_runs import After, log, outcome
 from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
-from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.build import build
@@ -20,6 +19,7 @@ from widenet.plan.binding import bind
 from widenet.runs import Model, train
 from widenet.runs.quantizing import quantize
 from widenet.spec.training import TrainingSpec
+from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.run_directory import RunDirectory
 
 

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
 from widenet.training import loop
 from widenet.training.arithmetic import ARITHMETIC
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
@@ -55,7 +55,7 @@ def scripted(monkeypatch):
         seen, left = [], list(values)
 
         def evaluate(network, *_):
-            from widenet.checkpoint import fingerprint
+            from widenet.training.checkpoint import fingerprint
 
             seen.append(fingerprint(network))
             return {"ndcg@20": left.pop(0), "recall@20": 0.5}

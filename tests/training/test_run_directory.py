@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.mistakes import mistake
-from widenet.checkpoint import fingerprint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.model.build import build
@@ -18,6 +17,7 @@ from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training import histogram_log, run_directory
+from widenet.training.checkpoint import fingerprint
 from widenet.training.run_directory import RECORDED, RunDirectory
 
 LAYERS = [

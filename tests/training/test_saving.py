@@ -17,8 +17,6 @@ from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.parallel.workers import Group
 from tests.trainings import SETTINGS, STEPS, books
-from widenet import publication
-from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, GroupError
 from widenet.parallel import group
@@ -29,7 +27,8 @@ from widenet.plan.memory import memory
 from widenet.runs import Model, Silence, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import saving
+from widenet.training import publication, saving
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.saving import Saving
 
 

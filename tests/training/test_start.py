@@ -13,11 +13,11 @@ from tests.parallel.matrix import write_data
 from tests.parallel.split import DIVIDED
 from tests.starts import CATALOGUES, OLD, begun, grown, made, rows, state_of_filters
 from tests.trainings import SETTINGS, SPLIT, STANDING, TIED, UNTIED, WIDTH, books, document
-from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError
 from widenet.runs import Model, train
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 
 

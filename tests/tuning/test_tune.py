@@ -11,10 +11,10 @@ import widenet
 from tests.mistakes import mistake
 from tests.scripts import Script
 from tests.tuning.studies import SPACE, Heard, documents, people, with_layer, with_training
-from widenet.checkpoint import Checkpoint
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError
 from widenet.runs import train
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_path import locked
 from widenet.tuning import worker
 from widenet.tuning.tune import tune

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from widenet.durable import appearing
 from widenet.errors import OptionError
+from widenet.stores.durable import appearing
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from widenet.data.ingest_arguments import OnRows
 from widenet.data.messages import Note
 from widenet.data.options import Options
 from widenet.data.writer import check_free
-from widenet.durable import appearing, force_to_disk
 from widenet.errors import DataError, OptionError, did_you_mean
+from widenet.stores.durable import appearing, force_to_disk
 
 _BLOCK_BYTES = 2**20
 _TIMEOUT_SECONDS = 60

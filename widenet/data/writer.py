@@ -16,8 +16,8 @@ from widenet.data.blocks import described
 from widenet.data.manifest import FILE_NAME, Facts, Field, File, Manifest, Part
 from widenet.data.mapped import MappedFile
 from widenet.data.rules import FieldLayout, check_names, checked_parts, examples_schema
-from widenet.durable import force_all_to_disk, put_in_place
 from widenet.errors import NO_ROOM, DataError, OptionError, WidenetError
+from widenet.stores.durable import force_all_to_disk, put_in_place
 from widenet.stores.publish import dataset_out
 from widenet.stores.uri import is_uri, shown
 

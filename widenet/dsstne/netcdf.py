@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from widenet.dsstne.classic import min_file_bytes
 from widenet.dsstne.index_file import write_index
 from widenet.dsstne.signature import begins_as_hdf5, begins_as_netcdf
-from widenet.durable import appearing_together
 from widenet.errors import DataError, unwritten
 from widenet.optional import optional
 from widenet.plan.machine import available_memory
 from widenet.plan.numbers import amount
+from widenet.stores.durable import appearing_together
 
 with optional("netCDF4", "dsstne"):
     import netCDF4

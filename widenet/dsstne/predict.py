@@ -11,7 +11,6 @@ from torch import Tensor
 from widenet.dsstne.index_file import read_names
 from widenet.dsstne.model import import_model
 from widenet.dsstne.shared_folder import joined, shared_folder
-from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.parallel.group import by_leader
 from widenet.parallel.threads import fixed_arithmetic
@@ -21,6 +20,7 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.regular_files import bounded_lines, check_regular
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
+from widenet.stores.durable import appearing
 
 Entries = dict[str, float]
 _VALUES_PER_BLOCK = 2**21

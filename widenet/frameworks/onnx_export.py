@@ -15,7 +15,6 @@ import torch
 from onnx import TensorProto, helper
 
 from widenet.data.vocabulary import Vocabulary
-from widenet.durable import appearing_together
 from widenet.errors import FitError, OptionError, unwritten
 from widenet.frameworks.onnx_graph import IR_VERSION, OPSET, Graph, names_path, weight_name
 from widenet.frameworks.onnx_layers import (
@@ -35,6 +34,7 @@ from widenet.model.operands import SHORTEST
 from widenet.model.quantized_part import directions
 from widenet.regular_files import check_new
 from widenet.runs import Model
+from widenet.stores.durable import appearing_together
 
 LARGEST_INSIDE = 2**30
 """Maximum bytes of weights in the model's own file; protobuf's limit is 2 GiB."""

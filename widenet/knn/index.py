@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from widenet.durable import appearing_together
 from widenet.errors import DataError, OptionError
 from widenet.knn.neighbours import Neighbours, check_choice
 from widenet.metrics.ranking import checked_k
 from widenet.optional import optional
 from widenet.parallel.group import num_processes
 from widenet.regular_files import check_new
+from widenet.stores.durable import appearing_together
 
 Kind: TypeAlias = Literal["hnsw", "ivf"]
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from widenet.data.arrow_table import open_table
 from widenet.data.manifest import sha256_of
-from widenet.durable import appearing_together
 from widenet.errors import DataError
 from widenet.metrics.ranking import Metrics, UserMetrics
+from widenet.stores.durable import appearing_together
 
 FOLDER = "evaluations"
 """The folder in a run directory."""

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from widenet.durable import appearing
 from widenet.errors import DataError, OptionError, did_you_mean
 from widenet.regular_files import check_new
+from widenet.stores.durable import appearing
 from widenet.stores.publish import file_out
 from widenet.stores.uri import is_uri, shown
 

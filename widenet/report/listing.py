@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from widenet.arguments import typed
-from widenet.checkpoint import Checkpoint
 from widenet.data.manifest import FILE_NAME as DATASET
 from widenet.errors import OptionError, WidenetError, did_you_mean
 from widenet.report.differences import differing
 from widenet.report.subject import Subject
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.existing_run import TRIALS, is_locked, is_study
 from widenet.training.fitted_network import fitted_network
 from widenet.training.outcome import diverged

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import mixed_arithmetic
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.histogram_log import Groups, read
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from widenet.arguments import typed
 from widenet.data.dataset import Dataset
-from widenet.durable import appearing
 from widenet.errors import OptionError
 from widenet.regular_files import check_new
 from widenet.report.page import page
 from widenet.report.sample import sampled
 from widenet.report.subject import Subject
 from widenet.runs import Model
+from widenet.stores.durable import appearing
 from widenet.stores.fetch import readable
 from widenet.stores.uri import is_uri, shown
 from widenet.training.run_directory import RunDirectory

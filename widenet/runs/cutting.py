@@ -16,7 +16,6 @@ from widenet.parallel.group import (
     join,
     num_processes,
 )
-from widenet.publication import leads_folder
 from widenet.runs.arguments import TrainArguments
 from widenet.runs.documents import run_of
 from widenet.runs.machines import meet
@@ -25,6 +24,7 @@ from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
 from widenet.training.hidden_folder import beside, hidden
 from widenet.training.in_common import facts_of_dataset
+from widenet.training.publication import leads_folder
 from widenet.training.replacing import check
 from widenet.training.run_path import holds_data_alone
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from widenet.baselines.measure import measured
-from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import known_before
@@ -23,6 +22,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import known_parts
 from widenet.runs.arguments import EvaluateArguments
 from widenet.stores import cache
+from widenet.training.checkpoint import writing
 from widenet.training.cut import Cut
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import facts_of

@@ -4,11 +4,11 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from widenet.checkpoint import Checkpoint, writing
 from widenet.model.exchange import Exchange
 from widenet.model.network import Network
 from widenet.parallel.group import by_all, by_some
 from widenet.stores.runs import RunMirror
+from widenet.training.checkpoint import Checkpoint, writing
 
 _WHERE = "run directory"
 _DAY = 24 * 60 * 60

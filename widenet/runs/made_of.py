@@ -8,17 +8,17 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import writing
 from widenet.data.known import RUN_FIELDS
-from widenet.durable import force_all_to_disk
 from widenet.errors import CheckpointError, OptionError
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader
 from widenet.runs.documents import path_of
 from widenet.runs.model import Model
 from widenet.spec.network import NetworkSpec
+from widenet.stores.durable import force_all_to_disk
 from widenet.stores.uri import check_local, is_uri
 from widenet.training import replacing
+from widenet.training.checkpoint import writing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA, FITTED, WHOLE
 from widenet.training.fitted_network import with_network_of

@@ -10,10 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import torch
 
-from widenet.checkpoint import own_files
 from widenet.data.dataset import Dataset
 from widenet.data.stream import Stream, ahead
-from widenet.durable import force_to_disk
 from widenet.evaluate import output_name
 from widenet.kernels.ahead import compile_ahead
 from widenet.model.network import Network
@@ -28,10 +26,12 @@ from widenet.predict.rows import Histories, known_parts, rows_a_block
 from widenet.predict.top_k import Filter
 from widenet.runs.place_of_weights import elsewhere
 from widenet.runs.training import built, device_of, evaluation_of, job_of, stream_of
-from widenet.tensor_file import write
+from widenet.stores.durable import force_to_disk
+from widenet.training.checkpoint import own_files
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
+from widenet.training.tensor_file import write
 from widenet.transfer import Ahead
 
 _WARM_UP, _FEWEST, _SECONDS = 2, 3, 10.0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from widenet.arguments import method_with_fields_of, typed
-from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.errors import FitError, OptionError
@@ -36,6 +35,7 @@ from widenet.runs.unread import about_inputs, cut_histories, notes_on, strangers
 from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
+from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
 from widenet.training.log_curves import log_curves

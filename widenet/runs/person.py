@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.vocabulary import NUM_SUGGESTIONS, Vocabulary
 from widenet.errors import DataError, FitError, OptionError, did_you_mean
 from widenet.predict.arguments import (
@@ -22,6 +21,7 @@ from widenet.predict.arguments import (
     named_history,
 )
 from widenet.sparse import SparseBatch
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts
 

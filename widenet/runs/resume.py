@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import torch
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError, OptionError
 from widenet.model.network import Network
@@ -13,6 +12,7 @@ from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_all, by_leader
 from widenet.runs.seen_before import held_of, seen_before
 from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import changes
 from widenet.training.in_common import facts_of_checkpoint
 from widenet.training.optimizers import is_compiled

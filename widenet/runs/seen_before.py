@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import Part
 from widenet.data.overlap import trained_on
 from widenet.errors import WidenetError
 from widenet.evaluate import output_name
 from widenet.model.network import Network
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.cut import Cut
 from widenet.training.existing_run import WHOLE
 from widenet.training.run_directory import RunDirectory

@@ -9,10 +9,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from widenet.durable import appearing, put_in_place
 from widenet.errors import CheckpointError, DataError, StoreError
 from widenet.stores import cache
 from widenet.stores.bucket import Bucket, Content
+from widenet.stores.durable import appearing, put_in_place
 from widenet.stores.fetch import fill
 from widenet.stores.manifest import StoreManifest, digest_of, object_name, read_manifest
 from widenet.stores.publish import check_ours, send

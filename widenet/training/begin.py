@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.exchange import Exchange
@@ -14,14 +13,15 @@ from widenet.parallel.group import by_all, by_some
 from widenet.parallel.launch import identity, launch_id, restarted
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
-from widenet.publication import leads_folder
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.training import replacing
+from widenet.training.checkpoint import writing
 from widenet.training.cut import take, taken
 from widenet.training.field_records import record_of
+from widenet.training.publication import leads_folder
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.run_path import launch_note

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
 from widenet.data.split import num_moving, split
 from widenet.data.words import Words
-from widenet.durable import appearing
 from widenet.errors import CheckpointError
+from widenet.stores.durable import appearing
+from widenet.training.checkpoint import writing
 from widenet.training.existing_run import CUT, DATA
 from widenet.training.hidden_folder import beside
 

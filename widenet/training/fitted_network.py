@@ -4,12 +4,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from widenet.checkpoint import Checkpoint
 from widenet.model.network import Network
 from widenet.parallel.group import by_some
-from widenet.publication import leads_folder
 from widenet.spec.network import NetworkSpec
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.existing_run import FITTED
+from widenet.training.publication import leads_folder
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import write_whole
 from widenet.training.saved_facts import WeightsFacts

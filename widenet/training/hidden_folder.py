@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from widenet.checkpoint import writing
+from widenet.training.checkpoint import writing
 from widenet.training.existing_run import LOCK
 from widenet.training.run_path import locked
 

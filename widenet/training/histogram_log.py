@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from widenet.checkpoint import writing
+from widenet.training.checkpoint import writing
 from widenet.training.run_files import objects, values, write_whole
 
 FILE = "histograms.jsonl"

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from widenet.checkpoint import Checkpoint
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import sha256_of
 from widenet.model.exchange import Exchange
 from widenet.parallel.agreement import Facts, check_agreement
 from widenet.parallel.group import exchange_for, num_processes
 from widenet.spec.document import Document
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import environment
 
 

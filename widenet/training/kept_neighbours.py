@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from widenet.checkpoint import Checkpoint, neighbourhood_file
 from widenet.model.neighbourhood import EMPTY
 from widenet.model.network import Network
 from widenet.plan.layout import Layout
 from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.training.checkpoint import Checkpoint, neighbourhood_file
 
 
 def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:

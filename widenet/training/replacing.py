@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
-from widenet.checkpoint import writing
 from widenet.data.writer import check_replaceable as check_dataset
-from widenet.durable import force_to_disk
 from widenet.errors import CheckpointError, DataError
-from widenet.publication import UNFINISHED
+from widenet.stores.durable import force_to_disk
+from widenet.training.checkpoint import writing
 from widenet.training.existing_run import (
     CUT,
     DATA,
@@ -26,6 +25,7 @@ from widenet.training.existing_run import (
     is_locked,
     waiting,
 )
+from widenet.training.publication import UNFINISHED
 from widenet.training.run_path import WITHOUT_WEIGHTS, check_free, is_taken, locked
 
 _DOCUMENTS = ("network.json", "training.json", "fields.json")

@@ -13,26 +13,25 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import Checkpoint, fingerprint, writing
 from widenet.data.attributes import Attributes
 from widenet.data.dataset import Dataset
 from widenet.data.ingest_arguments import options_for
 from widenet.data.known import RUN_FIELDS, run_attributes, run_vocabulary
 from widenet.data.manifest import sha256_of
 from widenet.data.vocabulary import Vocabulary
-from widenet.durable import force_all_to_disk
 from widenet.errors import CheckpointError, FitError, WidenetError, unwritten
 from widenet.model.network import Network
 from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
-from widenet.publication import leads_folder, publish, recover
 from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.stores.durable import force_all_to_disk
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.training import cut, histogram_log, replacing
+from widenet.training.checkpoint import Checkpoint, fingerprint, writing
 from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
@@ -41,6 +40,7 @@ from widenet.training.field_records import (
     record_of,
     write_records,
 )
+from widenet.training.publication import leads_folder, publish, recover
 from widenet.training.run_files import values, write_whole
 from widenet.training.run_path import (
     START,

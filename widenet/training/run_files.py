@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import writing
-from widenet.durable import appearing
+from widenet.stores.durable import appearing
+from widenet.training.checkpoint import writing
 
 
 def values(path: Path) -> Iterator[dict[str, Any]]:

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from widenet.checkpoint import writing
-from widenet.durable import force_to_disk, put_in_place
 from widenet.errors import CheckpointError
 from widenet.parallel.launch import is_note_of_launch
+from widenet.stores.durable import force_to_disk, put_in_place
 from widenet.stores.runs import RunMirror
+from widenet.training.checkpoint import writing
 from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, taken, waiting
 
 LAUNCH, START = ".torchrun", "start"

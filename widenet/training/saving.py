@@ -8,11 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from widenet.checkpoint import TRUNK, neighbourhood_files, piece_files, replicas_of, state_of, wide_file
 from widenet.model.network import Network
 from widenet.one_thread import keep_to_one_thread
 from widenet.parallel.group import by_all
-from widenet.publication import Publication
+from widenet.training.checkpoint import (
+    TRUNK,
+    neighbourhood_files,
+    piece_files,
+    replicas_of,
+    state_of,
+    wide_file,
+)
+from widenet.training.publication import Publication
 from widenet.training.run_directory import RunDirectory
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from widenet.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
 from widenet.model.network import Network
@@ -18,6 +17,7 @@ from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
 from widenet.training.existing_run import document_of
 from widenet.training.field_records import record_of
 from widenet.training.fitted_network import with_network_of

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from widenet.checkpoint import digest_of, replicas_of
 from widenet.errors import NumericsError
 from widenet.model.network import Network
 from widenet.model.rule import Rule, StepNumbers
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import num_processes
+from widenet.training.checkpoint import digest_of, replicas_of
 from widenet.training.overflow import REMEDY
 
 Digests = Mapping[str, str]

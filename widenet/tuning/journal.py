@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from widenet.checkpoint import writing
 from widenet.errors import CheckpointError, damage_of
 from widenet.optional import optional
 from widenet.spec.space import SpaceSpec
+from widenet.training.checkpoint import writing
 from widenet.tuning.rungs import Rungs, Trial
 from widenet.tuning.suggest import distributions, quiet
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.durable import appearing
 from widenet.pictures.bars import bars
 from widenet.pictures.curves import curves
 from widenet.pictures.html import Html, brief, joined, table, tag
@@ -13,6 +12,7 @@ from widenet.pictures.parallel import Line, parallel
 from widenet.report.page import whole
 from widenet.report.sections import note, section
 from widenet.spec.space import Between, Choice, From, from_values
+from widenet.stores.durable import appearing
 from widenet.tuning.results import StudyResult, TrialResult, results_of
 from widenet.tuning.rungs import Trial
 from widenet.tuning.study import Study

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from widenet.checkpoint import writing
 from widenet.data.dataset import Dataset
-from widenet.durable import force_all_to_disk, force_to_disk
 from widenet.errors import CheckpointError, DocumentError, FitError, OptionError, damage_of
 from widenet.plan.layout import Layout
 from widenet.spec.space import SpaceSpec, from_values
+from widenet.stores.durable import force_all_to_disk, force_to_disk
+from widenet.training.checkpoint import writing
 from widenet.training.existing_run import STUDY, TRIALS, is_study
 from widenet.training.hidden_folder import hidden
 from widenet.tuning import journal

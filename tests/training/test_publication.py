@@ -15,11 +15,12 @@ from torch import distributed
 
 from tests.mistakes import mistake
 from tests.parallel.workers import Group, exchange
-from tests.test_checkpoint import network
-from widenet import durable, publication
-from widenet.checkpoint import Checkpoint, fingerprint
+from tests.training.test_checkpoint import network
 from widenet.errors import CheckpointError, GroupError
-from widenet.publication import publish, recover
+from widenet.stores import durable
+from widenet.training import publication
+from widenet.training.checkpoint import Checkpoint, fingerprint
+from widenet.training.publication import publish, recover
 
 SHARDS = 4
 POINTS = {

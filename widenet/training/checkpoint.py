@@ -18,7 +18,7 @@ from widenet.errors import CheckpointError, damage_of
 from widenet.model.network import Network
 from widenet.model.trunk_weight import Part
 from widenet.parallel.group import by_all
-from widenet.tensor_file import blocks, names_in, read_into
+from widenet.training.tensor_file import blocks, names_in, read_into
 
 FORMAT_VERSION = 2
 

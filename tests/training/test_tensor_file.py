@@ -7,10 +7,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.scratches import Failing
-from widenet import scratch, tensor_file
+from widenet import scratch
 from widenet.errors import CapacityError
 from widenet.scratch import Scratch
-from widenet.tensor_file import read_into, write
+from widenet.training import tensor_file
+from widenet.training.tensor_file import read_into, write
 
 TENSORS = {
     "weight": torch.randn(37, 5, generator=torch.Generator().manual_seed(0)),

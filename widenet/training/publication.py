@@ -14,7 +14,13 @@ from typing import Any
 
 from torch import Tensor
 
-from widenet.checkpoint import (
+from widenet.errors import CheckpointError, StoreError, WidenetError
+from widenet.model.exchange import Exchange
+from widenet.model.network import Network
+from widenet.parallel.group import by_some
+from widenet.stores.durable import force_to_disk, put_in_place
+from widenet.stores.runs import RunMirror
+from widenet.training.checkpoint import (
     FORMAT_VERSION,
     MANIFEST,
     Checkpoint,
@@ -22,13 +28,7 @@ from widenet.checkpoint import (
     sha256_of_contents,
     writing,
 )
-from widenet.durable import force_to_disk, put_in_place
-from widenet.errors import CheckpointError, StoreError, WidenetError
-from widenet.model.exchange import Exchange
-from widenet.model.network import Network
-from widenet.parallel.group import by_some
-from widenet.stores.runs import RunMirror
-from widenet.tensor_file import write
+from widenet.training.tensor_file import write
 
 UNFINISHED = re.compile(r"\.(.+)\.(old|\d+|[0-9a-f]+\.partial)")
 """Names of files and folders that are being written or replaced."""

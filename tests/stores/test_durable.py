@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from widenet.durable import appearing, appearing_together, put_in_place
+from widenet.stores.durable import appearing, appearing_together, put_in_place
 
 
 def test_a_file_appears_whole_or_stays_as_it_was(tmp_path):

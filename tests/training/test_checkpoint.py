@@ -8,8 +8,6 @@ from safetensors.torch import load_file
 
 from tests.mistakes import mistake
 from tests.parallel.split import DIVIDED
-from widenet import checkpoint
-from widenet.checkpoint import Checkpoint, fingerprint
 from widenet.data.manifest import Field, sha256_of
 from widenet.errors import CheckpointError
 from widenet.model.build import build
@@ -17,10 +15,12 @@ from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.plan.layout import Width
 from widenet.plan.shards import held
-from widenet.publication import publish
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
+from widenet.training import checkpoint
+from widenet.training.checkpoint import Checkpoint, fingerprint
 from widenet.training.optimizers import Optimizer
+from widenet.training.publication import publish
 
 OUT = {"name": "out", "kind": "output", "field": "items", "source": "mid"}
 
