@@ -36,8 +36,8 @@ ASKED = 1000
 class Guard:
     """Runs cases on both sides; what the old side gives is kept."""
 
-    def __init__(self, old, new, drawn):
-        self.old, self.new, self.drawn = old, new, drawn
+    def __init__(self, old, new, drawn, is_whole):
+        self.old, self.new, self.drawn, self.is_whole = old, new, drawn, is_whole
 
     def give(self, case):
         """The outputs of a case on the old side."""
@@ -86,7 +86,8 @@ class Guard:
     def _training(self, case, side, label="", several=()):
         """Fingerprint, recommendations with scores, and metrics of a training, and what comes after it."""
         run, words = self._begin(case, side, label)
-        return self._asked(case, side, run, side.run([*words, *several], f"{run}.train"), several)
+        status = side.run([*words, *several], f"{run}.train")
+        return self._asked(case, side, run, status, several if self.is_whole else ())
 
     def _interrupted(self, case):
         """The same of one that is stopped after its first checkpoint, killed after the next, and resumed."""
@@ -242,7 +243,8 @@ def main():
     parser.add_argument("names", nargs="*", help="beginnings of names of cases; default: all")
     words, began = parser.parse_args(), time.monotonic()
     processor = re.findall("model name.*", Path("/proc/cpuinfo").read_text())[:1]
-    known = [*(path.read_text() for path in sorted(Path(__file__).parent.glob("*.py"))), *processor]
+    files = [Path(__file__).with_name(f"{name}.py") for name in ("cases", "differences", "golden", "sources")]
+    known = [*(path.read_text() for path in files), *processor]
     work = (
         KEPT
         / f"{'whole' if words.whole else 'small'}-{hashlib.sha256(''.join(known).encode()).hexdigest()[:12]}"
@@ -252,7 +254,7 @@ def main():
     KEPT.mkdir(parents=True, exist_ok=True)
     variables = {"OMP_WAIT_POLICY": "PASSIVE"} | ({} if words.whole else {"WIDENET_THREADS": "1"})
     old, new = old_side(work / "old", variables), Side(Path(sys.executable), ROOT, work / "new", variables)
-    guard = Guard(old, new, work)
+    guard = Guard(old, new, work, words.whole)
     write_sources(work)
     try:
         cases = list(_cases(old, words.whole))

@@ -2,13 +2,16 @@
 libraries once. Prints the copy's process id, then its exit status.
 """
 
+import gc
 import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from pkgutil import walk_packages
 
 SECONDS = 1200
 """After which a command is ended by an alarm."""
@@ -25,20 +28,26 @@ def run(command, arguments, folder, printed):
     sys.exit(command())
 
 
+def load(package):
+    """Load what commands would load; no module of the package starts a thread."""
+    for library in ("torch", "duckdb", "pyarrow.parquet", "pydantic", "typer", "rich", "safetensors.torch"):
+        import_module(library)
+    for module in walk_packages(package.__path__, f"{package.__name__}.", onerror=lambda _: None):
+        if not {"spark", "triton", "__main__"} & set(module.name.split(".")):
+            with suppress(ImportError):
+                import_module(module.name)
+    with suppress(ImportError):
+        from numba.core.registry import cpu_target
+
+        cpu_target.typing_context.refresh()
+        cpu_target.target_context.refresh()
+    gc.freeze()
+
+
 def main():
     (script,) = entry_points(group="console_scripts", name="widenet")
     command = script.load()
-    for library in (
-        "torch",
-        "numba",
-        "duckdb",
-        "pyarrow.parquet",
-        "pydantic",
-        "typer",
-        "rich",
-        "safetensors.torch",
-    ):
-        import_module(library)
+    load(sys.modules["widenet"])
     print(sys.modules["widenet"].__file__, flush=True)
     for line in iter(sys.stdin.readline, ""):
         if (process := os.fork()) == 0:
