@@ -8,13 +8,11 @@ import pytest
 
 from tests.mistakes import mistake
 from widenet.data.contents import verify
-from widenet.data.described import Described, described_file, lines_of
-from widenet.data.description import describe
+from widenet.data.described import Described, described_file
 from widenet.data.held_users import split_users
 from widenet.data.ingest import ingest
 from widenet.data.split import split
 from widenet.errors import DataError, OptionError
-from widenet.runs import train
 
 LOG = [(user, item) for user in "abcd" for item in "wxy" if (user, item) != ("a", "y")]
 ITEMS = {
@@ -79,18 +77,6 @@ def test_numbers_are_normalized_over_the_items_of_training(tmp_path):
     assert numbers.tolist() == [[1, 1], [0, 0], [-1, -1], [3, 0], [-3, 6]]
 
 
-def test_what_describes_the_items_is_told_in_lines_and_facts(tmp_path):
-    plain, normalized = made(tmp_path / "plain"), made(tmp_path / "normalized", normalize=True)
-    assert lines_of(plain.described("items").facts) == [
-        "kind: 3 categories", "new: 2 categories", "size: pages, price"
-    ]  # fmt: skip
-    facts = describe(normalized.path)["fields"]["items"]["descriptions"]
-    assert facts["size"] == {"columns": ["pages", "price"], "mean": [2.5, 3.0], "deviation": [0.5, 1.0]}
-    assert facts["kind"] == {"categories": 3}
-    assert lines_of(facts)[2] == "size: pages (mean 2.5, deviation 0.5), price (mean 3, deviation 1)"
-    assert "descriptions" not in describe(ingest(LOG, tmp_path / "without").path)["fields"]["items"]
-
-
 def test_the_order_of_the_sources_does_not_count(tmp_path):
     turned = {name: column[::-1] for name, column in ITEMS.items()}
     ingest(LOG[::-1], tmp_path / "b", items=turned, items_sparse=SPARSE, items_dense=DENSE, normalize=True)
@@ -121,35 +107,12 @@ def test_a_vocabulary_that_does_not_grow_takes_no_new_items(tmp_path):
     assert grown.vocabulary("items").ids(range(5)) == ["w", "x", "y", "v", "z"]
 
 
-@pytest.mark.parametrize("kind", ["dataset", "run"])
-def test_a_vocabulary_whose_descriptions_are_not_given_again_says_so(kind, tmp_path):
-    before, notes = made(tmp_path / "before").path, []
-    if kind == "run":
-        before = tmp_path / "run"
-        network = {
-            "layers": [
-                {"name": "history", "kind": "input", "field": "items"},
-                {"name": "taste", "units": 2},
-                {"name": "next", "kind": "output", "field": "items"},
-            ]
-        }
-        train(network, {"epochs": 1, "shards": 1}, tmp_path / "before", before)
-    ingest(LOG, tmp_path / "after", vocabulary=before, grow=True, on_progress=notes.append)
-    said = f"note: {before} describes items by kind, new, size; this dataset does not. Give `items`"
-    assert len([note for note in notes if note.startswith(said)]) == 1
-    made(tmp_path / "again", vocabulary=before, grow=True, on_progress=notes.append)
-    assert len([note for note in notes if note.startswith(said)]) == 1
-
-
 def test_datasets_without_descriptions_are_as_they_were(tmp_path):
     dataset = ingest(LOG, tmp_path / "data", items=ITEMS)
     assert "described" not in (tmp_path / "data" / "dataset.json").read_text("utf-8")
     assert dataset.described("items") is None
     with mistake(DataError, place="items"):
         dataset.described_rows("items", ["kind"])
-
-
-EMPTY = {"id": ["w"], "none": [None]}
 
 
 @pytest.mark.parametrize(

@@ -85,14 +85,6 @@ def test_what_cannot_be_gone_on_with_begins_anew(change, web, broken_off):
     assert download(f"{web.address}/data.bin", broken_off).read_bytes() == web.files["/data.bin"]
 
 
-def test_a_server_without_tags_is_asked_for_the_whole_file(web, tmp_path):
-    web.tag, web.breaks_after = None, 10
-    for _ in range(2):
-        with mistake(DataError):
-            download(f"{web.address}/data.bin", tmp_path)
-    assert web.asked == [("/data.bin", None)] * 2
-
-
 def test_another_part_than_was_asked_for_is_not_believed(web, broken_off):
     web.starts_at = 17
     with mistake(DataError):
@@ -108,11 +100,6 @@ def test_a_wrong_file_is_removed(web, tmp_path):
     assert not (tmp_path / "data.bin").exists()
     web.files["/data.bin"] = BODY
     assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).read_bytes() == BODY
-
-
-def test_a_file_that_has_moved_is_followed(web, tmp_path):
-    web.moved = {"/data.bin": f"{web.address}/elsewhere"}
-    assert download(f"{web.address}/data.bin", tmp_path, CHECKSUM).name == "data.bin"
 
 
 @pytest.mark.parametrize("status", [404, 500])

@@ -15,8 +15,6 @@ from widenet.data.formats.table import opened
 from widenet.data.ingest import ingest
 from widenet.errors import DataError
 
-HEAD = "user,item,rating\n"
-
 
 def test_a_format_is_known_by_suffix_or_content_or_name(tmp_path, source):
     def kind(path, **reading):

@@ -106,19 +106,6 @@ def test_directories_and_shares_that_cannot_be_are_refused(tmp_path, whole):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "shares",
-    [
-        {"heldout": 0.01},
-        {"validation": 0.01},
-    ],
-)
-def test_parts_that_would_be_empty_are_refused_before_anything_is_written(tmp_path, whole, shares):
-    with mistake(DataError):
-        split_users(whole.path, tmp_path / "a", tmp_path / "b", users=0.3, **shares)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, whole):
     divided = split(whole.path, tmp_path / "divided", heldout=0.2).manifest
     assert divided

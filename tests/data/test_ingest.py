@@ -181,44 +181,6 @@ def test_two_ingests_give_identical_bytes_for_any_number_of_threads(tmp_path, so
     ).read_bytes()
 
 
-def test_progress_names_each_phase(tmp_path, source):
-    phases = []
-    ingest(
-        [source("a.adj", "1 2\n")],
-        tmp_path / "ds",
-        heldout=source("b.adj", "1 3\n"),
-        on_progress=phases.append,
-    )
-    how = "as adjacency (the first word of a line is the user): user = user, item = item"
-    assert phases == [
-        f"reading a.adj {how}",
-        f"reading b.adj {how}",
-        "numbering users and items",
-        "writing",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("times", "shown"),
-    [
-        (["978300760", "1046454590"], "978300760 to 1046454590, which means 2000-12-31 to 2003-02-28"),
-        (["2024-03-05", "2024-11-30"], "1709596800 to 1732924800, which means 2024-03-05 to 2024-11-30"),
-        (["0.99", "199"], "0.99 to 199"),
-        (
-            ["1709596800000", "1732924800000"],
-            "1709596800000 to 1732924800000, which means 2024-03-05 to 2024-11-30 in milliseconds",
-        ),
-        (["1e17", "2e18"], "1e+17 to 2e+18"),
-    ],
-    ids=["seconds", "dates", "prices", "milliseconds", "beyond"],
-)
-def test_the_span_of_the_times_is_shown(times, shown, tmp_path, source):
-    phases = []
-    rows = "".join(f"u{number},i{number},{time}\n" for number, time in enumerate(times))
-    ingest([source("a.csv", f"user,item,at\n{rows}")], tmp_path / "ds", time="at", on_progress=phases.append)
-    assert f'times in column "at": {shown}' in phases
-
-
 @pytest.mark.parametrize("names", ["", "u"])
 def test_progress_counts_rows_and_examples(tmp_path, source, names):
     told = []

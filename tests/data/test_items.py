@@ -243,28 +243,6 @@ def test_a_condition_that_no_item_meets_is_refused(tmp_path, log):
             attributes.matching(where)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"items_booleans": ["genre"]},
-            'column "genre" must hold words for true and false: 1 and 0, yes and no, .*; got'
-            " \"drama\"\\. Name its two words, such as `items_booleans='genre=ja/nein'`, or leave",
-        ),
-        ({"items_booleans": ["gnre=a/b"]}, 'has no attribute "gnre", only genre, .* Did you mean "genre"'),
-        ({"items_booleans": ["genre=ja"]}, 'two words after "=", as in "genre=ja/nein"; got "genre=ja"'),
-        ({"items_booleans": ["genre=a/A"]}, 'must name two words after "="'),
-        ({"items_booleans": ["genres"]}, 'has no attribute "genres", only genre, .* Did you mean "genre"'),
-        ({"items_separator": ""}, "`items_separator` must not be empty"),
-    ],
-)
-def test_a_wrong_form_of_cells_is_one_sentence(tmp_path, source, log, options, message):
-    with pytest.raises((DataError, OptionError), match=message):
-        ingest(log, tmp_path / "ds", items=source("items.csv", ITEMS), **options)
-    with mistake(OptionError, option="items_separator"):
-        ingest(log, tmp_path / "ds", items_separator="|")
-
-
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 @pytest.mark.parametrize(
     ("cells", "values"),

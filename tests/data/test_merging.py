@@ -17,7 +17,6 @@ from widenet.data.ingest import ingest
 from widenet.errors import DataError
 
 PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
-HEAD = "user,item,rating,time\n"
 
 
 def files_of(folder):

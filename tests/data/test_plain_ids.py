@@ -2,44 +2,11 @@
 
 import random
 
-import duckdb
 import pytest
 
 from widenet.data import plain_ids
 from widenet.data.dataset import Dataset
 from widenet.data.ingest import ingest
-from widenet.data.plain_ids import LARGEST_ID, plain_id
-
-HEAD = "user,item,rating,time\n"
-OTHER = [
-    "1e2",
-    "007",
-    "+5",
-    " 5",
-    "5 ",
-    "0x10",
-    "-0",
-    "-3",
-    "5.0",
-    "1_000",
-    "",
-    "a",
-    "٣",
-    str(LARGEST_ID + 1),
-    str(2**70),
-]
-
-
-@pytest.mark.parametrize("text", ["0", "7", "100", str(LARGEST_ID)])
-def test_a_number_as_it_is_written_is_a_plain_id(text):
-    assert duckdb.execute(f"SELECT {plain_id('id')} FROM (SELECT ? AS id)", [text]).fetchall() == [
-        (int(text),)
-    ]
-
-
-@pytest.mark.parametrize("text", OTHER)
-def test_every_other_text_is_none(text):
-    assert duckdb.execute(f"SELECT {plain_id('id')} FROM (SELECT ? AS id)", [text]).fetchall() == [(None,)]
 
 
 @pytest.mark.parametrize(

@@ -258,27 +258,6 @@ def test_what_is_said_of_csv_is_refused_where_nothing_is_csv(option, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_json_lines_with_another_suffix_are_not_read_as_csv_either(tmp_path):
-    (tmp_path / "lines.txt").write_text(JSON)
-    with mistake(OptionError):
-        ingest(tmp_path / "lines.txt", tmp_path / "data", delimiter=",")
-
-
-@pytest.mark.parametrize("begin", ["[", "[\n", " [ "])
-@pytest.mark.parametrize("option", [{"delimiter": ","}, {"delimiter": ",", "header": False}], ids=str)
-def test_nor_are_json_arrays(begin, option, tmp_path):
-    (tmp_path / "array.txt").write_text(begin + ",\n".join(JSON.splitlines()) + "]")
-    with mistake(OptionError):
-        ingest(tmp_path / "array.txt", tmp_path / "data", **option)
-
-
-def test_text_that_may_be_csv_can_be_read_as_csv(tmp_path):
-    (tmp_path / "rows.adj").write_text("u1 i1\n")
-    with mistake(OptionError, option="format"):
-        ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ")
-    assert ingest(tmp_path / "rows.adj", tmp_path / "data", delimiter=" ", format="csv", header=False)
-
-
 def test_what_is_said_of_csv_holds_for_the_csv_among_other_sources(tmp_path):
     (tmp_path / "table.parquet").write_bytes(parquet())
     (tmp_path / "rows.csv").write_text("user;item;value\n7;1;2,5\n")

@@ -156,21 +156,6 @@ def test_durations_of_an_ingest_count_from_the_newest_interaction(tmp_path, log)
     assert rows_of(tmp_path / "relative") == rows_of(tmp_path / "dates")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"heldout_since": "2025-01-01"},
-        {"heldout_since": 0},
-        {"heldout_last": 40, "validation_last": 1},
-    ],
-)
-def test_a_part_by_time_is_not_empty(tmp_path, log, options):
-    ingest(log, tmp_path / "ds", time="at", keep_times=True)
-    with mistake(DataError):
-        split(tmp_path / "ds", tmp_path / "split", **options)
-    assert not (tmp_path / "split").exists()
-
-
 def test_dates_and_durations_need_seconds(tmp_path, source):
     path = source("a.csv", "user,item,at\nu,a,1714521600000\nu,b,1714521600001\n")
     for options in ({"since": "7d"}, {"heldout_last": "7d"}):

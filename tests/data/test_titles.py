@@ -58,25 +58,6 @@ def test_the_item_column_of_the_interactions_has_the_ids_of_titles_too(tmp_path,
     assert titles_of(tmp_path / "named") == ["Two", "One"]
 
 
-@pytest.mark.parametrize("option", ["titles", "items"])
-def test_a_column_that_names_more_items_is_said(option, tmp_path, source):
-    log, said = source("log.csv", "user,work\na,1\na,2\nb,3\n"), []
-    beside = source("t.csv", "id,work,title\n1,3,One\n2,8,Two\n3,9,Three\n")
-    ingest(log, tmp_path / "ds", item="work", on_progress=said.append, **{option: beside})
-    column = "title_id" if option == "titles" else "items_id"
-    note = f'note: column "work" of t.csv names 1 item, and column "id" 3; choose one with `{column}`'
-    assert [line for line in said if "choose one" in line] == [note]
-    said.clear()
-    ingest(log, tmp_path / "all", item="work", on_progress=said.append, **{option: beside, column: "id"})
-    assert not any("choose one" in line for line in said)
-
-
-def test_the_number_of_the_item_column_says_nothing_about_titles(tmp_path, source):
-    log = source("log.csv", "a,1\na,2\nb,1\n")
-    ingest(log, tmp_path / "ds", user="1", item="2", header=False, titles=source("t.csv", "1,One\n2,Two\n"))
-    assert titles_of(tmp_path / "ds") == ["One", "Two"]
-
-
 def test_titles_may_be_a_table_in_memory(tmp_path, log):
     manifest = ingest(
         log, tmp_path / "ds", titles=pd.DataFrame({"id": ["1", "2"], "title": ["One", None]})

@@ -2,7 +2,6 @@
 
 import re
 import socket
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,10 +9,8 @@ import pytest
 from tests.mistakes import mistake
 from tests.stores.servers import S3, Azure, Google, in_every_store
 from widenet.errors import OptionError, StoreError
-from widenet.stores.arrow import _fault
 from widenet.stores.azure import AzureStore
 from widenet.stores.bucket import Bucket
-from widenet.stores.faults import sentences
 from widenet.stores.uri import Uri
 
 
@@ -101,13 +98,6 @@ def test_a_wrong_endpoint_is_one_sentence_that_does_not_repeat_it(bucket, monkey
     with pytest.raises(StoreError) as refusal:
         Bucket(bucket.uri).read("x")
     assert "never" not in str(refusal.value)
-
-
-def test_the_endpoint_for_s3_comes_before_the_general_one(store, bucket, monkeypatch):
-    store.put("books/x", b"1")
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", store.environment["AWS_ENDPOINT_URL"])
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    assert Bucket(bucket.uri).read("x") == b"1"
 
 
 @pytest.mark.parametrize("store", [Google], indirect=True)
@@ -214,25 +204,3 @@ def test_a_wrong_connection_string_is_not_repeated(monkeypatch, text):
     with mistake(OptionError) as refusal:
         Bucket(Uri.of("abfs://shelf/books"))
     assert "never" not in str(refusal.value)
-
-
-def test_without_the_library_of_azure_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "azure.storage.blob", None)
-    with mistake(OptionError):
-        Bucket(Uri.of("abfs://shelf/books"))
-
-
-def test_a_refusal_says_whether_there_were_credentials(monkeypatch):
-    words = "When reading: AWS Error ACCESS_DENIED (HTTP status 403) during GetObject operation"
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    with mistake(StoreError):
-        fail(words)
-    monkeypatch.setenv("AWS_PROFILE", "mine")
-    with mistake(StoreError):
-        fail(words)
-
-
-def fail(words):
-    with sentences(Uri.of("s3://shelf/books")):
-        raise _fault(words)

@@ -89,25 +89,6 @@ def test_a_wrong_limit_is_refused(monkeypatch, text):
         cache.make_room()
 
 
-def test_without_a_home_directory_the_cache_is_a_temporary_folder(tmp_path, monkeypatch):
-    for name in ("WIDENET_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-
-    def no_home():
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr("pathlib.Path.home", no_home)
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    assert cache.folder("copies") == tmp_path / f"widenet-{os.getuid()}" / "copies"
-
-
-def test_a_cache_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("WIDENET_CACHE", str(tmp_path / "file"))
-    with mistake(OptionError):
-        cache.folder("copies")
-
-
 def test_entries_of_different_uris_never_meet():
     names = {cache.entry_name(Uri("s3", "b", key)) for key in ("a/b", "a-b", "a b", "é", "é" * 200, "a/../b")}
     assert len(names) == 6

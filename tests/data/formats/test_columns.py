@@ -89,21 +89,6 @@ def test_cells_that_are_read_without_duckdb_are_times_to_it_too(time_format):
         )
 
 
-def test_a_bad_line_is_found_without_a_query_for_every_line_before(tmp_path, source, monkeypatch):
-    queries = []
-    database = columns._database()
-    monkeypatch.setattr(columns, "_database", lambda: queries.append(1) or database)
-    for name, day, options in (
-        ("a.csv", "2024-05-29", {}),
-        ("c.csv", "2024-05-29T12:44:30+01:00", {}),
-        ("b.csv", "29/05/2024", {"time_format": "%d/%m/%Y"}),
-    ):
-        path = source(name, "user,item,at\n" + f"u,a,{day}\n" * 200 + "u,a,never\n")
-        with mistake(DataError, line=202, column="at"):
-            ingest(path, tmp_path / "ds", time="at", **options)
-    assert len(queries) == 3
-
-
 def test_the_last_of_times_with_offsets_counts(tmp_path, source):
     rows = "u,a,1,2024-05-01T12:00:00+02:00\nu,a,2,2024-05-01T11:00:00Z\n"
     dataset = ingest(

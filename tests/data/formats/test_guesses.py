@@ -3,12 +3,11 @@ guessed.
 """
 
 import os
-import random
 from pathlib import Path
 
 import pytest
 
-from widenet.data.formats.guesses import begins_with_users, holds_lists, table_like, time_like
+from widenet.data.formats.guesses import begins_with_users, table_like
 from widenet.data.formats.text import TextFile
 
 DATA = Path(os.environ.get("WIDENET_DATA", Path(__file__).parents[4] / "shared" / "data"))
@@ -73,51 +72,3 @@ def test_first_words_are_users(text):
 )
 def test_first_words_may_be_items(text):
     assert not begins_with_users(lines(text))
-
-
-def test_random_sessions_are_not_guessed():
-    draw = random.Random(1)
-    for num_items in (20, 500, 100_000):
-        for _ in range(50):
-            rows = [
-                " ".join(str(draw.randrange(num_items)) for _ in range(draw.randrange(1, 9)))
-                for _ in range(100)
-            ]
-            assert not begins_with_users(rows)
-
-
-@pytest.mark.parametrize(
-    ("cells", "kind"),
-    [
-        (["978300760", "1511544070"], "seconds since 1970"),
-        (["978300760.5"], "seconds since 1970"),
-        (["1433221332117"], "milliseconds since 1970"),
-        (["1433221332117000"], "microseconds since 1970"),
-        (["20240501", "19991231"], "days"),
-        (["2024-05-01", "2024-05-01T10:00:00Z", "2024-05-01 10:00:00.123"], "dates"),
-        (["31/12/2024", "1.2.2024 10:00"], "dates"),
-        (["5/1/24", "12/31/24 10:00"], "dates"),
-        (["978300760", "7"], None),
-        (["20241399"], None),
-        (["214536502"], None),
-        (["7", "8"], None),
-        (["2024-05"], None),
-        ([""], None),
-        ([], None),
-    ],
-)
-def test_a_column_is_a_time_if_every_cell_is(cells, kind):
-    assert time_like(cells) == kind
-
-
-def test_cells_of_several_numbers_are_lists():
-    assert holds_lists(["7 8", "9"])
-    assert not holds_lists(["7", "9"])
-    assert not holds_lists(["John Smith", "7 8"])
-
-
-def test_lists_of_equal_lengths_are_no_table():
-    assert table_like(lines("1 1500000001 1500000002\n2 1500000003 1500000001\n")) is None
-    assert table_like(lines("1 2 3\n2 3 4\n")) is None
-    assert table_like(lines("1  2 3\n2 3\n")) is None
-    assert table_like(lines("1 7 2024-05-01\n2 8 2024-05-01\n")) == "column 3 looks like dates"

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 
 from tests.mistakes import mistake
-from widenet.data.dataset import Dataset
 from widenet.data.formats import text
 from widenet.data.formats.text import TextFile
 from widenet.data.ingest import ingest
@@ -57,18 +56,6 @@ def test_a_bad_line_has_the_number_that_an_editor_shows(tmp_path, source):
     assert ingest([path], tmp_path / "ds", skip_bad_lines=1).ids(slice(None)) == ["u1", "u2", "u4"]
 
 
-def test_line_ends_within_quotes_stay_unless_lines_end_in_several_ways(tmp_path, source):
-    rows = 'user,item{end}u1,"a{inner}b"{end}u2,c{end}'
-    for case, (end, inner, item) in enumerate(
-        [("\n", "\n", "a\nb"), ("\r\n", "\r\n", "a\r\nb"), ("\r\n", "\n", "a\nb"), ("\n", "\r\n", "a\nb")]
-    ):
-        ingest([source(f"{case}.csv", rows.format(end=end, inner=inner))], tmp_path / f"{case}")
-        assert sorted(Dataset.open(tmp_path / f"{case}").vocabulary("items").all_ids().to_pylist()) == [
-            item,
-            "c",
-        ]
-
-
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5])
 def test_a_file_is_made_even_in_pieces(tmp_path, source, monkeypatch, piece_bytes):
     monkeypatch.setattr(text, "_BLOCK_BYTES", piece_bytes)
@@ -87,12 +74,3 @@ def test_an_endless_line_is_refused_after_its_first_part(tmp_path):
         file.truncate(2**40)
     with mistake(DataError, line=2):
         TextFile(tmp_path / "endless").check_end(LONGEST_LINE_BYTES)
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 2, 3, 7, 2**20])
-def test_line_ends_that_were_converted_twice_end_one_line(tmp_path, monkeypatch, piece_bytes):
-    (tmp_path / "a.sessions").write_bytes(b"1 2 3\r\r\n4 5\r\r\n6 1\r\r\n")
-    monkeypatch.setattr(text, "_BLOCK_BYTES", piece_bytes)
-    assert (
-        TextFile(tmp_path / "a.sessions").with_even_ends(tmp_path).path.read_bytes() == b"1 2 3\n4 5\n6 1\n"
-    )
