@@ -18,7 +18,7 @@ from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.compiled_tiles import compiled_pass
 from widenet.kernels.fixed_point import compiled_add
-from widenet.model import layers, losses
+from widenet.model import layers
 from widenet.plan import layers as planned
 from widenet.training import optimizers
 
@@ -31,7 +31,7 @@ MODULES = [
     "widenet.runs.training",
     *(
         f"{package.__name__}.{module.name}"
-        for package in (layers, losses, planned, optimizers)
+        for package in (layers, planned, optimizers)
         for module in iter_modules(package.__path__)
     ),
 ]
