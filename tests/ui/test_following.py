@@ -48,32 +48,6 @@ def test_a_change_that_a_page_reads_first_is_told_too(runs, known, monkeypatch):
         asyncio.run(listen())
 
 
-def test_a_look_that_fails_does_not_end_all_later_ones(runs, known, monkeypatch):
-    look = known.look
-
-    def fail(everywhere):
-        raise MemoryError(everywhere)
-
-    async def listen():
-        follower = Following(known)
-        monkeypatch.setattr(known, "look", fail)
-        first = follower.events(known.now.version)
-        await anext(first)
-        with pytest.raises(MemoryError):
-            await follower._task
-        assert not follower.is_looking
-        monkeypatch.setattr(known, "look", look)
-        stream = follower.events(known.now.version)
-        await anext(stream)
-        run.log({"epoch": 2, "loss": 0.5})
-        assert await asyncio.wait_for(changed(stream), 20) == ["untied"]
-        follower.end()
-
-    with training(runs / "untied") as run:
-        known.look()
-        asyncio.run(listen())
-
-
 def test_a_quiet_stream_gives_signs_of_life(known, monkeypatch):
     monkeypatch.setattr(following, "_SECONDS_BETWEEN_SIGNS", 0)
 

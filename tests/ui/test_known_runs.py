@@ -1,14 +1,10 @@
 """What is known of runs: that of their files, read again only where these change."""
 
 import shutil
-from dataclasses import replace
 
-from tests.pages import Page
 from tests.ui.conftest import training
 from widenet.report.listing import list_runs
-from widenet.runs.quantizing import quantize
 from widenet.ui.known_runs import MOST_POINTS, KnownRuns
-from widenet.ui.runs_page import runs_page
 
 
 def known(folder):
@@ -26,19 +22,6 @@ def test_it_is_what_the_list_of_runs_says(runs):
         assert run.listed.value == listing[name].value == run.values["ndcg@5"]
         assert list(run.curves["ndcg@5"][0::2]) == list(range(1, run.listed.epochs + 1))
     assert seen.now.problems == {}
-
-
-def test_the_table_marks_runs_in_8_bits(runs):
-    quantize(runs / "untied", runs / "small")
-    seen = known(runs).now
-    assert (seen.runs["small"].values, seen.runs["small"].listed.value) == ({}, None)
-    assert seen.runs["small"].curves == seen.runs["untied"].curves
-    page = Page(str(runs_page(seen)))
-    marks = [
-        attributes["title"] for tag, attributes in page.elements if tag == "span" and "title" in attributes
-    ]
-    said = f"made of {runs / 'untied'}, whose training its curve shows"
-    assert [mark for mark in marks if mark.startswith("made of")] == [said]
 
 
 def test_only_what_changes_is_read_and_told(runs):
@@ -115,14 +98,6 @@ def test_a_damaged_run_is_named_until_it_is_mended(runs):
     assert "untied" in seen.now.since(start).changed
 
 
-def test_a_browser_of_an_earlier_process_reads_everything(runs):
-    earlier = known(runs)
-    later = known(runs)
-    now = replace(later.now, first=earlier.now.version + 1)
-    assert now.since(earlier.now.version).all
-    assert not now.since(now.version + 1).all
-
-
 def test_a_folder_that_goes_away_holds_no_run(runs):
     seen = known(runs)
     shutil.rmtree(runs)
@@ -143,22 +118,3 @@ def test_a_long_curve_keeps_its_last_point(runs):
     assert epochs == sorted(set(epochs))
     assert "ndcg@5" not in run.values
     assert "ndcg@5" not in run.curves
-
-
-def test_a_line_that_nests_too_deeply_is_skipped(runs):
-    with (runs / "untied" / "log.jsonl").open("a") as file:
-        file.write(f"{'[' * 100_000}\n")
-    seen = known(runs)
-    assert seen.now.problems == {}
-    assert seen.now.runs["untied"].listed.epochs == 3
-
-
-def test_what_is_known_stays_as_it_was_while_the_folder_changes(runs):
-    seen = known(runs)
-    before = seen.now
-    shutil.rmtree(runs / "untied")
-    after = seen.look()
-    assert after is seen.now
-    assert (before.runs.keys(), before.gone) == ({"untied", "deep/tied"}, {})
-    assert before.since(before.version).gone == []
-    assert (after.runs.keys(), after.gone) == ({"deep/tied"}, {"untied": after.version})

@@ -2,16 +2,12 @@
 
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
-import widenet.serve.page as serve_page
-import widenet.ui.page as ui_page
 from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
 from tests.serve.conftest import TOKEN
 from tests.ui.conftest import EVIL, pages, training
-from widenet import ingest, train
 
 pytestmark = needs_chromium
 
@@ -114,24 +110,6 @@ def test_the_first_run_appears_on_an_empty_page(chromium, trained, tmp_path):
         expect(page.get_by_role("link", name="first")).to_have_count(1)
 
 
-def test_of_many_runs_some_show_until_all_are_asked_for(chromium, trained, tmp_path):
-    for number in range(205):
-        shutil.copytree(
-            trained / "runs" / "untied",
-            tmp_path / "runs" / f"run {number:03}",
-            ignore=shutil.ignore_patterns("checkpoints", "tensorboard"),
-        )
-    with (
-        pages(tmp_path / "runs") as running,
-        visit(chromium, f"http://127.0.0.1:{running.port}/") as page,
-    ):
-        assert page.locator("#rows > tr:visible").count() == 200
-        page.get_by_role("button", name="Show all 205").click()
-        assert page.locator("#rows > tr:visible").count() == 205
-        page.get_by_label("Find").fill("run 204")
-        assert names(page) == ["run 204"]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
@@ -142,22 +120,6 @@ def test_a_run_and_a_comparison_fit_and_axe_finds_nothing_serious(place, width, 
         assert page.locator("figure").count() > 1
         assert fits(page, width)
         check_accessible(page)
-
-
-def test_from_the_table_to_a_comparison_to_a_run(chromium, address):
-    with visit(chromium, address) as page:
-        page.get_by_label("Compare untied").check()
-        page.get_by_label("Compare deep/tied").check()
-        page.get_by_role("link", name="Compare", exact=True).click()
-        page.get_by_role("heading", name="2 runs").wait_for()
-        page.get_by_role("link", name="deep/tied").click()
-        page.get_by_role("heading", name="deep/tied").wait_for()
-
-
-@pytest.mark.parametrize("package", [ui_page, serve_page])
-def test_all_scripts_of_a_service_weigh_less_than_100_kilobytes(package):
-    sizes = [path.stat().st_size for path in Path(package.__file__).parent.rglob("*.js")]
-    assert 20_000 < sum(sizes) < 100_000
 
 
 def test_an_epoch_shows_on_the_page_of_its_run_and_a_deleted_run_is_said(chromium, runs):
@@ -200,33 +162,6 @@ def test_users_and_items_are_found_while_one_types(chromium, address):
         check_accessible(page)
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory):
-    """The pages of a run whose items have attributes."""
-    folder = tmp_path_factory.mktemp("shop")
-    items = {
-        "item": ["b1", "b2", "b3", "b4"],
-        "code": ["x1", "x2", "x3", "x4"],
-        "genre": [*["verse"] * 3, EVIL],
-    }
-    pairs = [(f"u{user}", f"b{item}") for user in range(9) for item in range(1, 5) if user >= item]
-    train(None, {"epochs": 1}, ingest(pairs, folder / "data", items=items), folder / "runs" / "shop")
-    with pages(folder / "runs") as running:
-        yield f"http://127.0.0.1:{running.port}/data?run=shop"
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_items_that_are_found_have_their_attributes(width, scheme, chromium, shop):
-    with visit(chromium, shop, width, color_scheme=scheme) as page:
-        page.get_by_label("Find users").fill("b")
-        expect(page.locator("#found .attributes")).to_have_text(
-            [*(f"genre: verse · code: x{item}" for item in (1, 2, 3)), f"genre: {EVIL} · code: x4"]
-        )
-        assert fits(page, width)
-        check_accessible(page)
-
-
 def test_pages_that_have_ended_say_so(chromium, trained):
     expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING"]
     with (
@@ -238,29 +173,6 @@ def test_pages_that_have_ended_say_so(chromium, trained):
         assert running.end()[0] == 0
         page.get_by_role("alert").wait_for()
         assert "does not answer" in page.get_by_role("alert").inner_text()
-
-
-@pytest.mark.parametrize("is_opened", [True, False])
-def test_a_page_asks_for_the_token_again_after_a_restart(is_opened, chromium, trained, tmp_path):
-    """A page whose stream of events has not opened yet when the process ends asks, too."""
-    (tmp_path / "token").write_text(TOKEN)
-    words = [trained / "runs", "--token-file", tmp_path / "token"]
-    expected = ["ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_FAILED", "status of 401"]
-    with pages(*words) as running:
-        address = f"http://127.0.0.1:{running.port}/"
-        with visit(chromium, address, expected=expected) as page:
-            held = []
-            if not is_opened:
-                page.route("**/events*", lambda route: held.append(route), times=1)
-            page.get_by_label("Token of these pages").fill(TOKEN)
-            with (page.expect_response if is_opened else page.expect_request)("**/events*"):
-                page.keyboard.press("Enter")
-            page.get_by_role("link", name="untied").wait_for()
-            assert running.end()[0] == 0
-            with pages(*words, "--port", running.port):
-                if held:
-                    held[0].abort()
-                page.get_by_label("Token of these pages").wait_for()
 
 
 def test_the_token_is_asked_for_and_kept_from_scripts(chromium, trained, tmp_path):

@@ -1,7 +1,5 @@
 """What the pages of a run, of a comparison and of a dataset show, in a real Chromium."""
 
-import json
-import re
 import shutil
 
 import numpy as np
@@ -83,65 +81,20 @@ def rows(table):
     return [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
 
 
-def edges(shape):
-    """Left, top, right and bottom of something that can be seen."""
-    expect(shape).to_be_visible()
-    box = shape.bounding_box()
-    return box["x"], box["y"], box["x"] + box["width"], box["y"] + box["height"]
-
-
-def test_a_run_shows_its_network_as_a_graph_and_the_weights_that_layers_share(chromium, address):
-    with visit(chromium, address + "run?name=deep%2Ftied", 390) as page:
-        graph = section(page, "Network").get_by_role("group", name="The network")
-        boxes = [edges(box) for box in graph.locator("rect").all()]
-        names = [graph.get_by_text(name, exact=True) for name in ("history", "taste", "next")]
-        assert len(boxes) == len(names)
-        for (left, top, right, bottom), name in zip(boxes, names, strict=True):
-            inner = edges(name)
-            assert left < inner[0] < inner[2] < right < 390
-            assert top < inner[1] < inner[3] < bottom
-        assert [box[1] for box in boxes] == sorted(box[1] for box in boxes)
-        left, top, _, bottom = edges(graph.get_by_role("img", name="taste and next share their weights"))
-        assert left < min(box[0] for box in boxes)
-        assert boxes[1][1] < top < boxes[1][3]
-        assert boxes[2][1] < bottom < boxes[2][3]
-
-
-def test_a_run_shows_its_layers_memory_time_and_log(chromium, address, folder):
+def test_a_run_shows_its_memory_time_and_log(chromium, address, folder):
     run = RunDirectory.open(folder / "runs" / "deep" / "tied")
     subject = Subject("tied", run)
     with visit(chromium, address + "run?name=deep%2Ftied", 390) as page:
-        layers = section(page, "Layers")
-        figure, drawn = curve(layers, "norms of weights")
-        drawn.focus()
-        page.keyboard.press("End")
-        (name, last), *_ = subject.histograms[4]["weights"].items()
-        said = figure.locator("output").inner_text()
-        assert said.startswith("epoch 4, ")
-        assert float(re.search(rf"{name} ([\d.]+)", said)[1]) == pytest.approx(last.norm, rel=1e-5)
-        expect(layers.get_by_role("img", name=name, exact=True)).to_be_visible()
-        hidden = layers.get_by_role("img", name="taste", exact=True)
-        expect(hidden).to_be_hidden()
-        layers.get_by_text("Activations", exact=True).focus()
-        page.keyboard.press("Enter")
-        expect(hidden).to_be_visible()
-
         manifest = run.dataset().manifest
         needed = memory(Job.of(run.layout, manifest.entries_per_example, manifest.num_examples))
         sizes = [size for size in vars(needed).values() if size > 0]
-        plan = section(page, "Plan")
-        widths = plan.locator("rect").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")
-        assert max(widths) > 100
-        assert np.divide(widths, sum(widths)) == pytest.approx(np.divide(sizes, sum(sizes)), abs=0.01)
-        plan.get_by_text("Numbers").focus()
-        page.keyboard.press("Enter")
-        assert [size for _, size in rows(plan)] == [amount(size) for size in [*sizes, needed.total]]
-
+        assert [size for _, size in rows(section(page, "Plan"))] == [
+            amount(size) for size in [*sizes, needed.total]
+        ]
         phases = rows(section(page, "Time").locator("table").first)
         assert [name for name, *_ in phases] == [
             "steps", "waiting for examples", "evaluation", "checkpoints", "in all"
         ]  # fmt: skip
-        expect(section(page, "Time").get_by_role("img", name="time by phase")).to_be_visible()
         log = rows(section(page, "Log"))
         assert [epoch for epoch, *_ in log] == ["4", "3", "2", "1"]
         assert [float(loss) for _, loss, *_ in log] == [
@@ -149,61 +102,6 @@ def test_a_run_shows_its_layers_memory_time_and_log(chromium, address, folder):
         ]
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         check_accessible(page)
-
-
-MARKED = """figure => {
-  const canvas = figure.querySelector("canvas");
-  const copy = new OffscreenCanvas(canvas.width, canvas.height);
-  const context = copy.getContext("2d", { willReadFrequently: true });
-  context.drawImage(canvas, 0, 0);
-  const [whole, inner] = [canvas, figure.querySelector(".u-over")].map(each => each.getBoundingClientRect());
-  const scale = canvas.width / whole.width, height = Math.floor(inner.height * scale);
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue("--soft");
-  const soft = [1, 3, 5].map(at => parseInt(context.fillStyle.slice(at, at + 2), 16));
-  const found = [];
-  for (let x = -1; x <= inner.width; x++) {
-    const at = [inner.left - whole.left + x, inner.top - whole.top].map(each => Math.round(each * scale));
-    const { data } = context.getImageData(...at, 1, height);
-    let like = 0;
-    for (let y = 0; y < data.length; y += 4) {
-      like += data[y + 3] > 60 && soft.every((level, of) => Math.abs(data[y + of] - level) < 12);
-    }
-    if (like > height / 3) found.push(x / inner.width);
-  }
-  return found;
-}"""
-"""Where dashed lines in the colour of small print stand in a curve: 0 is its left edge, 1 its right one."""
-
-
-def test_the_kept_epoch_is_marked_in_curves_named_and_said_and_moves_with_the_training(chromium, runs):
-    document = runs / "untied" / "training.json"
-    document.write_text(json.dumps(json.loads(document.read_text()) | {"keep": "best"}))
-    with training(runs / "untied") as run, pages(runs) as running:
-        for number, value in ((2, 0.9), (3, 0.8)):
-            run.log({"epoch": number, "loss": 1 / number, "ndcg@5": value})
-        with visit(chromium, f"http://127.0.0.1:{running.port}/run?name=untied") as page:
-            figure = page.locator("figure.plot").first
-            drawn = figure.get_by_role("img", name="loss. kept: epoch 2")
-            drawn.focus()
-            for key, kept in (("Home", ""), ("ArrowRight", ", kept: epoch 2"), ("ArrowRight", "")):
-                page.keyboard.press(key)
-                expect(figure.locator("output")).to_have_text(re.compile(rf"loss [\d.]+{kept}$"))
-            assert figure.evaluate(MARKED) == pytest.approx([1 / 2], abs=0.01)
-            page.evaluate(
-                "() => { const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;"
-                " window.texts = []; prototype.fillText = function (...all) {"
-                " texts.push(all[0]); return fillText.apply(this, all); }; }"
-            )
-            run.log({"epoch": 4, "loss": 0.2, "ndcg@5": 0.95, "ndcg@9": 0.5})
-            figure.get_by_role("img", name="loss. kept: epoch 4").wait_for()
-            assert figure.evaluate(MARKED) == pytest.approx([1], abs=0.01)
-            assert "kept: epoch 4" in page.evaluate("texts")
-            both, drawn = curve(page, "ndcg")
-            drawn.focus()
-            page.keyboard.press("End")
-            expect(both.locator("output")).to_have_text(
-                re.compile("^epoch 4, ndcg@5 0.95, .*, ndcg@9 0.5, kept: epoch 4$")
-            )
 
 
 def test_a_comparison_shows_paired_differences_with_their_intervals_and_what_differs(
@@ -269,3 +167,34 @@ def test_a_dataset_shows_its_long_tail_its_lengths_its_times_and_what_is_found(c
         assert sorted(had) == sorted(f"Tales {item}" for item in range(40) if 12 % (item + 1) == 0)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         check_accessible(page)
+
+
+def test_a_curve_is_zoomed_by_mouse_and_by_keyboard_and_stays_so_when_an_epoch_ends(chromium, runs):
+    with (
+        training(runs / "untied") as run,
+        pages(runs) as running,
+        visit(chromium, f"http://127.0.0.1:{running.port}/run?name=untied") as page,
+    ):
+        run.log({"epoch": 2, "loss": 0.5, "ndcg@5": 0.4})
+        run.log({"epoch": 3, "loss": 0.25, "ndcg@5": 0.4})
+        expect(page.get_by_role("status").first).to_have_text("training: epoch 3 of 3")
+        figure, drawn = curve(page, "loss")
+        whole = figure.get_by_role("button", name="Whole range")
+        box = drawn.bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 30)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.8, box["y"] + 30, steps=4)
+        page.mouse.up()
+        whole.click()
+        expect(whole).to_be_hidden()
+        page.keyboard.press("End")
+        page.keyboard.press("+")
+        expect(whole).to_be_visible()
+        run.log({"epoch": 4, "loss": 0.125, "ndcg@5": 0.4321})
+        expect(page.locator("[data-live=log] td").nth(1)).to_have_text("0.125")
+        expect(whole).to_be_visible()
+        assert page.evaluate("document.activeElement.role") == "img"
+        page.keyboard.press("End")
+        expect(figure.locator("output")).to_contain_text("epoch 4, loss 0.125")
+        page.keyboard.press("Escape")
+        expect(whole).to_be_hidden()

@@ -1,18 +1,176 @@
-"""Processes that train: which one it is, one signal alone, and names that stay in the folder."""
+"""Trainings that pages start and stop: who may ask, what is refused, which process it is, and the pages."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.browser import WIDTHS, check_accessible, expect, needs_chromium, visit
+from tests.mistakes import mistake
+from tests.serve.conftest import TOKEN
+from tests.trainings import UNTIED, books
+from tests.ui.conftest import pages
 from widenet.cli.ui import train_command
+from widenet.data.dataset import Dataset
+from widenet.runs.documents import documents
 from widenet.serve.messages import RefusedError
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.training.existing_run import is_locked
+from widenet.ui.known_runs import KnownRuns
+from widenet.ui.training_routes import TrainingRoutes, default_texts
 from widenet.ui.trainings import OUTPUT_BYTES, Trainings
+
+CHANGE = ["/start", "/stop"]
+
+
+@pytest.fixture(scope="module")
+def folder(trained, tmp_path_factory):
+    """Runs beside which new ones may be started; trainings that a test leaves behind are killed."""
+    folder = tmp_path_factory.mktemp("starting") / "runs"
+    shutil.copytree(trained / "runs", folder)
+    books(folder.parent / "data" / "songs", field="songs")
+    yield folder
+    for note in folder.glob(".*.start/process.json"):
+        with suppress(ProcessLookupError):
+            os.kill(json.loads(note.read_text())["pid"], signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def open_pages(folder):
+    with pages(folder, "--allow-training", "--datasets", folder.parent / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def right(trained):
+    """What starts a training."""
+    run = trained / "runs" / "untied"
+    texts = {name: (run / f"{name}.json").read_text() for name in ("network", "training")}
+    return {"name": "mine", "data": str((trained / "data").resolve()), "processes": 1, **texts}
+
+
+def until(met, seconds=60.0):
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_without_being_allowed_there_are_no_such_routes(shown):
+    assert shown.get("/start").status == 404
+    assert {shown.post(place, {}).status for place in CHANGE} == {404}
+    assert "Start a training" not in shown.get("/").body.decode()
+    assert "page/training.js" not in shown.get("/run?name=untied").body.decode()
+
+
+@pytest.mark.parametrize("place", CHANGE)
+def test_other_sites_strangers_and_other_bodies_are_refused(place, open_pages, folder):
+    before = sorted(folder.rglob("*"))
+    kind = {"Content-Type": "application/json"}
+    for headers, status in [
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "evil.example"}, 421),
+        ({"Content-Type": "text/plain"}, 415),
+    ]:
+        assert open_pages.ask("POST", place, "{}", {**kind, **headers}).status == status
+    assert open_pages.ask("POST", place, " " * (2**20 + 1), kind).status == 413
+    for body in ("", "[]", "{", "[" * 100_000, '{"run": 1}', '{"run": "../data"}'):
+        assert open_pages.ask("POST", place, body, kind).status in (404, 422)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_with_a_token_nothing_is_told_or_started_without_it(trained, right, tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    with pages(trained / "runs", "--allow-training", "--token-file", tmp_path / "token") as running:
+        assert running.get("/start").status == 401
+        assert {running.post(place, right).status for place in CHANGE} == {401}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [
+        ({"name": "../mine"}, 422),
+        ({"name": "untied"}, 409),
+        ({"name": 1}, 422),
+        ({"data": "/etc"}, 422),
+        ({"data": "runs/../data"}, 422),
+        ({"network": "{"}, 422),
+        ({"network": json.dumps(UNTIED).replace('"items"', '"films"')}, 422),
+        ({"network": {}}, 422),
+        ({"training": '{"epochs": "ten"}'}, 422),
+        ({"training": "[" * 100_000}, 422),
+        ({"processes": 0}, 422),
+        ({"processes": True}, 422),
+    ],
+)
+def test_a_wrong_draft_starts_nothing(wrong, status, right, open_pages, folder):
+    before = sorted(folder.rglob("*"))
+    assert open_pages.post("/start", {**right, **wrong}).status == status
+    assert sorted(folder.rglob("*")) == before
+    assert open_pages.post("/stop", {"run": "untied"}).status == 409
+
+
+def test_default_documents_are_the_usual_ones_in_few_lines(trained):
+    dataset = Dataset.open(trained / "data")
+    texts, usual = default_texts(dataset), documents(None, None, dataset)
+    assert (NetworkSpec.parse(texts["network"]), TrainingSpec.parse(texts["training"])) == usual
+    assert len(texts["training"]) < len(usual[1].to_json()) / 2
+
+
+def test_the_datasets_of_runs_a_named_one_and_those_of_a_folder_are_offered(trained, tmp_path):
+    known = KnownRuns(trained / "runs").look()
+
+    def choices(*places):
+        return TrainingRoutes(None, None, None, *places).choices(known)
+
+    own = {str((trained / "data").resolve()): "data"}
+    assert choices(None, None) == own
+    for place in (["books"], ["by", "year"], ["far", "too", "deep"]):
+        shutil.copytree(trained / "data", tmp_path.joinpath("all", *place))
+    found = choices(tmp_path / "all" / "books", tmp_path / "all")
+    assert list(found.values()) == ["books", "data", "year"]
+
+
+@pytest.mark.parametrize("machine", ['{"data": 5}', '{"data": "\\u0000"}', "[]", "{"])
+def test_what_a_damaged_file_says_is_not_believed(machine, open_pages, folder, trained):
+    damaged = folder / "damaged"
+    shutil.copytree(trained / "runs" / "untied", damaged)
+    try:
+        (damaged / "machine.json").write_text(machine)
+        for place in ("/run?name=damaged", "/start?like=damaged", "/data", "/"):
+            assert open_pages.get(place).status == 200, place
+    finally:
+        shutil.rmtree(damaged)
+
+
+@pytest.mark.long
+def test_a_training_outlives_the_pages_and_the_next_ones_stop_it(right, trained, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(trained / "runs" / "untied", folder / "before")
+    run = folder / "mine"
+    long = json.dumps(json.loads(right["training"]) | {"epochs": 100_000})
+    with pages(folder, "--allow-training") as running:
+        assert running.post("/start", {**right, "training": long}).status == 200
+        assert "The training begins" in running.get("/run?name=mine").body.decode()
+        assert running.post("/start", {**right, "name": "second"}).status == 409
+        until(lambda: (run / "log.jsonl").is_file())
+        assert running.end()[0] == 0
+    assert is_locked(run)
+    with pages(folder, "--allow-training") as running:
+        assert running.post("/start", {**right, "name": "second"}).status == 409
+        assert running.post("/stop", {"run": "mine"}).status == 200
+        until(lambda: not is_locked(run))
+        assert any(run.glob("checkpoints/epoch-*"))
 
 
 @pytest.fixture
@@ -35,14 +193,13 @@ def sleeper(tmp_path):
 
 def test_a_training_of_pages_before_is_known_and_asked_once(sleeper, tmp_path):
     trainings, path = Trainings(tmp_path, train_command), tmp_path / "mine"
-    assert trainings.is_alive(path)
-    assert not trainings.is_stopping(path)
+    assert (trainings.is_alive(path), trainings.is_stopping(path)) == (True, False)
     trainings.stop(path)
     assert sleeper.stdout.readline() == "asked\n"
     assert trainings.is_stopping(path)
-    with pytest.raises(RefusedError, match="already"):
+    with mistake(RefusedError):
         trainings.stop(path)
-    with pytest.raises(RefusedError, match="mine is being trained"):
+    with mistake(RefusedError):
         trainings.start("other", tmp_path, {}, 1, None)
     sleeper.send_signal(signal.SIGKILL)
     sleeper.wait()
@@ -55,13 +212,6 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
 print(sys.argv[1:], os.getsid(0) == os.getpid(), sys.stdin.read() == "", flush=True)
 while True: time.sleep(60)
 """
-
-
-def until(met):
-    end = time.monotonic() + 20
-    while not met():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_training_is_a_process_with_its_own_session_documents_and_output(tmp_path):
@@ -79,17 +229,10 @@ def test_a_training_is_a_process_with_its_own_session_documents_and_output(tmp_p
     assert {name: (beside / name).read_text("utf-8") for name in texts} == texts
     later = Trainings(tmp_path, train_command)  # of the next pages
     assert later.is_alive(path)
-    assert later.documents("mine") == beside
+    assert later.has_started("mine")
     trainings.stop(path)
     until(lambda: not trainings.is_alive(path))
     assert not later.is_alive(path)
-    trainings.resume(path, data, 3, None)
-    until(lambda: trainings.output(path).count("\n") == 2)
-    assert trainings.output(path).splitlines()[1] == f"{['train', *where, '--resume']} True True"
-    with pytest.raises(RefusedError, match="mine is being trained"):
-        later.resume(tmp_path / "other", data, 1, None)
-    later.stop(path)
-    until(lambda: not trainings.is_alive(path))
 
 
 @pytest.mark.parametrize("note", ["", "[]", '{"pid": 1}', '{"pid": "x", "began": "1"}', None])
@@ -99,7 +242,7 @@ def test_another_process_with_the_same_id_is_left_alone(note, tmp_path):
     (tmp_path / ".mine.start" / "process.json").write_text(own if note is None else note)
     trainings = Trainings(tmp_path, train_command)
     assert not trainings.is_alive(tmp_path / "mine")
-    with pytest.raises(RefusedError, match="no training of this run"):
+    with mistake(RefusedError):
         trainings.stop(tmp_path / "mine")
 
 
@@ -108,9 +251,9 @@ def test_another_process_with_the_same_id_is_left_alone(note, tmp_path):
 )
 def test_a_name_is_a_single_plain_component(name, tmp_path):
     trainings = Trainings(tmp_path, train_command)
-    with pytest.raises(RefusedError, match="the name must be"):
+    with mistake(RefusedError):
         trainings.start(name, tmp_path, {"network.json": ""}, 1, None)
-    assert trainings.documents(name) is None
+    assert not trainings.has_started(name)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -118,39 +261,10 @@ def test_a_run_and_a_link_are_not_replaced_and_a_busy_folder_starts_nothing(tmp_
     trainings = Trainings(tmp_path, train_command)
     (tmp_path / "taken").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name in ("taken", "link"):
-        with pytest.raises(RefusedError, match="already"):
-            trainings.start(name, tmp_path, {"network.json": ""}, 1, None)
-    with pytest.raises(RefusedError, match="deep/run is being trained"):
-        trainings.start("free", tmp_path, {"network.json": ""}, 1, "deep/run")
+    for name, busy in (("taken", None), ("link", None), ("free", "deep/run")):
+        with mistake(RefusedError):
+            trainings.start(name, tmp_path, {"network.json": ""}, 1, busy)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
-
-
-def test_what_is_kept_of_a_training_goes_with_its_run_but_not_before_there_is_one(sleeper, tmp_path):
-    trainings, path, beside = Trainings(tmp_path, train_command), tmp_path / "mine", tmp_path / ".mine.start"
-    trainings.clear_deleted()  # it has made no run yet
-    path.mkdir()
-    trainings.clear_deleted()
-    path.rmdir()
-    trainings.clear_deleted()  # its process is alive
-    assert beside.is_dir()
-    sleeper.kill()
-    sleeper.wait()
-    trainings.clear_deleted()
-    assert not beside.exists()
-    assert trainings.output(path) is None
-
-
-def test_a_training_that_ended_without_a_run_keeps_its_documents(tmp_path):
-    trainings = Trainings(tmp_path, lambda *_: [sys.executable, "-c", "print('no')"])
-    path, beside = tmp_path / "mine", tmp_path / ".mine.start"
-    beside.mkdir()
-    (beside / "seen").touch()  # an earlier run of this name, which was deleted
-    trainings.start("mine", tmp_path, {"network.json": "{}"}, 1, None)
-    until(lambda: not trainings.is_alive(path))
-    trainings.clear_deleted()
-    assert trainings.documents("mine") == beside
-    assert trainings.output(path) == "no\n"
 
 
 def test_the_end_of_a_long_output_is_shown(tmp_path):
@@ -160,3 +274,30 @@ def test_the_end_of_a_long_output_is_shown(tmp_path):
     (tmp_path / ".mine.start" / "output.txt").write_bytes(b"\xff" + b"x" * OUTPUT_BYTES + b"end")
     assert trainings.output(path).endswith("xend")
     assert len(trainings.output(path)) == OUTPUT_BYTES
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_training_is_written_started_watched_and_stopped(width, chromium, open_pages):
+    address, name = f"http://127.0.0.1:{open_pages.port}/start", f"mine-{width}"
+    with visit(chromium, address, width, expected=["status of 409", "status of 422"]) as page:
+        songs = page.get_by_label("Dataset").locator("option", has_text="songs").get_attribute("value")
+        page.get_by_label("Dataset").select_option(songs)
+        network = page.get_by_label("network.json", exact=True)
+        expect(network).to_contain_text('"field": "songs"')
+        network.fill(json.dumps(UNTIED).replace('"items"', '"songs"'))
+        page.get_by_label("training.json", exact=True).fill('{"epoch": 90000}')
+        page.get_by_label("Name of the run").fill("untied")
+        page.get_by_role("button", name="Start the training").click()
+        expect(page.get_by_role("alert")).to_contain_text("epochs")
+        page.get_by_label("training.json", exact=True).fill('{"epochs": 90000}')
+        page.get_by_role("button", name="Start the training").click()
+        expect(page.get_by_role("alert")).to_contain_text("untied")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        check_accessible(page)
+        page.get_by_label("Name of the run").fill(name)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status").first).to_have_text("The training begins.")
+        page.get_by_role("button", name="Stop with a checkpoint").click(timeout=60_000)
+        expect(page.get_by_role("status").first).to_contain_text("interrupted: epoch", timeout=60_000)
+        check_accessible(page)

@@ -24,26 +24,12 @@ def ui(**words: Any) -> None:
 
     arguments = UiArguments(**values_of(UiArguments, words))
     with optional("starlette", "serve"):
-        from widenet.ui.service import Commands
         from widenet.ui.service import serve as run
 
-    run(
-        arguments,
-        lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True),
-        Commands(train_command, measure_command),
-    )
+    run(arguments, lambda url: typer.echo(f"Showing {arguments.folder} at {url}", err=True), train_command)
 
 
 def train_command(documents: Sequence[Path], data: Path, out: Path, processes: int) -> list[str]:
-    """Return the words that train a run, or without documents resume it."""
+    """Return the words that train a run."""
     words = ["--data", str(data), "--out", str(out), "--processes", str(processes)]
-    return _words("train", *map(str, documents), *words, *([] if documents else ["--resume"]))
-
-
-def measure_command(documents: Sequence[Path], data: Path) -> list[str]:
-    """Return the words that time a training."""
-    return _words("plan", *map(str, documents), "--data", str(data), "--measure")
-
-
-def _words(*words: str) -> list[str]:
-    return [sys.executable, "-m", "widenet", *words]
+    return [sys.executable, "-m", "widenet", "train", *map(str, documents), *words]

@@ -138,7 +138,7 @@ class Service:
         """Return what answers requests for the model."""
 
         async def handler(request: Request) -> Response:
-            asks, are_many = _asks_of(_decoded(decoder, await self._guard.body(request)))
+            asks, are_many = _asks_of(await self._guard.decoded(request, decoder))
             self._bounds.check(asks)
             answers = await self._model.answers(asks)
             for place, answer in enumerate(answers):
@@ -179,7 +179,7 @@ class Service:
     async def load(self, request: Request) -> Response:
         """Serve another run of the folder."""
         assert self._runs is not None
-        run = run_below(self._runs, _decoded(_LOAD, await self._guard.body(request)).run)
+        run = run_below(self._runs, (await self._guard.decoded(request, _LOAD)).run)
         if self._loading is not None:
             raise unavailable("busy", "another load is under way")
         self._loading = asyncio.ensure_future(self._in_thread(lambda: self._follower.load(run)))
@@ -241,14 +241,6 @@ def run_below(folder: Path, name: str) -> Path:
     if name not in known or not (folder / name / "network.json").is_file():
         raise RefusedError(404, "no_run", "there is no run of this name")
     return folder / name
-
-
-def _decoded(decoder: "msgspec.json.Decoder[_T]", body: bytes) -> _T:
-    """Read the body of a request; raises RefusedError."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(422, "malformed", str(error)) from None
 
 
 def _asks_of(post: Ask) -> tuple[Sequence[Ask], bool]:

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from widenet.errors import OptionError
 from widenet.serve.messages import RefusedError
+
+_T = TypeVar("_T")
 
 _LEAST_TOKEN = 16
 _LONGEST_TOKEN = 4096
@@ -117,8 +121,7 @@ class Guard:
             return False
         return name == "localhost" or name in self.names or _is_address(name)
 
-    async def body(self, request: Request) -> bytes:
-        """Read the JSON body of a request; raises RefusedError for one that is too large or no JSON."""
+    async def _body(self, request: Request) -> bytes:
         headers = request.headers
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise RefusedError(415, "wrong_type", "Content-Type must be application/json")
@@ -131,6 +134,13 @@ class Guard:
             if len(body) > self.max_bytes:
                 raise self._too_large()
         return bytes(body)
+
+    async def decoded(self, request: Request, decoder: "msgspec.json.Decoder[_T]") -> _T:
+        """Read the JSON body of a request as what a decoder gives; raises RefusedError."""
+        try:
+            return decoder.decode(await self._body(request))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RefusedError(422, "malformed", str(error)) from None
 
     def _too_large(self) -> RefusedError:
         return RefusedError(413, "too_large", f"the body must have at most {self.max_bytes:,} bytes")

@@ -11,17 +11,17 @@ from starlette.routing import Route
 
 import widenet.serve.page as shared
 from widenet.data.dataset import Dataset
+from widenet.errors import WidenetError
 from widenet.pictures.html import Html
 from widenet.report.subject import Subject
 from widenet.serve.messages import RefusedError
 from widenet.training.run_directory import RunDirectory
-from widenet.ui.answers import always, html, readable, refusal
+from widenet.ui.answers import Session, always, html, refusal
 from widenet.ui.data_page import data_page, datasets_page
 from widenet.ui.following import Following
 from widenet.ui.known_runs import Known, KnownRuns
 from widenet.ui.run_page import compare_page, run_page
 from widenet.ui.runs_page import runs_page
-from widenet.ui.session import Session
 from widenet.ui.training_routes import Handler, TrainingRoutes
 
 _MOST_COMPARED = 12
@@ -77,8 +77,8 @@ class Pages:
             try:
                 self._session.check(request, is_open)
                 return await handler(request)
-            except RefusedError as refused:
-                return refusal(refused, self._runs.now.version)
+            except (WidenetError, OSError) as error:  # files may go away or be damaged at any time
+                return refusal(error, self._runs.now.version)
 
         return Route(path, answer, methods=[method])
 
@@ -92,35 +92,31 @@ class Pages:
 
     async def run(self, request: Request) -> Response:
         """The page of a run."""
-        names = request.query_params.getlist("name")[:1]
+        name = request.query_params.get("name", "")
         known, trainings = await self._look(), self._trainings
 
         def read() -> Html:
-            if (
-                trainings
-                and names
-                and names[0] not in known.runs
-                and (begun := trainings.begun(names[0], known))
-            ):
+            begun = trainings.begun(name, known) if trainings and name not in known.runs else None
+            if begun is not None:
                 return begun
-            (subject,) = _subjects(known, names)
+            (subject,) = _subjects(known, [name])
             facts = known.runs[subject.name].listed
             return run_page(subject, facts, known.version, trainings.part(facts) if trainings else None)
 
-        return html(await asyncio.to_thread(readable, read))
+        return html(await asyncio.to_thread(read))
 
     async def compare(self, request: Request) -> Response:
         """The comparison of several runs."""
         names = list(dict.fromkeys(request.query_params.getlist("run")))
         if not 2 <= len(names) <= _MOST_COMPARED:
-            sentence = f"a comparison needs 2 to {_MOST_COMPARED} runs; got {len(names):,}."
-            raise RefusedError(422, "out_of_bounds", sentence)
+            rule = f"a comparison needs 2 to {_MOST_COMPARED} runs"
+            raise RefusedError(422, "out_of_bounds", rule, value=len(names))
         known = await self._look()
 
         def read() -> Html:
             return compare_page(_subjects(known, names), known.version)
 
-        return html(await asyncio.to_thread(readable, read))
+        return html(await asyncio.to_thread(read))
 
     async def data(self, request: Request) -> Response:
         """The page of a dataset."""
@@ -131,18 +127,13 @@ class Pages:
         if dataset is None and run is None:
             return html(datasets_page(known))
         if dataset is None:
-            dataset = await asyncio.to_thread(readable, lambda: _dataset(known, run or ""))
+            dataset = await asyncio.to_thread(_dataset, known, run or "")
         search, user = query.get("search", ""), query.get("user")
         async with self._reading:
-            return html(await asyncio.to_thread(readable, lambda: data_page(dataset, run, search, user)))
+            return html(await asyncio.to_thread(data_page, dataset, run, search, user))
 
     async def _look(self) -> Known:
-        def look() -> Known:
-            if self._trainings is not None:
-                self._trainings.trainings.clear_deleted()
-            return self._runs.look(not self.following.is_looking)
-
-        return await asyncio.to_thread(look)
+        return await asyncio.to_thread(self._runs.look, not self.following.is_looking)
 
     async def events(self, request: Request) -> Response:
         """Which runs change, as server-sent events."""
@@ -162,11 +153,10 @@ class Pages:
 
 def _subjects(known: Known, names: Sequence[str]) -> list[Subject]:
     """Open runs by their names; raises RefusedError, WidenetError, OSError."""
-    for name in names or [""]:
+    for name in names:
         if name not in known.runs:
             why = known.problems.get(name)
-            where = f"the folder {known.folder.name} holds no run of this name"
-            gone = f"{where}. It may have been deleted or renamed."
+            gone = f"the folder {known.folder.name} holds no run of this name"
             raise RefusedError(404 if why is None else 422, "no_run", why or gone)
     return [Subject(name, RunDirectory.open(known.runs[name].listed.path)) for name in names]
 
@@ -179,6 +169,6 @@ def _dataset(known: Known, name: str) -> Dataset:
         raise RefusedError(
             404,
             "no_data",
-            f"the dataset of {name} is not at hand, or has changed. Start widenet ui with this dataset.",
+            f"the dataset of {name} is not at hand, or has changed",
         )
     return dataset

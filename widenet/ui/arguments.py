@@ -29,9 +29,9 @@ class UiArguments:
         Sequence[str],
         Argument("Name under which browsers may address the pages.", form="NAME", is_repeated=True),
     ] = ()
-    allow_training: Annotated[
-        bool, Argument("Let the pages start, stop and resume trainings, one at a time.")
-    ] = False
+    allow_training: Annotated[bool, Argument("Let the pages start and stop trainings, one at a time.")] = (
+        False
+    )
     datasets: Annotated[
         str | Path | None,
         Argument("Folder whose datasets new trainings may use, beside `data` and those of the runs."),

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from widenet.errors import WidenetError
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.plan.job import DeviceKind, Job
+from widenet.plan.memory import WORDS, memory
+from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
-from widenet.report.histograms import histograms_section
 from widenet.report.listing import ListedRun
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
@@ -14,11 +15,9 @@ from widenet.training.environment import recorded_processes
 from widenet.training.log_curves import grid, metric_names
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
-from widenet.ui.memory_figure import memory_figure
-from widenet.ui.pages import PLOTS, link, live, page, strict
-from widenet.ui.plots import plot
+from widenet.ui.pages import PLOTS, link, live, page, plot, strict
 
-_LAST_EPOCHS = 20
+_LAST_EPOCHS, _MOST_PROCESSES = 20, 16
 
 
 def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | None = None) -> Html:
@@ -45,7 +44,6 @@ def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | 
             live("curves", "div", strict(sections.curves_section(subject, plot))),
             live("evaluations", "div", strict(sections.evaluations_section(subject))),
             strict(sections.network_section(subject)),
-            live("layers", "div", strict(histograms_section(subject, plot))),
             _plan(subject.run),
             live("time", "div", strict(sections.time_section(subject, plot))),
             live("log", "div", strict(_log(subject))),
@@ -102,7 +100,13 @@ def _plan(run: RunDirectory) -> Html:
     said = f"What widenet plan counts for {job.num_processes:,} processes on {kind}, not what was measured."
     if job.num_processes == 1:
         said = said.replace("1 processes", "one process").replace(f"on {kind}", f"on a {kind[:-1]}")
-    return sections.section("Plan", memory_figure(job), sections.note(said + assumed))
+    processes = range(min(job.num_processes, _MOST_PROCESSES))
+    needed = [vars(memory(job, process)) for process in processes]
+    parts = [name for name in needed[0] if any(sizes[name] for sizes in needed)]
+    rows = [[WORDS.get(name, name), *(amount(sizes[name]) for sizes in needed)] for name in parts]
+    rows.append(["in all", *(amount(sum(sizes.values())) for sizes in needed)])
+    listed = table(["", *(f"process {process}" for process in processes)], rows, numbers=True)
+    return strict(sections.section("Plan", listed, sections.note(said + assumed)))
 
 
 def _device(run: RunDirectory) -> DeviceKind:

@@ -1,43 +1,29 @@
 """Starts the pages: refuse what is wrong, bind the port, read the runs, answer until SIGTERM."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from widenet.data.dataset import Dataset
 from widenet.errors import OptionError
 from widenet.serve.guard import guard_of
 from widenet.serve.server import answer, bound
+from widenet.ui.answers import Session
 from widenet.ui.app import Pages
 from widenet.ui.arguments import UiArguments
 from widenet.ui.known_runs import KnownRuns
-from widenet.ui.session import Session
 from widenet.ui.training_routes import MOST_BYTES, TrainingRoutes
 from widenet.ui.trainings import TrainCommand, Trainings
 
 _SECONDS_TO_END = 10
 
 
-@dataclass(frozen=True)
-class Commands:
-    """The commands that pages run; the command line knows how to write them.
-
-    Attributes:
-        train: Trains or resumes.
-        measure: Times a training, from its documents and its dataset.
-    """
-
-    train: TrainCommand
-    measure: Callable[[Sequence[Path], Path], Sequence[str]]
-
-
-def serve(arguments: UiArguments, url: Callable[[str], None], commands: Commands) -> None:
+def serve(arguments: UiArguments, url: Callable[[str], None], train: TrainCommand) -> None:
     """Answer requests until SIGTERM or Ctrl-C.
 
     Args:
         arguments: What to show, and where.
         url: Called with the address when the pages are ready.
-        commands: What the pages run, if they may train.
+        train: Gives the command that the pages run, if they may train.
 
     Raises:
         WidenetError: The folder, the dataset, the token or the port cannot be used.
@@ -53,9 +39,7 @@ def serve(arguments: UiArguments, url: Callable[[str], None], commands: Commands
         if arguments.allow_training:
             further = None if arguments.datasets is None else Path(arguments.datasets)
             own = None if dataset is None else dataset.path
-            trainings = TrainingRoutes(
-                runs, Trainings(folder, commands.train), guard, own, further, commands.measure
-            )
+            trainings = TrainingRoutes(runs, Trainings(folder, train), guard, own, further)
         pages = Pages(runs, Session(guard, listening.getsockname()[1]), dataset, trainings)
         answer(pages.app(), listening, _SECONDS_TO_END, url, pages.following.end)
 

@@ -1,48 +1,72 @@
-"""The routes that start, stop and resume trainings; they exist where `widenet ui` allows trainings."""
+"""The pages that start and stop trainings; they exist where `widenet ui` allows trainings."""
 
 import asyncio
 import json
-import os
-import signal
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-import widenet.serve.page as shared
 from widenet.data.dataset import Dataset
 from widenet.data.manifest import FILE_NAME
+from widenet.errors import FitError
 from widenet.pictures.html import Html, tag
 from widenet.report.listing import ListedRun
+from widenet.report.sections import note
+from widenet.runs.documents import documents
 from widenet.serve.guard import Guard
 from widenet.serve.messages import RefusedError
-from widenet.training.environment import recorded_processes
+from widenet.spec.document import Document
+from widenet.spec.network import NetworkSpec
+from widenet.spec.training import TrainingSpec
+from widenet.stores.uri import is_uri
+from widenet.training.check import check_training
 from widenet.training.existing_run import is_locked
-from widenet.training.run_directory import RunDirectory
-from widenet.ui.answers import html, readable
-from widenet.ui.draft import KINDS, Checked, Draft, check, dataset_of, datasets, default_texts
+from widenet.ui.answers import html
 from widenet.ui.known_runs import Known, KnownRuns
-from widenet.ui.pages import page
-from widenet.ui.start_page import begun_page, plan_page, start_page, training_part
+from widenet.ui.pages import link, live, page
 from widenet.ui.trainings import Trainings
 
 MOST_BYTES = 2**20
 """Largest size of a request."""
 
-_MOST_SECONDS, _SECONDS_A_LOOK = 300.0, 0.5
-"""Longest measurement of a training's time, and how often it is asked whether somebody still waits for it."""
-
+_KINDS: Mapping[str, type[Document]] = {"network": NetworkSpec, "training": TrainingSpec}
+_MOST_DATASETS, _MOST_MODELS = 1000, 100
 _MOST_TEXT = 2**19
 """Longest document of a run, in characters, that the page shows to be edited."""
 
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Draft(msgspec.Struct, forbid_unknown_fields=True):
+    """A training to start.
+
+    Attributes:
+        name: Name of the run.
+        data: Path of the dataset, as the page offers it.
+        network: JSON text of the network document.
+        training: JSON text of the training document.
+        processes: Number of processes.
+    """
+
+    name: str
+    data: str
+    network: str
+    training: str
+    processes: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+
+
+class Stop(msgspec.Struct, forbid_unknown_fields=True):
+    """A training to stop, by the name of its run."""
+
+    run: str
+
+
+_DRAFT, _STOP = msgspec.json.Decoder(Draft), msgspec.json.Decoder(Stop)
 
 
 @dataclass(frozen=True)
@@ -54,8 +78,7 @@ class TrainingRoutes:
         trainings: Starts the trainings.
         guard: Reads bodies.
         data: A dataset to offer beside those of the runs; None: none.
-        datasets: A folder of further datasets; None: none.
-        measure_command: Gives the words of the command that times a training, from its documents and dataset.
+        datasets: A folder of further datasets, at most two folders deep; None: none.
     """
 
     runs: KnownRuns
@@ -63,194 +86,194 @@ class TrainingRoutes:
     guard: Guard
     data: Path | None
     datasets: Path | None
-    measure_command: Callable[[Sequence[Path], Path], Sequence[str]]
-    _measuring: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False, compare=False)
 
     def all(self) -> list[tuple[str, Handler, str]]:
         """Return path, handler and method of each route."""
-        return [
-            ("/start", self.form, "GET"),
-            ("/schema", self.schema, "GET"),
-            ("/plan", self.plan, "POST"),
-            ("/measure", self.measure, "POST"),
-            ("/start", self.start, "POST"),
-            ("/stop", self.stop, "POST"),
-            ("/resume", self.resume, "POST"),
-        ]
-
-    def begun(self, name: str, known: Known) -> Html | None:
-        """Return the page of a training that has not made its run yet; None if there is no such training."""
-        if self.trainings.documents(name) is None:
-            return None
-        return begun_page(name, self.trainings, known.version)
-
-    def part(self, run: ListedRun) -> Html:
-        """Return what the page of a run says of its training."""
-        return training_part(run, self.trainings)
+        return [("/start", self.form, "GET"), ("/start", self.start, "POST"), ("/stop", self.stop, "POST")]
 
     async def form(self, request: Request) -> Response:
         """The page that starts a training."""
         query = request.query_params
         data, like = query.get("data"), query.get("like", "")
-        return html(await asyncio.to_thread(readable, lambda: self._form(data, like)))
+        return html(await asyncio.to_thread(self._form, data, like))
 
     def _form(self, data: str | None, like: str) -> Html:
         known = self.runs.look()
-        choices, texts = self._choices(known), None
+        choices, texts = self.choices(known), None
         if like:
-            texts = self._texts_of(known, like)
-            own = dataset_of(known.runs[like].documents) if like in known.runs else None
-            data = data or (None if own is None else str(own))
+            if like not in known.runs:
+                raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name")
+            run = known.runs[like]
+            texts = {name: _beginning(run.listed.path / f"{name}.json") for name in _KINDS}
+            data = data or str(_dataset_of(run.documents) or "")
         data = data if data in choices else next(iter(choices), None)
         if data is None:
-            return start_page(choices, None, "", known, {}, "")
-        dataset = _opened(data)
-        fields = " ".join(dataset.fields)
-        return start_page(choices, data, like, known, texts or default_texts(dataset), fields)
+            text = f"No run in {known.folder.name} names a dataset that is still at hand."
+            return page("Start a training", "", [tag("p", text, class_="card")])
+        texts = texts or default_texts(Dataset.open(data))
+        return _start_page(choices, data, like, known, texts)
 
-    def _texts_of(self, known: Known, name: str) -> dict[str, str]:
-        """Return the documents of a run, or of a training that never made one."""
-        folder = known.runs[name].listed.path if name in known.runs else self.trainings.documents(name)
-        if folder is None:
-            raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name.")
-        texts = {}
-        for document in KINDS:
-            with (folder / f"{document}.json").open(encoding="utf-8", errors="replace") as file:
-                texts[document] = file.read(_MOST_TEXT)
-        return texts
-
-    def _choices(self, known: Known) -> dict[str, str]:
-        return datasets(known, self.data, self.datasets)
-
-    async def schema(self, request: Request) -> Response:
-        """The JSON Schema of a document."""
-        kind = KINDS.get(request.query_params.get("document", ""))
-        if kind is None:
-            raise RefusedError(404, "not_found", f"document must be one of {', '.join(KINDS)}.")
-        return JSONResponse(kind.model_json_schema(), headers=dict(shared.HEADERS))
-
-    async def plan(self, request: Request) -> Response:
-        """The mistakes of a draft, or its plan."""
-        _, checked = await self._checked(request)
-        return html(plan_page(checked))
-
-    async def measure(self, request: Request) -> Response:
-        """How long a training takes: a few steps of it, timed by `widenet plan` in a process of its own."""
-        draft, checked = await self._checked(request)
-        _check_right(checked)
-        if self._measuring.locked():
-            raise RefusedError(409, "measuring", "another training is being measured. Wait for its end.")
-        async with self._measuring:
-            with TemporaryDirectory() as folder:
-                files = []
-                for name, text in draft.texts.items():
-                    files.append(Path(folder) / f"{name}.json")
-                    await asyncio.to_thread(files[-1].write_text, text, encoding="utf-8")
-                said = await output_of(self.measure_command(files, Path(draft.data)), request)
-        return html(page("Measured", "", [tag("pre", said, id="measured")]))
+    def choices(self, known: Known) -> dict[str, str]:
+        """Return the datasets that a training may take: names by path."""
+        paths = [] if self.data is None else [self.data.resolve()]
+        paths += [path for run in known.runs.values() if (path := _dataset_of(run.documents)) is not None]
+        if self.datasets is not None:
+            for depth in ("*", "*/*"):
+                found = self.datasets.glob(f"{depth}/{FILE_NAME}")
+                paths += sorted(path.parent.resolve() for path in found)
+        whole = [path for path in dict.fromkeys(paths) if (path / FILE_NAME).is_file()]
+        return {str(path): path.name for path in whole[:_MOST_DATASETS]}
 
     async def start(self, request: Request) -> Response:
         """Start a training."""
-        draft, checked = await self._checked(request)
-        _check_right(checked)
-        texts = {f"{name}.json": text for name, text in draft.texts.items()}
+        draft = await self.guard.decoded(request, _DRAFT)
 
         def begin() -> None:
-            busy = self._busy(self.runs.look())
-            self.trainings.start(draft.name, Path(draft.data), texts, draft.processes, busy)
+            known = self.runs.look()
+            if draft.data not in self.choices(known):
+                raise RefusedError(422, "no_data", "must be a dataset that the page offers", option="data")
+            texts = {"network": draft.network, "training": draft.training}
+            network, training = (kind.parse(texts[name], kind.usual_name) for name, kind in _KINDS.items())
+            assert isinstance(network, NetworkSpec)
+            assert isinstance(training, TrainingSpec)
+            check_training(network, training, Dataset.open(draft.data))
+            busy = next((name for name, run in known.runs.items() if is_locked(run.listed.path)), None)
+            files = {f"{name}.json": text for name, text in texts.items()}
+            self.trainings.start(draft.name, Path(draft.data), files, draft.processes, busy)
 
-        await asyncio.to_thread(readable, begin)
+        await asyncio.to_thread(begin)
         return html(page(draft.name, "", [tag("p", "It begins.")]))
 
     async def stop(self, request: Request) -> Response:
         """Ask a training to save a checkpoint and end."""
-        run = await self._run(request)
-        await asyncio.to_thread(readable, lambda: self.trainings.stop(run.path))
-        return html(page(run.name, "", [tag("p", "It ends.")]))
-
-    async def resume(self, request: Request) -> Response:
-        """Resume a training that was stopped."""
-        run = await self._run(request)
-
-        def resume() -> None:
-            known = self.runs.look()
-            if is_locked(run.path) or run.state == "finished":
-                raise RefusedError(409, "not_stopped", f"{run.name} is being trained, or has finished.")
-            directory = RunDirectory.open(run.path)
-            dataset = directory.dataset()
-            if dataset is None:
-                raise RefusedError(
-                    409, "no_data", f"the dataset of {run.name} is not at hand, or has changed."
-                )
-            processes = recorded_processes(directory.machine)
-            self.trainings.resume(run.path, dataset.path.resolve(), processes, self._busy(known))
-
-        await asyncio.to_thread(readable, resume)
-        return html(page(run.name, "", [tag("p", "It goes on.")]))
-
-    def _busy(self, known: Known) -> str | None:
-        """Return a run that is being trained, by whomever; None without one."""
-        return next((name for name, run in known.runs.items() if is_locked(run.listed.path)), None)
-
-    async def _run(self, request: Request) -> ListedRun:
-        """Return the run that a request names."""
-        name = (await self._values(request)).get("run")
+        name = (await self.guard.decoded(request, _STOP)).run
         known = await asyncio.to_thread(self.runs.look)
-        if not isinstance(name, str) or name not in known.runs:
-            raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name.")
-        return known.runs[name].listed
+        if name not in known.runs:
+            raise RefusedError(404, "no_run", f"the folder {known.folder.name} holds no run of this name")
+        await asyncio.to_thread(self.trainings.stop, known.runs[name].listed.path)
+        return html(page(name, "", [tag("p", "It ends.")]))
 
-    async def _checked(self, request: Request) -> tuple[Draft, Checked]:
-        draft = Draft.of(await self._values(request))
-        return draft, await asyncio.to_thread(readable, lambda: self._check(draft))
+    def begun(self, name: str, known: Known) -> Html | None:
+        """Return the page of a training that has not made its run yet; None if there is no such training."""
+        if not self.trainings.has_started(name):
+            return None
+        path = self.trainings.path(name)
+        is_alive = self.trainings.is_alive(path)
+        said = "begins" if is_alive else "ended before its run began"
+        return page(
+            name,
+            live("state", "p", f"The training {said}.", role="status"),
+            [
+                live(
+                    "training", "div", _pending(is_alive), _output(self.trainings.output(path)), class_="card"
+                )
+            ],
+            version=known.version,
+            scripts=["training.js"],
+        )
 
-    def _check(self, draft: Draft) -> Checked:
-        if draft.data not in self._choices(self.runs.now):
-            raise RefusedError(422, "no_data", "the dataset must be one that the page offers.")
-        return check(draft, _opened(draft.data))
-
-    async def _values(self, request: Request) -> Mapping[str, Any]:
-        try:
-            values = json.loads(await self.guard.body(request))
-        except (ValueError, RecursionError):
-            raise RefusedError(422, "malformed", "the body is no valid JSON.") from None
-        if not isinstance(values, dict):
-            raise RefusedError(422, "malformed", "the body must be an object.")
-        return values
-
-
-def _opened(path: str) -> Dataset:
-    """Open a dataset, or return it again while its manifest stays the same; raises WidenetError, OSError."""
-    return _dataset(path, (Path(path) / FILE_NAME).stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=2)
-def _dataset(path: str, written: int) -> Dataset:
-    del written
-    return Dataset.open(path)
+    def part(self, run: ListedRun) -> Html:
+        """Return what the page of a run says of its training: a button to stop it, and what it prints."""
+        path, is_alive = run.path, self.trainings.is_alive(run.path)
+        is_stopping = self.trainings.is_stopping(path)
+        said: Html | str = ""
+        if run.state == "training" and is_stopping:
+            said = tag("p", "It saves a checkpoint and ends.")
+        elif run.state == "training" and is_alive:
+            words = {"type": "button", "class_": "main", "data_action": "stop", "data_run": run.name}
+            said = tag("button", "Stop with a checkpoint", **words)
+        elif run.state == "training":
+            said = note("These pages have not started this training. Stop it where it was started.")
+        elif is_alive:
+            said = tag("p", "The training begins, or ends.")
+        again = tag("a", "Start another training with these documents", href=link("start", like=run.name))
+        pending = _pending(is_stopping or (is_alive and run.state != "training"))
+        output = _output(self.trainings.output(path))
+        return live("training", "div", said, pending, tag("p", again), output, class_="card")
 
 
-def _check_right(checked: Checked) -> None:
-    """Raise RefusedError for a draft with a mistake."""
-    for sentence in checked.mistakes.values():
-        raise RefusedError(422, "wrong_document", sentence)
-
-
-async def output_of(words: Sequence[str], request: Request) -> str:
-    """Return what a command prints; it ends with the request that waits for it."""
-    process = await asyncio.create_subprocess_exec(
-        *words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT, start_new_session=True
-    )
-    reading = asyncio.ensure_future(process.communicate())
+def default_texts(dataset: Dataset) -> dict[str, str]:
+    """Return the default documents of a dataset, without the values that every document has by default."""
     try:
-        async with asyncio.timeout(_MOST_SECONDS):
-            while not (await asyncio.wait([reading], timeout=_SECONDS_A_LOOK))[0]:
-                if await request.is_disconnected():
-                    return ""
-    except TimeoutError:
-        return f"It takes longer than {_MOST_SECONDS:g} seconds to measure."
-    finally:
-        with suppress(ProcessLookupError):  # also what the process has left behind when it ended
-            os.killpg(process.pid, signal.SIGKILL)
-        output, _ = await reading
-    return output.decode("utf-8", errors="replace")
+        both = documents(None, None, dataset)
+    except FitError:
+        return {"network": '{\n  "layers": []\n}\n', "training": "{}\n"}
+    values = [document.model_dump(mode="json", exclude_unset=True) for document in both]
+    texts = [json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in values]
+    return dict(zip(_KINDS, texts, strict=True))
+
+
+def _dataset_of(machine: Mapping[str, Any]) -> Path | None:
+    """Return the local dataset that a run names; None without one."""
+    data = machine.get("data")
+    is_local = isinstance(data, str) and not is_uri(data) and "\0" not in data
+    return Path(str(data)).resolve() if is_local else None
+
+
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_MOST_TEXT)
+
+
+def _start_page(
+    choices: Mapping[str, str], data: str, like: str, known: Known, texts: Mapping[str, str]
+) -> Html:
+    newest = sorted(known.runs, key=lambda name: -known.runs[name].listed.changed.timestamp())[:_MOST_MODELS]
+    models = {
+        "": "the defaults for this dataset",
+        **{name: name for name in dict.fromkeys([*newest, like]) if name},
+    }
+    datasets = {path: f"{name} \u00b7 {path}" for path, name in choices.items()}
+    words = {"spellcheck": "false", "autocomplete": "off"}
+    number = tag("input", id="processes", type="number", value=1, min=1, required=True)
+    name = tag("input", id="name", type="text", required=True, maxlength=100, **words)
+    form = tag(
+        "form",
+        tag(
+            "div",
+            _select("data", "Dataset", datasets, data),
+            _select("like", "Begin with the documents of", models, like),
+            class_="controls card",
+        ),
+        tag("div", *(_editor(kind, text) for kind, text in texts.items()), class_="editors"),
+        tag(
+            "section",
+            tag("h2", "Start"),
+            tag(
+                "div",
+                tag("div", tag("label", "Name of the run", for_="name"), name),
+                tag("div", tag("label", "Processes", for_="processes"), number),
+                tag("button", "Start the training", id="start", class_="main"),
+                class_="controls",
+            ),
+            note("The training goes on when you close this page or end widenet ui. One runs at a time."),
+        ),
+        id="draft",
+        class_="parts",
+        novalidate=True,
+    )
+    return page("Start a training", "", [form], here="Start", scripts=["start.js"])
+
+
+def _select(name: str, label: str, options: Mapping[str, str], chosen: str) -> Html:
+    listed = [tag("option", text, value=value, selected=value == chosen) for value, text in options.items()]
+    return tag("div", tag("label", label, for_=name), tag("select", *listed, id=name))
+
+
+def _editor(name: str, text: str) -> Html:
+    words = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off", "wrap": "off"}
+    editor = tag("textarea", text, id=name, rows=max(12, min(30, text.count("\n") + 2)), **words)
+    return tag("section", tag("h2", tag("label", f"{name}.json", for_=name)), editor)
+
+
+def _pending(is_pending: bool) -> Html:
+    """A mark for the script, which reads the page again and again while something is pending."""
+    return tag("span", hidden=True, data_pending=is_pending)
+
+
+def _output(text: str | None) -> Html | str:
+    if text is None:
+        return ""
+    label = "Output of the training"
+    shown = tag("pre", text, tabindex="0", role="group", aria_label=label)
+    return tag("details", tag("summary", label), shown, open=True)

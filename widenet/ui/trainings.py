@@ -1,13 +1,11 @@
-"""Starts, stops and resumes trainings: each is a process of its own, which goes on when the pages end."""
+"""Starts and stops trainings: each is a process of its own, which goes on when the pages end."""
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
@@ -17,18 +15,18 @@ OUTPUT_BYTES = 2**16
 """Longest end of a training's output that a page shows."""
 
 TrainCommand = Callable[[Sequence[Path], Path, Path, int], Sequence[str]]
-"""Gives the words of a command from documents (none: to resume), dataset, run and number of processes."""
+"""Gives the words of a command from documents, dataset, run and number of processes."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_OUTPUT, _PROCESS, _SEEN = "output.txt", "process.json", "seen"
+_OUTPUT, _PROCESS = "output.txt", "process.json"
 
 
 class Trainings:
     """The trainings of a folder, of which one runs at a time; safe to use from several threads.
 
     Each is `widenet train` in a session of its own, so no signal to the pages reaches it. Beside its run, the
-    hidden folder `.NAME.start` keeps the documents that it was started with, all that it has printed, which
-    process it is, and whether its run was ever seen.
+    hidden folder `.NAME.start` keeps the documents that it was started with, all that it has printed, and
+    which process it is.
 
     Args:
         folder: The folder that holds the runs.
@@ -79,17 +77,8 @@ class Trainings:
             beside.mkdir(exist_ok=True)
             for file, text in documents.items():
                 (beside / file).write_text(text, encoding="utf-8")
-            for kept in (_OUTPUT, _SEEN):
-                (beside / kept).unlink(missing_ok=True)
+            (beside / _OUTPUT).unlink(missing_ok=True)
             self._run(path, self._command([beside / file for file in documents], data, path, processes))
-
-    def resume(self, path: Path, data: Path, processes: int, busy: str | None) -> None:
-        """Resume a training from its newest checkpoint; arguments and errors are those of `start`."""
-        path = path.resolve()
-        with self._changing:
-            self._check_alone(busy)
-            _beside(path).mkdir(exist_ok=True)
-            self._run(path, self._command([], data, path, processes))
 
     def stop(self, path: Path) -> None:
         """Ask a training to save a checkpoint and end; raises RefusedError if no page has started it."""
@@ -123,21 +112,9 @@ class Trainings:
         except OSError:
             return None
 
-    def documents(self, name: str) -> Path | None:
-        """Return the folder of the documents that a run was started with; None if no page has started it."""
-        beside = _beside(self._folder / name) if _NAME.fullmatch(name) else None
-        return beside if beside is not None and (beside / _PROCESS).is_file() else None
-
-    def clear_deleted(self) -> None:
-        """Remove what is kept of trainings whose runs were seen once, and have been deleted since."""
-        with self._changing:
-            for path in self._recorded():
-                beside = _beside(path)
-                if path.exists():
-                    with suppress(OSError):  # another user's folder, which this one may read only
-                        (beside / _SEEN).touch()
-                elif (beside / _SEEN).exists() and self._process(path) is None:
-                    shutil.rmtree(beside, ignore_errors=True)
+    def has_started(self, name: str) -> bool:
+        """Return whether pages of this folder have started a training of this name."""
+        return bool(_NAME.fullmatch(name)) and (_beside(self._folder / name) / _PROCESS).is_file()
 
     def _check_alone(self, busy: str | None) -> None:
         started = (path.name for path in [*self._own, *self._recorded()] if self._process(path) is not None)

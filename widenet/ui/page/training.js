@@ -1,4 +1,4 @@
-// Stops and resumes the training of a run, and reads the page again while something is pending.
+// Stops the training of a run, and reads the page again while something is pending.
 
 import { take } from "./live.js";
 import { read, send } from "./pages.js";
