@@ -2,10 +2,8 @@
 
 from widenet.errors import WidenetError
 from widenet.model.quantized_part import fits_in_8_bits, quantized_row_bytes
-from widenet.pictures.bars import bars
-from widenet.pictures.curves import Drawing, curves
+from widenet.pictures.curves import Drawing, bars, curves
 from widenet.pictures.html import Html, brief, joined, table, tag
-from widenet.pictures.stacks import stacks
 from widenet.plan.layout import Weight
 from widenet.plan.numbers import amount, duration
 from widenet.report.sample import K, Sample, Shown
@@ -203,7 +201,6 @@ def time_section(subject: Subject, draw: Drawing = curves) -> Html:
     rate = draw("learning rate", {"learning rate": points(subject.records, "learning_rate")})
     return section(
         "Time",
-        stacks("time by phase", {"training": dict(parts)}, duration),
         table(["phase", "time", "share"], rows, numbers=True),
         grid([drawing, speed, rate]),
     )

@@ -1,19 +1,16 @@
 """The page of a study, and its best documents."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from widenet.pictures.bars import bars
-from widenet.pictures.curves import curves
-from widenet.pictures.html import Html, brief, joined, table, tag
-from widenet.pictures.parallel import Line, parallel
+from widenet.pictures.curves import bars, curves
+from widenet.pictures.html import Html, joined, table, tag
 from widenet.report.page import whole
 from widenet.report.sections import note, section
-from widenet.spec.space import Between, Choice, From, from_values
+from widenet.spec.space import from_values
 from widenet.stores.durable import appearing
-from widenet.tuning.results import StudyResult, TrialResult, results_of
+from widenet.tuning.results import StudyResult, results_of
 from widenet.tuning.rungs import Trial
 from widenet.tuning.study import Study
 from widenet.tuning.suggest import importance
@@ -44,7 +41,7 @@ def page(study: Study, trials: Sequence[Trial]) -> Html:
     parts = [
         _summary(result),
         section("Best so far", *_best_so_far(study, trials)),
-        section("Choices", *_coordinates(study, result), *_importance(study, trials)),
+        *_importance(study, trials),
         section("Trials", _table(result)),
         Html() if best is None else _documents(study, trials[best.number]),
     ]
@@ -86,52 +83,6 @@ def _best_so_far(study: Study, trials: Sequence[Trial]) -> list[Html]:
     return [curves(f"best {study.metric}", lines, across="epochs of all trials"), note(text)]
 
 
-def _coordinates(study: Study, result: StudyResult) -> list[Html]:
-    """A line for each trial across its choices to the metric at its last rung."""
-    there = [trial for trial in result.trials if trial.value is not None and trial.problem is None]
-    if not there:
-        return [note("No trial has reached a rung yet.")]
-    values = [trial.value for trial in there if trial.value is not None]
-    metric = Between.model_construct(between=[min(values), max(values)], log=False)
-    choices = {**study.space.choices, result.metric: metric}
-    axes = {
-        short: _labels(choice) for short, choice in zip(short_names(choices), choices.values(), strict=True)
-    }
-    lines = []
-    for trial in there:
-        chosen = {**trial.choices, result.metric: trial.value}
-        places = [
-            _place(choice, chosen[name]) if name in chosen else None for name, choice in choices.items()
-        ]
-        share = study.rungs.epochs.index(_rung(study, trial)) / max(1, len(study.rungs.epochs) - 1)
-        is_best = result.best is not None and trial.number == result.best.number
-        hint = f"trial {trial.number}: {result.metric} {trial.value:.4f} after epoch {trial.epochs:,}"
-        lines.append(Line(hint, places, share, is_best))
-    text = "The stronger a line, the further its trial has come. The best one is marked."
-    return [parallel("choices and metric of each trial", axes, lines), note(text)]
-
-
-def _rung(study: Study, trial: TrialResult) -> int:
-    return next(epochs for epochs in study.rungs.epochs if epochs >= trial.epochs)
-
-
-def _labels(choice: Choice) -> dict[float, str]:
-    """The labels beside an axis by their places."""
-    if isinstance(choice, From):
-        return {_place(choice, choice.value(label)): label for label in choice.labels}
-    low, high = choice.between
-    return {0.0: brief(low), 1.0: brief(high)}
-
-
-def _place(choice: Choice, value: Any) -> float:
-    """The place of a value on its axis, from 0 to 1."""
-    if isinstance(choice, From):
-        position = [json.dumps(option) for option in choice.options].index(json.dumps(value))
-        return position / max(1, len(choice.options) - 1)
-    low, high, at = (math.log(each) if choice.log else float(each) for each in (*choice.between, value))
-    return 0.5 if high == low else (at - low) / (high - low)
-
-
 def _importance(study: Study, trials: Sequence[Trial]) -> list[Html]:
     shares = importance(study.space, study.rungs, trials)
     if not shares:
@@ -142,7 +93,8 @@ def _importance(study: Study, trials: Sequence[Trial]) -> list[Html]:
         " PED-ANOVA, by Optuna. It compares the best tenth of the trials with all of them."
     )
     named = dict(zip(study.space.choices, short_names(study.space.choices), strict=True))
-    return [bars("importance", [named[place] for place in shares], {"share": [*shares.values()]}), note(text)]
+    drawn = bars("importance", [named[place] for place in shares], {"share": [*shares.values()]})
+    return [section("Choices", drawn, note(text))]
 
 
 def _table(result: StudyResult) -> Html:

@@ -15,7 +15,7 @@ from widenet.data.manifest import PARTS, Part, time_column
 from widenet.data.selection import LATEST_SECOND
 from widenet.data.words import Words
 from widenet.errors import DataError
-from widenet.pictures.bars import bars
+from widenet.pictures.curves import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.existing_run import DATA
