@@ -28,6 +28,7 @@ MODULES = [
     "pytest",  # what a test hands to a worker is of the test's module, which imports it
     "torch.fx.experimental.symbolic_shapes",  # layers divided by examples import it when they go backward
     "widenet.dsstne.spec.form",
+    "widenet.model.losses",
     "widenet.runs.training",
     *(
         f"{package.__name__}.{module.name}"
