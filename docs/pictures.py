@@ -120,7 +120,7 @@ def try_it(browser: Browser, address: str) -> None:
 
 
 def visit_runs(browser: Browser, address: str) -> None:
-    """The table of runs, a comparison, a run, its layers, its data, and a training to start."""
+    """The table of runs, a comparison, a run, its layers and its data."""
 
     def at_top(page: Page, heading: str) -> None:
         page.get_by_role("heading", name=heading).first.evaluate("each => each.scrollIntoView()")
@@ -138,7 +138,6 @@ def visit_runs(browser: Browser, address: str) -> None:
     take(browser, f"{address}/run?name=usual", "layers", lambda page: at_top(page, "Layers"))
     books = "books"
     take(browser, f"{address}/data", "data", lambda page: page.get_by_role("link", name=books).first.click())
-    take(browser, f"{address}/start", "start", show_nothing)
 
 
 if __name__ == "__main__":
