@@ -181,7 +181,6 @@ def _accuracy(
             "optimizer": {"kind": "adam", "learning_rate": rate},
             "schedule": "cosine",
             "evaluation": None,
-            "histograms": False,
         }
         out = data.path.with_name("run")
         model = train(network, training, data, out, overwrite=True, start_from=start)

@@ -95,7 +95,6 @@ def _space(asked: argparse.Namespace) -> dict[str, Any]:
         "schedule": "cosine",
         "evaluation": {"metric": "ndcg@20"},
         "keep": "best",
-        "histograms": False,
     }
     return {"network": {"layers": layers}, "training": training}
 

@@ -118,7 +118,7 @@ def everything(run, data):
     )
 
 
-UNREAD = {".lock", "histograms.jsonl", "log.jsonl", "machine.json", "report.html"}
+UNREAD = {".lock", "log.jsonl", "machine.json", "report.html"}
 """Files that tell people how a training went, and reach no number."""
 
 

@@ -68,11 +68,7 @@ NEAR = {
     "with neighbours": (tied_near(neighbours=3, weight=0.5), document("adam", evaluation=None)),
     "with a fitted term": (tied_near(fit=True), document("adam", evaluation={"metric": "ndcg@3"})),
 }
-MANY = {
-    name: documents
-    for name, documents in (cases.CASES | SETTINGS | NEAR).items()
-    if "weight_precision" not in documents[1]  # which a CPU alone has
-}
+MANY = cases.CASES | SETTINGS | NEAR
 ALONG = [name for name in sequences.SETTINGS if "bfloat16" not in name]
 
 

@@ -130,7 +130,7 @@ def pictures(path):
 @pytest.mark.parametrize("is_divided", [False, True])
 def test_so_have_convolutions(is_divided, tmp_path):
     written = pictures(tmp_path / "data")
-    divided = {"batch_normalization": False, "filters": 40, "weight_norm": 0.5, "split": True}
+    divided = {"batch_normalization": False, "filters": 40, "split": True}
     layers = [
         layer | (divided if is_divided and layer["name"] == "edges" else {}) for layer in PICTURES["layers"]
     ]

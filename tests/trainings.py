@@ -170,31 +170,6 @@ SETTINGS = {
 }
 
 
-SETTINGS |= {
-    "adam, rounded": (
-        UNTIED,
-        document({"kind": "adam", "learning_rate": 0.05}, weight_precision="bfloat16", l2=0.01),
-    ),
-    "rmsprop, rounded to 8 bits, sampled": (
-        SAMPLED,
-        document(
-            {"kind": "rmsprop", "learning_rate": 0.01}, weight_precision="bfloat16", state_precision="float8"
-        ),
-    ),
-    "momentum, tied, compensated": (
-        TIED,
-        document(
-            {"kind": "momentum", "learning_rate": 0.1},
-            weight_precision="bfloat16",
-            weight_rounding="compensated",
-            state_precision="float8",
-            gradient_norm_limit=0.5,
-        ),
-    ),
-}
-"""With weights in bfloat16, each of the two ways of rounding, and state in 8 bits."""
-
-
 def books(path, seed=0, num_examples=23, width=WIDTH, **more):
     """A dataset whose rare items stay untouched for many steps."""
     random = np.random.default_rng(seed)

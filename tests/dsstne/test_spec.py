@@ -107,7 +107,7 @@ def test_an_output_that_pools_is_a_pooling_layer_and_a_weightless_output():
 
 
 def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightless_output():
-    window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "WeightNorm": 2, "Activation": "SoftMax"}
+    window = {"Type": "Convolutional", "N": 4, "Kernel": [3, 2], "Activation": "SoftMax"}
     before, after = layers_of(config(first=IMAGE, last=window, DeltaBoost={"one": 3, "zero": 1}))[1:]
     assert (before["name"], before["kind"], before["filters"], before["kernel"]) == (
         "Out convolved",
@@ -115,7 +115,7 @@ def test_an_output_that_convolves_or_skips_is_a_layer_of_bare_sums_and_a_weightl
         4,
         [2, 3],
     )
-    assert (before["activation"], before["weight_norm"]) == ("linear", 2.0)
+    assert before["activation"] == "linear"
     assert (after["source"], after["weightless"], after["bias"], after["activation"]) == (
         "Out convolved",
         True,

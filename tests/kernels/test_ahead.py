@@ -207,14 +207,3 @@ def test_nothing_is_compiled_where_it_cannot_be_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "nowhere"))
     monkeypatch.setattr(os, "access", lambda path, _: path != tmp_path)
     assert compile_usual() is None
-
-
-def test_helpers_compile_the_rounding_of_weights_and_states(helpers, monkeypatch):
-    monkeypatch.setenv("WIDENET_THREADS", "2")
-    training = TrainingSpec.of({"weight_precision": "bfloat16", "state_precision": "float8"})
-    compile_ahead(usual_network("items", False, 1), training)
-    [kernels] = helpers
-    found = {(make.__name__, arguments) for make, arguments in kernels}
-    assert ("compiled_to_bfloat16", ()) in found
-    both = {(name, (is_square,)) for name in PACKING for is_square in (False, True)}  # of mean and square
-    assert both <= found

@@ -185,7 +185,6 @@ SHAPES = {
     "biases alone are penalised by nobody": picture(convolution_of("a", bias_start=0.5)),
     "without biases": picture(convolution_of("a", bias=False)),
     "dropout": picture(convolution_of("a", dropout=0.4)),
-    "a limit on filters": picture(convolution_of("a", weight_norm=0.5), SECOND),
     "normalized": picture(
         convolution_of("a", batch_normalization=True),
         convolution_of("b", batch_normalization={"momentum": 1}),

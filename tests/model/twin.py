@@ -255,7 +255,7 @@ class Twin:
             new = old - rate * (
                 gradient + (getattr(layer, "bias_l2", 0.0) * old if end in PER_CHANNEL else of_weight)
             )
-            if end not in PER_CHANNEL and layer.weight_norm is not None:
+            if end not in PER_CHANNEL and getattr(layer, "weight_norm", None) is not None:
                 new = new * (layer.weight_norm / new.norm(dim=0, keepdim=True)).clamp_max(1.0)
             after[name, end] = new
         return loss.item(), gradients, after

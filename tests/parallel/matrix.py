@@ -3,7 +3,6 @@
 import numpy as np
 import torch
 
-from tests.parallel import rounded
 from tests.parallel.covering import covering
 from widenet.data.dataset import Dataset
 from widenet.data.lists import dataset_from_lists
@@ -18,12 +17,11 @@ from widenet.predict.top_k import Filter, top_k
 from widenet.spec.activations import RESTING
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import histograms
 from widenet.training.checkpoint import fingerprint
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates
 from widenet.training.step import Step, train_step
-from widenet.training.weights import settle
+from widenet.training.weights import norm_of, norms_of_weights, settle
 
 SHARDS, STEPS, EXAMPLES = 8, 2, 12
 SETTINGS = {
@@ -102,7 +100,6 @@ PICTURES = (
             "filters": 48,
             "kernel": 3,
             "skip": "edges",
-            "weight_norm": 0.9,
             "dropout": 0.2,
         },
         {"name": "best", "kind": "pooling", "function": "max", "kernel": 2},
@@ -159,11 +156,8 @@ STANDING = [
 
 
 EVERY_VALUE, EVERY_PAIR = [LINEAR, *STANDING, *covering(SETTINGS, 1)], covering(SETTINGS, 2)
-ROUNDED = [{**LINEAR, **case} for case in rounded.CASES]
-EVERY_CASE = [*EVERY_VALUE, *ROUNDED]
-SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3], *ROUNDED]
-FEW_VALUES = [LINEAR, STANDING[1], *EVERY_VALUE[5::6], ROUNDED[1]]
-FEW_AND_ROUNDED = [*FEW_VALUES, ROUNDED[0], ROUNDED[3]]
+SOME_VALUES = [STANDING[0], *EVERY_VALUE[::3]]
+FEW_VALUES = [LINEAR, STANDING[1], *EVERY_VALUE[5::6]]
 
 
 COSINE = {"temperature": 1, "prediction_temperature": 1.5}
@@ -270,7 +264,6 @@ def documents(case):
         "precision": case["precision"],
         "l2": 0.02,
         "gradient_norm_limit": case["limits"].get("gradient"),
-        **case.get("rounded", {}),
     }
     return NetworkSpec.of({"layers": layers}), TrainingSpec.of(training)
 
@@ -327,7 +320,7 @@ def _dataset(path, name, width, examples, picture=1):
 
 def outcome(case, folder, exchange):
     """Everything that a case gives: the loss of every step, the weights' fingerprint, the best units with
-    their scores, metrics, and the histograms of every step.
+    their scores, metrics, and the norms of every step.
     """
     return outcome_in(*documents(case), Dataset.open(folder / case["data"]), exchange)
 
@@ -355,8 +348,8 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
     steps, losses, observed = rates(training, stream.steps_per_epoch), [], []
 
     def observe(launched, update):
-        activations = histograms.of_activations(network, launched.values)
-        observed.append((histograms.of_gradients(network, update), activations))
+        activations = {name: norm_of(values) for name, values in launched.values.items()}
+        observed.append((update.norms(), activations))
 
     for batch in stream.batches(0):
         random, numbers = StepRandom(training.seed, 0, batch.step), StepNumbers(batch.step + 1, steps)
@@ -364,7 +357,7 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
         step = Step(prepared, random, numbers, training.gradient_norm_limit, observe=observe)
         losses.append(train_step(network, rule, step))
     settle(network, rule, steps, stream.steps_per_epoch)
-    observed.append(histograms.of_weights(network))
+    observed.append(norms_of_weights(network))
     fields = {layer.field: data.rows(layer.field, np.arange(5)) for layer in spec.inputs}
     allowed = Filter(
         torch.arange(data.field("items").width) % 5 == 4, torch.linspace(0.5, 1.5, data.field("items").width)

@@ -13,7 +13,6 @@ from widenet.kernels.compiled_search import compiled_choice, compiled_search
 from widenet.kernels.compiled_softmax import compiled_softmax_sum
 from widenet.kernels.compiled_sorts import compiled_cut, compiled_group, compiled_sort
 from widenet.kernels.compiled_steps import compiled_steps
-from widenet.kernels.compiled_stochastic import compiled_packing, compiled_to_bfloat16, compiled_unpacking
 from widenet.kernels.compiled_sums import compiled_sum
 from widenet.kernels.compiled_sweep import compiled_sweep
 from widenet.kernels.compiled_tiles import compiled_pass
@@ -54,9 +53,6 @@ LOADED = [
     *map(compiled_gradients, ("sigmoid", "softmax")),
     *map(compiled_pass, ("sigmoid", "softmax_sums", "softmax")),
     *(compiled_steps(*rule) for rule in STATES.items()),
-    compiled_to_bfloat16(),
-    *map(compiled_packing, (False, True)),
-    *map(compiled_unpacking, (False, True)),
     compiled_sum("float32"),
     compiled_softmax_sum(),
     compiled_sort(),

@@ -67,7 +67,6 @@ DIVIDED = (
             "kernel": 3,
             "stride": 2,
             "activation": "relu",
-            "weight_norm": 0.62,
             "split": True,
         },
         {"name": "even", "kind": "pooling", "function": "lrn"},

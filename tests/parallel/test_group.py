@@ -42,7 +42,7 @@ DIVIDED = {
         *NETWORK["layers"][:1],
         {"name": "picture", "kind": "input", "field": "picture", "shape": [3, 6, 6]},
         {"name": "edges", "kind": "convolution", "filters": 16, "kernel": 3, "split": True},
-        {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3, "weight_norm": 0.5},
+        {"name": "parts", "kind": "convolution", "filters": 11, "kernel": 3},
         {"name": "taste", "units": 5, "source": ["history", "parts"], "activation": "tanh", "split": True},
         {"name": "next", "kind": "output", "field": "items"},
     ]
@@ -110,7 +110,7 @@ def trained(name, data, out, resume=False, stop=0):
         model = train(*SETTINGS[name], data, out, resume=resume, interrupted=interrupted)
     except KeyboardInterrupt:
         return None
-    return model.fingerprint(), log(out), (out / "histograms.jsonl").read_text()
+    return model.fingerprint(), log(out)
 
 
 def log(out):

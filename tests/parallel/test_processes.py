@@ -15,7 +15,6 @@ from tests import sequences
 from tests.parallel import matrix
 from tests.parallel.matrix import (
     DEEP,
-    EVERY_CASE,
     EVERY_PAIR,
     EVERY_VALUE,
     FEW_VALUES,
@@ -57,8 +56,8 @@ def in_one(name, data):
         return [outcome(case, data, LocalExchange(8)) for case in getattr(matrix, name)]
 
 
-SIZES = {1: "FEW_VALUES", 2: "EVERY_CASE", 3: "SOME_VALUES", 4: "FEW_AND_ROUNDED", 8: "FEW_VALUES"}
-MORE = {2: "EVERY_PAIR", 3: "EVERY_CASE", 8: "SOME_VALUES"}
+SIZES = {1: "FEW_VALUES", 2: "EVERY_VALUE", 3: "SOME_VALUES", 4: "FEW_VALUES", 8: "FEW_VALUES"}
+MORE = {2: "EVERY_PAIR", 3: "EVERY_VALUE", 8: "SOME_VALUES"}
 LONG = [pytest.param(*each, marks=pytest.mark.long) for each in MORE.items()]
 
 
@@ -171,7 +170,7 @@ def test_it_does_not_matter_who_computes_which_block_of_a_narrow_layer(size, thr
 
 
 def test_the_cases_are_different_trainings_and_every_two_settings_meet(data):
-    assert len({result[1] for result in in_one("EVERY_CASE", data)}) == len(EVERY_CASE)
+    assert len({result[1] for result in in_one("EVERY_VALUE", data)}) == len(EVERY_VALUE)
     names = list(matrix.SETTINGS)
     met = {(a, str(case[a]), b, str(case[b])) for case in EVERY_PAIR for a in names for b in names if a < b}
     assert len(met) == sum(

@@ -207,8 +207,6 @@ def test_what_goes_together_is_bound(document):
 
 
 OF_A_TRAINING = {
-    "bfloat16 and described": ({"weight_precision": "bfloat16"}, {"described_by": "genre"}),
-    "bfloat16 and frozen": ({"weight_precision": "bfloat16"}, {"frozen": True}),
     "l2 and described": ({"l2": 0.5}, {"described_by": "genre"}),
     "adamw and described": ({"optimizer": "adamw"}, {"described_by": "genre"}),
 }

@@ -13,7 +13,6 @@ from widenet.runs import measuring
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
-from widenet.training.step import train_step
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +78,3 @@ def test_a_folder_that_takes_no_checkpoint_is_not_counted(data, monkeypatch):
 
 def test_without_an_evaluation_none_is_measured(data):
     assert measured(data, evaluation=None).evaluation_seconds is None
-
-
-@pytest.mark.parametrize("brake", [True, False])
-def test_under_a_brake_the_weights_of_measured_steps_wait_for_the_loss(brake, data, monkeypatch):
-    steps = []
-
-    def trained(network, rule, step):
-        steps.append(step)
-        return train_step(network, rule, step)
-
-    monkeypatch.setattr(measuring, "train_step", trained)
-    measured(data, brake=brake, evaluation=None)
-    assert {step.on_loss is not None for step in steps} == {brake}

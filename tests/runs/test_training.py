@@ -4,22 +4,14 @@ from dataclasses import replace
 from shutil import rmtree
 
 import pytest
-import torch
 
 from tests.mistakes import mistake
-from tests.runs.test_quantizing import LAYERS, LIKED
 from tests.simulated.device import simulated
 from tests.test_runs import After, log, outcome
 from tests.trainings import SETTINGS, STEPS, WIDTH, Heard, books
-from widenet.data.lists import dataset_from_lists
 from widenet.errors import CheckpointError, FitError, OptionError
-from widenet.model.build import build
-from widenet.parallel.local import LocalExchange
-from widenet.plan.binding import bind
-from widenet.runs import Model, train
-from widenet.runs.quantizing import quantize
-from widenet.spec.training import TrainingSpec
-from widenet.training.checkpoint import Checkpoint, fingerprint
+from widenet.runs import train
+from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RunDirectory
 
 
@@ -199,60 +191,3 @@ def test_weights_on_a_disk_are_refused_on_cuda(data, tmp_path):
     with simulated(), pytest.raises(OptionError, match=r'must be "device" or "host" on CUDA; got "disk"'):
         train(*SETTINGS["momentum"], data, tmp_path / "run", device="cuda", weights_in="disk")
     assert not (tmp_path / "run").exists()
-
-
-ROUNDED = {
-    "float32": {},
-    "bfloat16": {"weight_precision": "bfloat16"},
-    "bfloat16, compensated": {"weight_precision": "bfloat16", "weight_rounding": "compensated"},
-    "bfloat16, 8 bits": {"weight_precision": "bfloat16", "state_precision": "float8"},
-}
-
-
-@pytest.fixture(scope="module")
-def in_forms(tmp_path_factory):
-    """A trained run of each way to store vectors, and their data."""
-    folder, liked = tmp_path_factory.mktemp("forms"), [sorted(set(row)) for row in LIKED]
-    data = dataset_from_lists(
-        folder / "data", [row[:-2] for row in liked], heldout=[row[-2:] for row in liked], width=60
-    )
-    adam = {"kind": "adam", "learning_rate": 0.02}
-    training = {"epochs": 30, "batch_size": 30, "shards": 3, "optimizer": adam}
-    for name, more in ROUNDED.items():
-        train({"layers": LAYERS["plain"]}, {**training, **more}, data, folder / name)
-    return folder
-
-
-@pytest.mark.parametrize("name", [*ROUNDED][1:])
-def test_vectors_in_bfloat16_rank_almost_as_those_in_float32(name, in_forms):
-    whole, small = (Model.load(in_forms / each) for each in ("float32", name))
-    gains = [model.evaluate(in_forms / "data", ks=(5,))["ndcg@5"] for model in (whole, small)]
-    assert gains[0] > 0.15  # by chance, a third of it
-    assert gains[1] == pytest.approx(gains[0], rel=0.05)
-
-
-@pytest.mark.parametrize("name", [*ROUNDED][1:])
-def test_every_use_of_a_run_takes_its_vectors_in_bfloat16(name, in_forms, tmp_path):
-    model, basket = Model.load(in_forms / name), ["0", "5", "10"]
-    stored = model.run.model().files
-    assert sum(file["bytes"] for file in stored.values()) < 0.7 * sum(
-        file["bytes"] for file in Model.load(in_forms / "float32").run.model().files.values()
-    )
-    assert model.fingerprint() == model.facts["fingerprint"]
-    vectors = torch.cat([rows for _, rows in model.network.rows("mid/in")])
-    assert torch.equal(vectors, vectors.bfloat16().float())
-    assert len(model.recommend(basket, 4)) == 4
-    assert model.recommend([basket, ["1"]], 4)[0] == model.recommend(basket, 4)
-    assert model.similar("5", 3)[0].item
-    assert sum(len(block.units) for block in model.predict(in_forms / "data", k=3)) == 3 * len(LIKED)
-    small = quantize(in_forms / name, tmp_path / "small")
-    assert small.network.wide["mid/in"].in_8_bits
-
-
-def test_a_float32_network_reads_vectors_in_bfloat16(in_forms):
-    model = Model.load(in_forms / "bfloat16")
-    training = TrainingSpec.of({**model.run.training.model_dump(), "weight_precision": "float32"})
-    layout = bind(model.run.network, training, model.run.layout.fields)
-    network = build(layout, LocalExchange(layout.num_shards))
-    model.run.model().load_into(network, with_state=False)
-    assert fingerprint(network) == model.fingerprint()

@@ -61,7 +61,6 @@ def test_descriptions_are_advised_only_where_an_item_has_no_interactions(cold, t
     "training",
     [
         {},
-        {"weight_precision": "bfloat16"},
         {"l2": 0.1},
         {"optimizer": {"kind": "adamw"}},
         {"start": Path("other")},

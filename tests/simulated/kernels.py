@@ -79,9 +79,7 @@ def _waits(network, data, out):
             return loss
 
         patch.setattr(loop, "train_step", counted)
-        trained(
-            (network, document("adam", evaluation=None, batch_size=12, histograms=False)), data, out, "cuda"
-        )
+        trained((network, document("adam", evaluation=None, batch_size=12)), data, out, "cuda")
     return steps[-1]
 
 

@@ -4,11 +4,8 @@ import resource
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-from tensorboard.util.tensor_util import make_ndarray
 
 from widenet.training.board import Board
-from widenet.training.histogram_log import Histogram
 
 
 def no_word(text):
@@ -77,38 +74,4 @@ def test_a_folder_that_cannot_be_made_is_told_once(tmp_path):
     assert said == [
         f"{tmp_path / 'tensorboard'} cannot be written: File exists. Check the path and its permissions, or"
         " choose another place. The training continues without TensorBoard."
-    ]
-
-
-def test_tensorboard_reads_histograms_and_norms(tmp_path):
-    taste, damaged = Histogram(1.5, 7, 1, -3, [0, 2], [3, 1]), Histogram(None, 1, 0, 128, [0], [1])
-    board = Board(tmp_path / "tensorboard", 4, no_word)
-    board.add_histograms(4, {"weights": {"taste/items": taste, "taste bias": damaged}})
-    board.close()
-    assert scalars(tmp_path / "tensorboard") == {"norms/weights/taste/items": [(4, 1.5)]}
-    found = EventAccumulator(str(tmp_path / "tensorboard"))
-    found.Reload()
-    assert found.Tags()["histograms"] == ["weights/taste/items", "weights/taste bias"]
-    (event,) = found.Histograms("weights/taste/items")
-    read = event.histogram_value
-    assert (event.step, read.min, read.max, read.num, read.sum_squares) == (4, -0.5, 0.5, 7, 2.25)
-    assert read.bucket_limit == [-0.5, -0.25, -0.125, 0.125, 0.25, 0.5]
-    assert read.bucket == [0, 2, 0, 1, 3, 1]
-
-
-def test_the_page_of_tensorboard_draws_every_count(tmp_path):
-    board = Board(tmp_path / "tensorboard", 1, no_word)
-    board.add_histograms(1, {"weights": {"taste": Histogram(1.5, 7, 1, -3, [0, 2], [3, 1])}})
-    board.close()
-    (file,) = (tmp_path / "tensorboard").iterdir()
-    events = EventFileLoader(str(file)).Load()
-    (value,) = [value for event in events for value in event.summary.value if value.tag == "weights/taste"]
-    buckets = make_ndarray(value.tensor)
-    assert buckets[:, 2].tolist() == [2, 0, 1, 3, 1]
-    assert buckets[:, :2].tolist() == [
-        [-0.5, -0.25],
-        [-0.25, -0.125],
-        [-0.125, 0.125],
-        [0.125, 0.25],
-        [0.25, 0.5],
     ]

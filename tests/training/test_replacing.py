@@ -193,7 +193,6 @@ def test_a_dataset_that_waits_for_a_run_survives_its_failure_and_so_does_the_ear
 def test_what_commands_have_put_into_a_run_is_replaced_with_it(run):
     for name in ("evaluations", "tensorboard"):
         (run.path / name).mkdir()
-    (run.path / "histograms.jsonl").touch()
     check_replaceable(run.path)
 
 

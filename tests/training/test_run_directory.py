@@ -16,7 +16,7 @@ from widenet.parallel.local import LocalExchange
 from widenet.plan.binding import bind
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training import histogram_log, run_directory
+from widenet.training import run_directory
 from widenet.training.checkpoint import fingerprint
 from widenet.training.run_directory import RECORDED, RunDirectory
 
@@ -350,14 +350,12 @@ def test_the_log_is_rewound_to_the_epochs_that_are_finished(run):
     assert not (run.path / "log.jsonl").exists()
     for epoch in (1, 2, 3):
         run.log({"epoch": epoch})
-        histogram_log.append(run.path, {"epoch": epoch})
     with (run.path / "log.jsonl").open("a") as file:
         file.write('{"epoch": 4, "lo')
     for epochs, left in ((3, 3), (9, 3), (1, 1), (0, 0)):
         run.rewind_log(epochs)
         lines = [f'{{"epoch": {epoch + 1}}}\n' for epoch in range(left)]
         assert (run.path / "log.jsonl").read_text() == "".join(lines)
-        assert list(histogram_log.read(run.path)) == list(range(1, left + 1))
     assert not list(run.path.glob(".log*"))
 
 

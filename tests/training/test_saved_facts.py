@@ -7,7 +7,7 @@ import pytest
 from tests.mistakes import mistake
 from widenet.errors import CheckpointError
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, facts_of
-from widenet.training.state import Brake, LoopState
+from widenet.training.state import LoopState
 
 FACTS = TrainingFacts(
     LoopState(epoch=1, step=3, best=0.5, brake=Brake(seen=4, shortened=[2]), arithmetic=[1, 2]),

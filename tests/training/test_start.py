@@ -30,7 +30,6 @@ from widenet.training.run_directory import RunDirectory
         "rmsprop, sampled",
         "adam, normalized",
         "adam, split",
-        "rmsprop, rounded to 8 bits, sampled",
     ],
 )
 @pytest.mark.parametrize("catalogue", CATALOGUES)
@@ -256,20 +255,3 @@ def test_a_damaged_file_is_refused(before, tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match="is damaged: its checksum"):
         begun(tmp_path, *SETTINGS["momentum"], grown(tmp_path / "data", OLD), tmp_path / "before")
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [("momentum", {"weight_precision": "bfloat16"}), ("adam, rounded", {"weight_precision": "float32"})],
-)
-def test_a_start_in_another_precision_takes_the_nearest_numbers_and_no_state(name, more, before, tmp_path):
-    network, training = SETTINGS[name]
-    data = grown(tmp_path / "data", OLD)
-    net, _ = begun(tmp_path, network, {**training, **more}, data, before(name))
-    was = Model.load(before(name)).network
-    for weight, wide in net.wide.items():
-        for (_, found), (_, old) in zip(net.rows(weight), was.rows(weight), strict=True):
-            assert torch.equal(found, old if wide.is_bias else old.bfloat16().float())
-        states = [part.state for part in wide.parts.values()]
-        assert states
-        assert not any(bool(tensor.any()) for state in states for tensor in state.values())

@@ -24,7 +24,6 @@ TRAINING = {
     "evaluation": {"metric": "ndcg@5"},
     "keep": "best",
     "checkpoints": {"min_seconds": 0},
-    "histograms": False,
     "optimizer": {"kind": "adam", "learning_rate": {"between": [0.001, 0.3], "log": True}},
 }
 SPACE = {"network": NETWORK, "training": TRAINING}

@@ -127,7 +127,7 @@ def connections_of(
         names: The layers' names in the file, where they differ from the network document's.
     """
     sources, start, name = network.spec.sources(layer), 0, names.get(layer.name, layer.name)
-    norm = layer.weight_norm or 0.0
+    norm = getattr(layer, "weight_norm", None) or 0.0
     for place, source in enumerate(sources):
         bias = _bias(network, layer, is_zero=place > 0)
         link = network.layout.links[layer.name, "" if isinstance(layer, OutputLayer) else source]

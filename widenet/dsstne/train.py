@@ -78,7 +78,6 @@ def train(
         training = TrainingSpec.of(
             {
                 "seed": SEED,
-                "brake": True,
                 "checkpoints": {"every_epochs": 10},
                 **document.training,
                 **settings,

@@ -135,17 +135,9 @@ class _GradientChecks:
     def _loss(self, makes_step: bool = False) -> float:
         with torch.no_grad():
             prepared = self.network.prepare(self.batch.fields, self.random, self.batch.weights)
-        on_loss = None if makes_step else _skip_update
         return train_step(
-            self.network,
-            self.rule,
-            Step(prepared, self.random, self.numbers, on_loss=on_loss),
+            self.network, self.rule, Step(prepared, self.random, self.numbers, updates=makes_step)
         )
-
-
-def _skip_update(loss: float, numbers: StepNumbers) -> None:
-    """Skip the update of every step."""
-    del loss, numbers
 
 
 def _flat(parts: list[Tensor]) -> Tensor:

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,7 +94,6 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
     from widenet.kernels.compiled_sweep import compiled_sweep
     from widenet.kernels.compiled_tiles import compiled_pass
 
-    is_rounded = training.weight_precision == "bfloat16"
     users = [*network.outputs, *network.hidden]
     owners = {share.layer for user in users for share in getattr(user, "weights", None) or ()}
     kernels: dict[Kernel, None] = {}
@@ -103,7 +101,7 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
         kind = output.activation.kind
         if kind not in ("sigmoid", "softmax") or output.loss.kind != "cross_entropy":
             continue
-        by_tiles = output.weightless or is_rounded
+        by_tiles = output.weightless
         if kind == "softmax":
             kernels[compiled_pass if by_tiles else compiled_sweep, ("softmax_sums",)] = None
         waits = output.weights or output.name in owners or training.gradient_norm_limit
@@ -114,25 +112,8 @@ def _kernels(network: NetworkSpec, training: TrainingSpec) -> list[Kernel]:
             kernels[compiled_sweep if sweeps else compiled_pass, (kind,)] = None
     rule = network.tuned(training.optimizer)
     kernels[(compiled_steps, (rule.kind, len(rule.state)))] = None
-    if is_rounded:
-        kernels |= dict.fromkeys(_rounding(training, rule.state))
     cuts: list[Kernel] = [(compiled_cut, ("int32",)), (compiled_cut, ("int64",))]
     return [*kernels, (compiled_sum, ("float32",)), (compiled_sort, ()), (compiled_group, ()), *cuts]
-
-
-def _rounding(training: TrainingSpec, state: Iterable[str]) -> Iterator[Kernel]:
-    """Yield the kernels that round weights and their state by chance."""
-    from widenet.kernels.compiled_stochastic import (
-        compiled_packing,
-        compiled_to_bfloat16,
-        compiled_unpacking,
-    )
-
-    if training.weight_rounding == "stochastic":
-        yield compiled_to_bfloat16, ()
-    if training.state_precision == "float8":
-        for are_squares in {"square" in name for name in state}:
-            yield from ((compiled_packing, (are_squares,)), (compiled_unpacking, (are_squares,)))
 
 
 def _later() -> list[Kernel]:

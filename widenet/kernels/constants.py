@@ -14,10 +14,3 @@ MAGNITUDE = 2**31 - 1
 """The bits of a float32 without its sign."""
 MISSING = (-(2**23) ^ MAGNITUDE) << 32
 """The ranking key of the logit -inf, whose bits as an int32 are -(2^23), and of the last unit."""
-
-GOLDEN, MIXERS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""The step and the multipliers of SplitMix64."""
-FIRST_BELOW_TOP, LEAST_FIRST = 14, 5
-"""By how much the exponent of the first code with a whole mantissa is below that of the largest number of a
-block, and the smallest one, as float32 stores exponents: so no step between codes is a subnormal float32.
-"""

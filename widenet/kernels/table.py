@@ -24,7 +24,6 @@ Operation = Literal[
     "neighbour_means",
     "cut",
     "stable_sort",
-    "stochastic",
     "attention",
 ]
 
@@ -40,7 +39,6 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
     "neighbour_means": ("numba", "torch"),
     "cut": ("numba", "torch"),
     "stable_sort": ("numba", "torch"),
-    "stochastic": ("numba", "torch"),
     "attention": ("triton", "torch"),
 }
 """The implementations of every operation, the fastest first: the first that the device runs is taken.
@@ -48,7 +46,7 @@ TABLE: dict[Operation, tuple[Runner, ...]] = {
 gather_sum: sums of weight rows. row_update: an optimizer's step of rows or tiles. tile: loss and slopes of a
 tile's logits. ranking: products, `softmax_sum` and `running_top_k` over all tiles of a shard.
 neighbour_means: similarities of units to the features of examples. cut: entries by shard. stable_sort: also
-`grouped`. stochastic: rounding by chance. attention: also its gradients.
+`grouped`. attention: also its gradients.
 """
 
 

@@ -20,7 +20,6 @@ from widenet.model.neighbourhood import Neighbourhood
 from widenet.model.network import Network
 from widenet.model.part import Part
 from widenet.model.quantized_part import QuantizedPart, fits_in_8_bits
-from widenet.model.rounded_part import RoundedPart, Rounding
 from widenet.model.sample import Sampler
 from widenet.model.trunk_weight import Pieces, TrunkWeight
 from widenet.model.wide_weight import WideWeight
@@ -28,7 +27,6 @@ from widenet.one_thread import keep_to_one_thread
 from widenet.plan.descriptions import Described, described_weights, vectors_name
 from widenet.plan.layout import Layout, Weight
 from widenet.plan.machine import available_threads
-from widenet.plan.rounded import is_rounded
 from widenet.plan.shards import Shards
 from widenet.randomness import stream
 from widenet.scratch import Scratch, release
@@ -316,11 +314,6 @@ class _InitialWeights:
             if not self.blank:
                 self._fill(tensor, name, weight, shard)
             return Part(tensor)
-        if is_rounded(self.layout.training, weight):
-            rounding = Rounding(self.layout.training, name, self.layout.shards(weight.rows), shard)
-            if self.blank:
-                return RoundedPart(roomy((rows, weight.row_length), torch.bfloat16), rounding)
-            return RoundedPart(self._first(name, weight, rows, shard), rounding)
         if not weight.by_columns:
             return Part(self._tensor(name, weight, rows, shard))
         turned_HR = roomy((weight.row_length, rows), device=self.device)

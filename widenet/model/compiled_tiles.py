@@ -195,7 +195,7 @@ class CompiledPasses:
 
         output, direct_EH, bounds = step.output, step.direct_EH, step.tiles[shard]
         weight_RH = output.weight.parts[shard].weight
-        has_plain_tiles = not (output.spec.weightless or output.weight.makes_copies)
+        has_plain_tiles = not (output.spec.weightless or output.weight.in_8_bits)
         # With one example, torch multiplies by other routines.
         is_sweepable = has_plain_tiles and output.features is None and len(direct_EH) > 1 and bounds
         if not (is_sweepable and direct_EH.is_contiguous() and product_routine()):

@@ -29,7 +29,6 @@ class Part:
         host: The host's memory if the tensors lie there; they are computed on the device.
         near: A pass over the rows in the host's memory, while it is under way.
         in_8_bits: Whether this is a `QuantizedPart`.
-        makes_copies: Whether rows are read as copies, since they are not stored in float32.
         course: The passes over rows in files to which those over these belong, while they are under way.
     """
 
@@ -40,7 +39,6 @@ class Part:
     host: HostMemory | None = None
     near: Sweep | None = None
     in_8_bits: ClassVar[bool] = False
-    makes_copies: ClassVar[bool] = False
     course: Course | None = None
 
     @property
@@ -75,18 +73,6 @@ class Part:
             return self.weight[start:stop].to(self.host.device), {}
         weight_TH, *states = self.near.rows(start, stop)
         return weight_TH, dict(zip(self.state, states, strict=False))
-
-    @contextmanager
-    def opened(self, start: int, stop: int, step: int) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
-        """Give weight and state of the rows [start, stop) in float32, to be changed in place by a step."""
-        del step
-        yield self.rows(start, stop)
-
-    @contextmanager
-    def at_hand(self, rows_U: Tensor, step: int) -> Iterator[tuple["Part", Tensor]]:
-        """Give a part in float32 that holds some rows, to be changed by a step, and their places in it."""
-        del step
-        yield self, rows_U
 
     def gathered(self, batch: SparseBatch) -> Tensor:
         """Return the sums of the rows of each example's features, float32 [E, H]; see `gather_sum`."""

@@ -30,7 +30,6 @@ class QuantizedPart(Part):
     """
 
     in_8_bits: ClassVar[bool] = True
-    makes_copies: ClassVar[bool] = True
     scale_R: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     @classmethod

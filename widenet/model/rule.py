@@ -23,8 +23,7 @@ class StepNumbers:
 
     Attributes:
         number: Number of the step in the whole training, from 1.
-        rates: Learning rate of every step, float64 [steps + 1]; rates[0] is unused. The rates of finished
-            steps do not change.
+        rates: Learning rate of every step, float64 [steps + 1]; rates[0] is unused.
         gradient_scale: Factor on every gradient, to keep a norm limit.
     """
 

@@ -148,6 +148,3 @@ class Pieces:
         for shard in range(len(self.of_all)):
             for part, numbers_N in self.cut(shard, pieces[shard]) if shard not in self.by_shard else []:
                 part.numbers.copy_(numbers_N)
-        for weight in self.weights.values():
-            if weight.norm_limit is not None:
-                shorten_rows(weight.tensor.detach(), weight.norm_limit)

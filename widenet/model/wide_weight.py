@@ -15,7 +15,6 @@ from widenet.model.limits import shorten_rows
 from widenet.model.part import Part
 from widenet.model.rule import CompiledStep, Rule, StepNumbers
 from widenet.plan.shards import Shards
-from widenet.plan.streaming import block_rows
 from widenet.plan.tiles import blocks
 from widenet.scratch import read_around, release, scratch_of
 
@@ -118,11 +117,6 @@ class WideWeight:
         return next(iter(self.parts.values())).in_8_bits
 
     @property
-    def makes_copies(self) -> bool:
-        """Whether rows are read as copies, since they are not stored in float32."""
-        return next(iter(self.parts.values())).makes_copies
-
-    @property
     def in_files(self) -> bool:
         """Whether the rows are in a file."""
         return any(scratch_of(part.weight) is not None for part in self.parts.values())
@@ -152,13 +146,13 @@ class WideWeight:
         if isinstance(gradient, RowGradient):
             self.update_rows(shard, gradient, rule, step)
             return
-        with self.part(shard).opened(start, stop, step.number) as (weight, state):
-            if self.is_bias:
-                rule.apply_to_bias(weight, gradient, state, step, self.l2)
-            else:
-                rule.apply(weight, gradient, state, step)
-            if self.norm_limit is not None:
-                shorten_rows(weight, self.norm_limit)
+        weight, state = self.part(shard).rows(start, stop)
+        if self.is_bias:
+            rule.apply_to_bias(weight, gradient, state, step, self.l2)
+        else:
+            rule.apply(weight, gradient, state, step)
+        if self.norm_limit is not None:
+            shorten_rows(weight, self.norm_limit)
 
     def compiled_step(self, shard: int, rule: Rule, step: StepNumbers) -> CompiledStep | None:
         """Return the step of a shard's rows for compiled code; None if `update_tile` must make it."""
@@ -179,7 +173,7 @@ class WideWeight:
 
         If only the optimizer's state changes without a gradient, it catches up here.
         """
-        with self._at_hand(shard, touched.features_U, step.number) as (part, rows_U):
+        with self._at_hand(shard, touched.features_U) as (part, rows_U):
             weight_RH, state = part.by_rows()
             own = touched if rows_U is touched.features_U else replace(touched, features_U=rows_U)
             rule.apply_to_rows(weight_RH, own, state, part.moved, step, self.l2 if self.is_bias else None)
@@ -187,13 +181,13 @@ class WideWeight:
     @property
     def _waits_for_tiles(self) -> bool:
         """Whether only `update_tile` can make its steps."""
-        return self.norm_limit is not None or self.makes_copies or not self.trained
+        return self.norm_limit is not None or not self.trained
 
     def catch_up(self, shard: int, rows_U: Tensor, rule: Rule, step: StepNumbers) -> None:
         """Apply the steps that some rows of a shard, or of `WHOLE`, have skipped, with zero gradients."""
         if self.part(shard).moved is None:
             return
-        with self._at_hand(shard, rows_U, step.number - 1) as (part, own_U):
+        with self._at_hand(shard, rows_U) as (part, own_U):
             weight_RH, state = part.by_rows()
             assert part.moved is not None
             for start, stop in blocks(len(own_U), weight_RH.shape[1], weight_RH.device.type):
@@ -249,15 +243,11 @@ class WideWeight:
         return 0 if shard == WHOLE else [*self.parts].index(shard) * self.shards.room
 
     @contextmanager
-    def _at_hand(self, shard: int, rows_U: Tensor, step: int) -> Iterator[tuple[Part, Tensor]]:
-        """Give a part that holds some rows where they are computed, and the places of these rows in it.
-
-        They change as of a step.
-        """
+    def _at_hand(self, shard: int, rows_U: Tensor) -> Iterator[tuple[Part, Tensor]]:
+        """Give a part that holds some rows where they are computed, and the places of these rows in it."""
         part = self.part(shard)
         if part.host is None:
-            with part.at_hand(rows_U, step) as found:
-                yield found
+            yield part, rows_U
             return
         copies = None if self.taken is None else self.taken.of(shard, rows_U)
         places_U = torch.arange(len(rows_U), device=part.host.device)
@@ -274,9 +264,8 @@ class WideWeight:
         """Let every row of this process catch up, a block at a time."""
         for shard, part in self.parts.items():
             count = 0 if part.moved is None else len(part.by_rows()[0])
-            at_once = block_rows(4 * part.columns) if self.makes_copies else _ROWS_AT_ONCE
-            for start in range(0, count, at_once):
-                rows = torch.arange(start, min(start + at_once, count), device=part.weight.device)
+            for start in range(0, count, _ROWS_AT_ONCE):
+                rows = torch.arange(start, min(start + _ROWS_AT_ONCE, count), device=part.weight.device)
                 tensors = [] if part.by_columns else [part.weight, *part.state.values()]
                 blocks = [tensor[start : start + len(rows)] for tensor in tensors]
                 for block in blocks:

@@ -10,7 +10,6 @@ from widenet.plan.descriptions import weights_of_descriptions
 from widenet.plan.layers import plan_of
 from widenet.plan.layout import FieldFacts, Layout, is_sparse_input
 from widenet.plan.positions import along_of
-from widenet.plan.rounded import check_rounded
 from widenet.plan.vectors import file_vectors
 from widenet.plan.weights import check_share, links_of, weights_of, windows_between, with_frozen
 from widenet.plan.windows import Place, Shape
@@ -118,7 +117,6 @@ def bind(network: NetworkSpec, training: TrainingSpec, fields: Mapping[str, Fiel
     layout = replace(layout, weights={**layout.weights, **weights_of_descriptions(layout)})
     layout = replace(layout, weights=with_frozen(layout))
     file_vectors(layout)
-    check_rounded(layout)
     for layer in network.hidden:
         plan_of(layer).check(layout, layer)
     return replace(layout, by_examples=layers_by_examples(layout))

@@ -31,8 +31,6 @@ def elsewhere(job: Job) -> Job | None:
 
     That is on a disk for a CPU, and in the host's memory for CUDA.
     """
-    if job.training.weight_precision != "float32":
-        return None
     other = replace(job, weights_in="host" if job.device == "cuda" else "disk")
     return other if least(other).total < least(job).total else None
 

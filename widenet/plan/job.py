@@ -6,7 +6,6 @@ from typing import Literal
 
 from widenet.errors import OptionError
 from widenet.plan.layout import Layout, Weight
-from widenet.plan.rounded import check_place
 from widenet.plan.shards import Shards, held, most_held
 from widenet.spec.layers import InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
@@ -49,10 +48,6 @@ class Job:
     has_snapshots: bool = True
     weights_in: WeightsIn = "device"
     all_examples: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise OptionError if the weights cannot be where the job has them."""
-        check_place(self.training, self.device, self.weights_in)
 
     @classmethod
     def of(

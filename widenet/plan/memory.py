@@ -16,9 +16,8 @@ from widenet.plan.layers import plan_of
 from widenet.plan.layout import Weight
 from widenet.plan.narrow import workspace
 from widenet.plan.neighbours import counting_bytes, fitting_bytes, neighbours_bytes
-from widenet.plan.rounded import copied_row_bytes, row_bytes, state_row_bytes
 from widenet.plan.shards import held
-from widenet.plan.streaming import block_rows, is_elsewhere, remembers_moves, window_bytes
+from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
@@ -96,9 +95,9 @@ def memory(job: Job, process: int | None = None) -> Memory:
     )
     weights, state = counted, moved + len(job.training.optimizer.state) * _pieces(job, process)
     for name, weight in job.layout.weights.items():
-        weights += rows[name] * row_bytes(job.training, weight)
+        weights += rows[name] * weight.row_bytes
         if weight.trained and name not in in_pieces:
-            state += rows[name] * state_row_bytes(job.training, weight)
+            state += rows[name] * len(job.training.optimizer.state) * weight.row_bytes
     return Memory(
         weights=weights,
         state=state,
@@ -208,10 +207,6 @@ def _phases(job: Job, process: int) -> Iterator[int]:
         for weight in job.layout.weights.values()
         if weight.describes is not None
     )
-    trained = [weight for weight in job.layout.weights.values() if weight.has_vectors and weight.trained]
-    yield max(
-        (block_rows(each.row_bytes) * copied_row_bytes(job.training, each) for each in trained), default=0
-    )
     yield counting_bytes(job, process) + fitting_bytes(job, process)
     yield (
         samples + rows + sum(_kept(job, layer, process) for layer in job.network.outputs if waits(job, layer))
@@ -275,8 +270,7 @@ def _touched_rows(job: Job, weight: Weight, source: str, process: int) -> int:
     entries = round(job.num_examples * job.entries_of(source) * job.num_held(process) / job.training.shards)
     block = min(4 * BLOCK_NUMBERS[job.device], weight.row_bytes * weight.rows)
     threads = min(job.num_threads, job.num_held(process))
-    copies = threads * entries // job.num_held(process) * copied_row_bytes(job.training, weight)
-    return 32 * entries + copies + threads * block * (3 + len(job.training.optimizer.state))
+    return 32 * entries + threads * block * (3 + len(job.training.optimizer.state))
 
 
 def _kept(job: Job, layer: OutputLayer, process: int) -> int:
@@ -318,7 +312,6 @@ def _tiles(job: Job, layer: OutputLayer, process: int) -> int:
         (5 if half else 4) * num * units
         + together * columns * ((5 if half else 4) + len(job.training.optimizer.state))
     )
-    tile += units * copied_row_bytes(job.training, weight)
     at_work = min(job.num_threads, job.num_held(process)) * tile
     if job.device != "cpu" and job.training.precision != "float32":
         at_work = max(at_work, _fused_tiles(job, shard, units, columns, process))
@@ -354,4 +347,4 @@ def waits(job: Job, layer: OutputLayer) -> bool:
     """Return whether an output is updated at the end of a step: its weight waits, or all do."""
     if layer.sample is not None:
         return False
-    return job.layout.waits(layer.name) or job.training.waits
+    return job.layout.waits(layer.name) or job.training.gradient_norm_limit is not None

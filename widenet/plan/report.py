@@ -8,7 +8,6 @@ from widenet.plan.fit import smallest, with_room
 from widenet.plan.job import Job
 from widenet.plan.memory import memory, snapshot_bytes
 from widenet.plan.neighbours import neighbours
-from widenet.plan.rounded import row_bytes
 from widenet.plan.shards import held
 from widenet.plan.streaming import elsewhere_bytes
 from widenet.plan.work import work
@@ -34,7 +33,7 @@ def report(job: Job, device_bytes: int | None, more: bool = True) -> dict[str, A
             name: {
                 "rows": weight.rows,
                 "columns": weight.columns,
-                "bytes": weight.rows * row_bytes(job.training, weight),
+                "bytes": weight.rows * weight.row_bytes,
                 "wide": weight.wide,
             }
             for name, weight in job.layout.weights.items()

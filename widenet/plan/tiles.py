@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator
 
-BLOCK = 256
-"""Numbers of a row in 8 bits that share an exponent."""
-
 LEAST_UNITS = 256
 """Smallest number of units in a tile: smaller matrix products are slow."""
 

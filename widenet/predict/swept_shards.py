@@ -98,7 +98,7 @@ class SweptShards:
         shape = len(starts) - 1, tiles.num
         sums = (np.empty(shape, np.float32), np.empty(shape, np.float64)) if self.divides else NO_SUMS
         with output.weight.parts[shard].sweep(updates=False) as sweep:
-            is_plain = output.spec.cosine is None and not output.weight.makes_copies
+            is_plain = output.spec.cosine is None and not output.weight.in_8_bits
             is_whole = is_plain or self.queries is not None
             rows = sweep.chunk_rows if is_whole else 1
             for first, last in groups(starts, rows):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from widenet.pictures.html import Html, joined, tag
 from widenet.report import comparison, sections
-from widenet.report.histograms import histograms_section
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 
@@ -21,7 +20,7 @@ def _of_one(subject: Subject) -> Html:
         sections.curves_section(subject),
         sections.evaluations_section(subject),
         sections.network_section(subject),
-        histograms_section(subject),
+        sections.norms_section(subject),
         sections.recommendations_section(subject),
         sections.data_section(subject),
         sections.time_section(subject),

@@ -1,5 +1,7 @@
 """The sections of a report about one run; a section without content is empty."""
 
+from itertools import chain
+
 from widenet.errors import WidenetError
 from widenet.model.quantized_part import fits_in_8_bits, quantized_row_bytes
 from widenet.pictures.curves import Drawing, bars, curves
@@ -12,9 +14,10 @@ from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
 from widenet.training.existing_run import FITTED
 from widenet.training.fitted_network import fitted_network
-from widenet.training.log_curves import grid, log_curves, metric_names, points
+from widenet.training.log_curves import NORMS, grid, log_curves, metric_names, numbers_of, points
 
 _NONE = Html()
+_MOST_LINES = 24
 _ABSENT = "\u2013"
 _PHASES = {
     "steps": "seconds",
@@ -183,6 +186,20 @@ def _card(shown: Shown, sample: Sample, example: str) -> Html:
     heading = tag("h3", f"{example.capitalize()} {shown.user}")
     had = tag("p", tag("b", "had "), history or "nothing")
     return tag("article", heading, had, tag("ol", *lines), remark)
+
+
+def norms_section(subject: Subject, draw: Drawing = curves) -> Html:
+    """The norms of weights, and of gradients and activations of each epoch's last step; empty without any."""
+    records = [numbers_of(record) for record in subject.records]
+    names = [name for name in dict.fromkeys(chain.from_iterable(records)) if name.startswith(f"{NORMS}/")]
+    groups: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for name in names:
+        group, _, own = name.removeprefix(f"{NORMS}/").partition("/")
+        groups.setdefault(group, {})[own] = points(records, name)
+    figures = [
+        draw(f"norms of {group}", dict([*each.items()][:_MOST_LINES])) for group, each in groups.items()
+    ]
+    return section("Layers", grid(figures)) if figures else _NONE
 
 
 def time_section(subject: Subject, draw: Drawing = curves) -> Html:

@@ -14,7 +14,6 @@ from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.sample import Sample
 from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.histogram_log import Groups, read
 from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import WeightsFacts
@@ -47,11 +46,6 @@ class Subject:
     def records(self) -> list[dict[str, Any]]:
         """The lines of the log, without numbers that are not finite or that no float64 holds."""
         return [record for record in map(_sane, self.lines) if "epoch" in record]
-
-    @cached_property
-    def histograms(self) -> dict[int, Groups]:
-        """The norms and histograms of the layers by epoch; empty if the run does not record them."""
-        return read(self.run.path)
 
     @cached_property
     def evaluations(self) -> dict[Evaluated, KeptEvaluation]:

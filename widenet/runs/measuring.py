@@ -154,10 +154,7 @@ def _step_seconds(network: Network, rule: Optimizer, dataset: Dataset) -> Iterat
             batch = stream.batch(epoch, step)
             random = StepRandom(training.seed, epoch, step)
             prepared = network.prepare(batch.fields, random, batch.weights)
-        # A brake makes all weights wait for the loss, which takes longer; here it never brakes.
-        on_loss = (lambda _, numbers: numbers) if training.brake else None
-        numbers = StepNumbers(number + 1, schedule)
-        return Step(prepared, random, numbers, training.gradient_norm_limit, on_loss)
+        return Step(prepared, random, StepNumbers(number + 1, schedule), training.gradient_norm_limit)
 
     steps = range(stream.steps_per_epoch * training.epochs)
     started = begun = time.monotonic()

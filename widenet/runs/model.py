@@ -395,6 +395,4 @@ def _load_unfinished(checkpoint: Checkpoint, network: Network, training: Trainin
     checkpoint.load_into(network, with_state=True)
     facts = TrainingFacts.of(checkpoint.facts)
     state, steps_per_epoch = facts.state, facts.steps_per_epoch
-    settle(
-        network, rule, state.brake.braked(rates(training, steps_per_epoch)), state.steps_made(steps_per_epoch)
-    )
+    settle(network, rule, rates(training, steps_per_epoch), state.steps_made(steps_per_epoch))

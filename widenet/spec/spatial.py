@@ -88,7 +88,7 @@ class ConvolutionLayer(Spec, OfLayers):
     frozen: bool = False
     """Leave all weights that the layer uses as the training begins with them, to the bit.
 
-    A batch normalization then uses its running statistics. `weight_norm` shortens nothing.
+    A batch normalization then uses its running statistics.
     """
     weights: Shares | None = None
     """Filters shared with another convolution, or with several, each for one of the sources."""
@@ -104,8 +104,6 @@ class ConvolutionLayer(Spec, OfLayers):
     """
     sparseness: Sparseness | None = None
     """Penalty on the mean activation of each unit, a filter at a position; needs activations in (0, 1)."""
-    weight_norm: Limit | None = None
-    """Largest Euclidean length of a filter, per source; longer ones are shortened after each step."""
     delta_norm: Limit | None = None
     """Largest Euclidean length of the gradient of an example's own loss by the layer's sums; a longer one
     is shortened.

@@ -85,28 +85,9 @@ class TrainingSpec(Document):
     """Largest Euclidean length of the whole gradient; a longer one is shortened. Costs another pass over
     wide outputs.
     """
-    brake: bool = False
-    """Leave out a step whose loss is above twice its moving average, and make the next 24 at a tenth of the
-    learning rate.
-
-    m = 0.9 m + 0.1 loss after every step; the first 100 steps are never braked. Costs another pass over wide
-    outputs.
-    """
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """Precision of the operands of a step's matrix products: bfloat16 rounds them to 8 significant bits,
     tf32 to 11 on CUDA. On a CPU, tf32 is float32. Products, sums and results are float32.
-    """
-    weight_precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision in which the vectors of sparse inputs and outputs are stored, in memory and on disk: bfloat16
-    takes half the bytes. Needs a CPU. Sums and steps are computed in float32.
-    """
-    weight_rounding: Literal["stochastic", "compensated"] = "stochastic"
-    """How a step's result becomes bfloat16: stochastic, up or down by chance, right in the mean;
-    compensated, to the nearest, and what is lost waits in bfloat16 for the next step (Kahan).
-    """
-    state_precision: Literal["float32", "float8"] = "float32"
-    """Precision of the optimizer's state of weights in bfloat16: float8 is 8 bits, with an exponent for each
-    256 numbers of a vector.
     """
     bits: Literal["native", "portable"] = "native"
     """Which processors give the same bits on a CPU: native, those of one kind, at full speed; portable,
@@ -122,10 +103,6 @@ class TrainingSpec(Document):
     """Which weights the run ends with: the last, or those of the best evaluation."""
     checkpoints: Checkpoints = Checkpoints()
     """When the whole state is saved, and how many of those stay."""
-    histograms: bool = True
-    """Record norms and histograms of all weights, and of the gradients and activations of the last step,
-    after every epoch. Costs a pass over the weights.
-    """
     track: Literal["mlflow"] | None = None
     """Also record the training in the MLflow store that MLFLOW_TRACKING_URI names, or that the command names;
     unset: in TensorBoard's files alone.
@@ -135,11 +112,6 @@ class TrainingSpec(Document):
     def is_other(cls, values: dict[str, Any]) -> bool:
         """Whether plain values are a network document, DSSTNE's too."""
         return any(str(name).lower() == "layers" for name in values)
-
-    @property
-    def waits(self) -> bool:
-        """Whether no weight may move before the whole batch has been computed."""
-        return self.gradient_norm_limit is not None or self.brake
 
     @property
     def idles(self) -> bool:
@@ -155,18 +127,6 @@ class TrainingSpec(Document):
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
             raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
-        if self.weight_precision == "float32":
-            for name in ("weight_rounding", "state_precision"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    raise ValueError(
-                        f'{name} "{getattr(self, name)}" belongs to weights in bfloat16. Add'
-                        ' "weight_precision": "bfloat16", or remove it.'
-                    )
-        if self.state_precision == "float8" and not self.optimizer.state:
-            raise ValueError(
-                f'state_precision "float8" needs an optimizer with state; "{self.optimizer.kind}" has none.'
-                " Remove it."
-            )
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
             raise ValueError(
                 "optimizer.learning_rate times l2 must be less than 1; got"

@@ -1,7 +1,7 @@
 """Follows a training with a tracker, which can neither stop nor delay it."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +14,7 @@ from widenet.tracking.background import Background
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
 from widenet.training.existing_run import FITTED
-from widenet.training.histogram_log import Groups, newest, norms, read
+from widenet.training.log_curves import numbers_of
 from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.run_files import values, write_whole
@@ -98,10 +98,7 @@ class _Tracked(Report):
 
     def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
         self.report.start(state, epochs, examples_per_epoch)
-        of_epochs = read(self.run.path)
-        self.records = [
-            {**record, **_norms(of_epochs.get(record["epoch"], {}))} for record in self.run.records()
-        ]
+        self.records = [_flat(record) for record in self.run.records()]
         self._send()
 
     def advance(self, num_examples: int, loss: float) -> None:
@@ -109,7 +106,7 @@ class _Tracked(Report):
 
     def epoch(self, record: dict[str, Any]) -> None:
         self.report.epoch(record)
-        self.records.append({**record, **_norms(newest(self.run.path, record["epoch"]))})
+        self.records.append(_flat(record))
         self._send()
 
     def tried(self, text: str) -> None:
@@ -198,9 +195,9 @@ def _recorded(run: Path) -> str | None:
     return run_id if isinstance(run_id, str) else None
 
 
-def _norms(groups: Groups) -> dict[str, float]:
-    """The norms by names that are no paths, since a store may keep each metric in a file of its name."""
-    return {name.replace("/", "."): norm for name, norm in norms(groups).items()}
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a line by names that are no paths: a store may keep each in a file of its name."""
+    return {name.replace("/", "."): value for name, value in numbers_of(record).items()}
 
 
 def _reason(place: TrackingUri, error: BaseException, limit_seconds: float) -> str:

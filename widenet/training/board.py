@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from widenet.errors import unwritten
-from widenet.training.histogram_log import Groups, Histogram, norms
+from widenet.training.log_curves import numbers_of
 
 
 class Board:
@@ -47,7 +47,9 @@ class Board:
     def add(self, record: Mapping[str, Any]) -> None:
         """Write the numbers of an epoch, by name; "epoch" is its number."""
         values = [
-            Summary.Value(tag=name, simple_value=value) for name, value in record.items() if name != "epoch"
+            Summary.Value(tag=name, simple_value=value)
+            for name, value in numbers_of(record).items()
+            if name != "epoch"
         ]
         self._write(
             *(
@@ -55,16 +57,6 @@ class Board:
                 for value in values
             )
         )
-
-    def add_histograms(self, epoch: int, histograms: Groups) -> None:
-        """Write the histograms of an epoch, and their norms as numbers."""
-        values = [Summary.Value(tag=name, simple_value=norm) for name, norm in norms(histograms).items()]
-        values += [
-            Summary.Value(tag=f"{group}/{name}", histo=_proto(histogram))
-            for group, of_group in histograms.items()
-            for name, histogram in of_group.items()
-        ]
-        self._write(Event(wall_time=time.time(), step=epoch, summary=Summary(value=values)))
 
     def add_documents(self, documents: Mapping[str, str], epoch: int) -> None:
         """Write the JSON of documents, by name, for the page of texts; `epoch` is where they stand."""
@@ -99,17 +91,3 @@ class Board:
         self.say(f"{unwritten(self.folder, error)} The training continues without TensorBoard.")
         self.close()
         self.file = None
-
-
-def _proto(histogram: Histogram) -> HistogramProto:
-    """Return a histogram as TensorBoard keeps it; the sum of the numbers is unknown and stays unset."""
-    limits = histogram.limits
-    counts = [*reversed(histogram.negative), histogram.zeros, *histogram.positive]
-    return HistogramProto(
-        min=limits[0],
-        max=limits[-1],
-        num=histogram.numbers,
-        sum_squares=0 if histogram.norm is None else histogram.norm**2,
-        bucket_limit=limits,
-        bucket=[0, *counts],
-    )

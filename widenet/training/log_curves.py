@@ -9,6 +9,8 @@ from widenet.pictures.html import Html, tag
 
 FITS = "neighbourhood_fits"
 """The entry of the last line that lists the fits of terms."""
+NORMS = "norms"
+"""The entry of a line with the norms of weights, and of gradients and activations of the last step."""
 SECONDS = ("seconds", "reading_seconds", "evaluation_seconds", "checkpoint_seconds")
 BESIDE_METRICS = (
     "epoch",
@@ -21,6 +23,7 @@ BESIDE_METRICS = (
     "num_examples",
     "arithmetic",
     FITS,
+    NORMS,
 )
 """The entries of a log line that are not metrics."""
 _NUMBERS = frozenset({int, float})
@@ -50,6 +53,16 @@ def log_curves(records: Sequence[Mapping[str, Any]], kept: int | None = None, dr
 def metric_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics of all lines, in the order of their first occurrence."""
     return [name for name in dict.fromkeys(chain.from_iterable(records)) if name not in BESIDE_METRICS]
+
+
+def numbers_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a line; each norm that is finite has its own, such as "norms/weights/taste"."""
+    norms = record.get(NORMS)
+    numbers = {name: value for name, value in record.items() if name != NORMS}
+    for name, norm in norms.items() if isinstance(norms, dict) else ():
+        if isinstance(norm, int | float):
+            numbers[f"{NORMS}/{name}"] = norm
+    return numbers
 
 
 def points(records: Sequence[Mapping[str, Any]], name: str) -> list[tuple[float, float]]:

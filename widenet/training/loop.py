@@ -18,7 +18,6 @@ from widenet.model.preparation import Prepared
 from widenet.model.rule import StepNumbers
 from widenet.model.step_random import StepRandom
 from widenet.parallel.group import by_leader
-from widenet.training import histogram_log, histograms
 from widenet.training.board import Board
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
@@ -31,7 +30,7 @@ from widenet.training.schedules import rates
 from widenet.training.state import LoopState, Stopwatch
 from widenet.training.step import Step, train_step
 from widenet.training.update import Update
-from widenet.training.weights import check_weights, regularization, settle
+from widenet.training.weights import check_weights, norm_of, norms_of_weights, regularization, settle
 from widenet.transfer import Ahead
 
 Evaluate = Callable[[Network], dict[str, float]]
@@ -80,7 +79,7 @@ class Training:
         self.run, self.network, self.rule, self.stream = run, network, rule, stream
         self.evaluate, self.report, self.state, self.after_epoch = evaluate, report, state, after_epoch
         self.spec = run.training
-        self.rates = state.brake.braked(rates(self.spec, stream.steps_per_epoch))
+        self.rates = rates(self.spec, stream.steps_per_epoch)
         self.saving = Saving(run, self.network, in_background)
 
     def loop(self, interrupted: Callable[[], bool]) -> bool:
@@ -115,10 +114,9 @@ class Training:
                         if is_interrupted:
                             return False
                 record = self._end_epoch()
-                of_layers = self._histograms() if self.spec.histograms else None
                 if self._is_evaluation_due():
                     record |= self._evaluation()
-                is_stopped = self._publish(record, of_layers, board)
+                is_stopped = self._publish(record, board)
                 has_ended = state.has_ended(self.spec)
                 if has_ended or is_stopped or self._is_checkpoint_due():
                     self._save(at_once=has_ended or is_stopped)
@@ -191,21 +189,12 @@ class Training:
             self._random(batch),
             self._numbers(batch.step + 1),
             self.spec.gradient_norm_limit,
-            self._brake if self.spec.brake else None,
-            self._observe if self.spec.histograms and is_last else None,
+            observe=self._observe if is_last else None,
         )
         try:
             return train_step(self.network, self.rule, step)
         except NumericsError as error:
             raise NumericsError(f"{self._place(batch.step + 1)}: {error} {remedy(batch.fields)}") from error
-
-    def _brake(self, loss: float, numbers: StepNumbers) -> StepNumbers | None:
-        """Return the numbers of a step whose batch has this loss; None if the brake skips the step."""
-        brake = self.state.brake
-        if brake.leaves_out(loss):
-            return None
-        brake.shorten(numbers.number, self.rates)
-        return numbers
 
     def _end_epoch(self) -> dict[str, Any]:
         """Bring all weights to the end of the epoch; return its line of the log, without metrics."""
@@ -220,21 +209,15 @@ class Training:
             record["arithmetic"] = state.arithmetic[-1]
         if state.start_examples and state.epoch == 1:
             record["start_loss"] = state.start_loss
+        record["norms"] = norms_of_weights(self.network) | state.norms
+        state.norms = {}
         return record
 
     def _observe(self, launched: Launched, update: Update) -> None:
-        """Keep the histograms of the last step of an epoch, also in a checkpoint that is saved after it."""
-        of_step = {
-            "gradients": histograms.of_gradients(self.network, update),
-            "activations": histograms.of_activations(self.network, launched.values),
-        }
-        self.state.last_step = {group: histogram_log.plain(of_group) for group, of_group in of_step.items()}
-
-    def _histograms(self) -> dict[str, Any]:
-        """Return the line of histograms.jsonl for the finished epoch."""
-        of_step, self.state.last_step = self.state.last_step, {}
-        of_weights = histogram_log.plain(histograms.of_weights(self.network))
-        return {"epoch": self.state.epoch, "weights": of_weights, **of_step}
+        """Keep the norms of the last step of an epoch, also in a checkpoint that is saved after it."""
+        hidden = [layer.name for layer in self.network.spec.hidden if layer.name in launched.values]
+        activations = {f"activations/{name}": norm_of(launched.values[name]) for name in hidden}
+        self.state.norms = update.norms() | activations
 
     def _evaluation(self) -> dict[str, Any]:
         """Evaluate the network; return the metrics for the log."""
@@ -250,23 +233,15 @@ class Training:
             self.saving.save_best({"epoch": epoch, "metrics": metrics})
         return {"evaluation_seconds": seconds, **metrics}
 
-    def _publish(self, record: dict[str, Any], of_layers: dict[str, Any] | None, board: Board | None) -> bool:
-        """Give the lines of a finished epoch to the logs, TensorBoard, the report and `after_epoch`.
+    def _publish(self, record: dict[str, Any], board: Board | None) -> bool:
+        """Give the line of a finished epoch to the log, TensorBoard, the report and `after_epoch`.
 
         Returns:
             Whether `after_epoch` stops the training.
         """
-
-        def log() -> None:
-            if of_layers is not None:
-                histogram_log.append(self.run.path, of_layers)
-            self.run.log(record)
-
-        by_leader(self.network.exchange, log, "log")
+        by_leader(self.network.exchange, lambda: self.run.log(record), "log")
         if board is not None:
             board.add(record)
-            if of_layers is not None:
-                board.add_histograms(self.state.epoch, histogram_log.groups(of_layers))
         self.report.epoch(record)
         return self.after_epoch is not None and self.after_epoch(self.network, self.state.epoch) is True
 
@@ -287,7 +262,7 @@ class Training:
 
     def _numbers(self, step: int) -> StepNumbers:
         """Return the numbers of step `step` (from 1) of the current epoch."""
-        return StepNumbers(self._number(step) - self.state.brake.left_out, self.rates)
+        return StepNumbers(self._number(step), self.rates)
 
     def _number(self, step: int) -> int:
         """Return the number in the whole training of step `step` (from 1) of the current epoch."""
@@ -311,7 +286,6 @@ class Training:
             state.best,
             state.best_epoch,
             state.waited,
-            state.brake,
         ]
         check_weights(self.network, repr(progress), self._place(state.step))
 

@@ -30,7 +30,7 @@ from widenet.spec.training import TrainingSpec
 from widenet.stores.durable import force_all_to_disk
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
-from widenet.training import cut, histogram_log, replacing
+from widenet.training import cut, replacing
 from widenet.training.checkpoint import Checkpoint, fingerprint, writing
 from widenet.training.existing_run import DATA, busy, check_run
 from widenet.training.field_records import (
@@ -390,8 +390,7 @@ class RunDirectory:
         return dataset
 
     def rewind_log(self, epochs: int) -> None:
-        """Drop the lines of both logs after the first `epochs`; these epochs will be trained again."""
-        histogram_log.rewind(self.path, epochs)
+        """Drop the lines of the log after the first `epochs`; these epochs will be trained again."""
         path = self.path / "log.jsonl"
         if path.exists():
             write_whole(path, without_fits(path.read_bytes().splitlines(keepends=True)[:epochs]))

@@ -34,7 +34,6 @@ WITHOUT_WEIGHTS = {
     "vocabulary",
     "attributes",
     "log.jsonl",
-    "histograms.jsonl",
     "machine.json",
     "tensorboard",
     "checkpoints",

@@ -179,20 +179,14 @@ def _origin(before: RunDirectory, dataset: Dataset, field: str, by_index: bool) 
 def _last_checkpoint(before: RunDirectory, training: TrainingSpec, model: Checkpoint) -> Checkpoint | None:
     """Return the checkpoint whose optimizer state belongs to a finished model; None without one.
 
-    There is none if the runs use different optimizers or store their state differently, or if the model holds
-    the weights of an earlier epoch.
+    There is none if the runs use different optimizers, or if the model holds the weights of an earlier epoch.
     """
-    if _form_of_state(before.training) != _form_of_state(training):
+    if before.training.optimizer.kind != training.optimizer.kind:
         return None
     last, kept = before.latest(), WeightsFacts.of(model.facts)
     if last is None or (before.training.keep == "best" and kept.best_epoch not in (None, kept.epochs)):
         return None
     return last if TrainingFacts.of(last.facts).state.epoch == kept.epochs else None
-
-
-def _form_of_state(training: TrainingSpec) -> tuple[str, ...]:
-    precisions = training.weight_precision, training.weight_rounding, training.state_precision
-    return training.optimizer.kind, *precisions
 
 
 @dataclass(frozen=True)

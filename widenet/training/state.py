@@ -1,4 +1,4 @@
-"""The state of a training between two steps, and its brake."""
+"""The state of a training between two steps."""
 
 import time
 from collections.abc import Iterator
@@ -6,62 +6,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from widenet.spec.training import TrainingSpec
 from widenet.training.arithmetic import ARITHMETIC
 
 _START_EXAMPLES = 256
 """Number of examples averaged for the initial loss, rounded up to whole batches."""
-
-_WARMUP_STEPS, _SHORT_STEPS = 100, 24
-_LEAP, _SHARE_OF_NEW_LOSS, _SHARE_OF_RATE = 2.0, 0.1, 0.1
-
-
-@dataclass
-class Brake:
-    """Skips a step if the loss jumps above twice its moving average, and shortens the next 24 steps.
-
-    Attributes:
-        seen: Number of losses seen; the first 100 never brake.
-        mean: Moving average of the loss.
-        short: Number of steps that are still to be shortened.
-        left_out: Number of steps skipped so far; they count for no optimizer and no schedule.
-        shortened: Numbers of the shortened steps, counted without the skipped ones.
-    """
-
-    seen: int = 0
-    mean: float = 0.0
-    short: int = 0
-    left_out: int = 0
-    shortened: list[int] = field(default_factory=list)
-
-    def leaves_out(self, loss: float) -> bool:
-        """Record the loss of a batch; return whether to skip its step."""
-        self.mean += _SHARE_OF_NEW_LOSS * (loss - self.mean)
-        self.seen += 1
-        if self.seen <= _WARMUP_STEPS or loss <= _LEAP * self.mean:
-            return False
-        self.short = _SHORT_STEPS
-        self.left_out += 1
-        return True
-
-    def shorten(self, number: int, rates: np.ndarray) -> None:
-        """Lower the learning rate of a step in place if it must be short; call this once for every step.
-
-        Args:
-            number: Number of the step.
-            rates: Learning rates of all steps, float64 [steps + 1].
-        """
-        if self.short:
-            self.short -= 1
-            self.shortened.append(number)
-            rates[number] *= _SHARE_OF_RATE
-
-    def braked(self, rates: np.ndarray) -> np.ndarray:
-        """Lower the learning rates of the steps shortened so far, in place; return the rates."""
-        rates[self.shortened] *= _SHARE_OF_RATE
-        return rates
 
 
 @dataclass
@@ -80,10 +29,9 @@ class LoopState:
         best: Best value of the metric so far.
         best_epoch: Number of finished epochs when it was measured.
         waited: Number of evaluations since then.
-        brake: The brake; unused unless the training document turns it on.
         arithmetic: Versions of the arithmetic of all steps, the current version last.
-        last_step: What histograms.jsonl will hold of the last step of the current epoch, by group; empty
-            before that step.
+        norms: Norms of the gradients and activations of the last step of the current epoch, for the log;
+            empty before that step.
     """
 
     epoch: int = 0
@@ -97,18 +45,17 @@ class LoopState:
     best: float | None = None
     best_epoch: int | None = None
     waited: int = 0
-    brake: Brake = field(default_factory=Brake)
     arithmetic: list[int] = field(default_factory=lambda: [ARITHMETIC])
-    last_step: dict[str, Any] = field(default_factory=dict)
+    norms: dict[str, float | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> "LoopState":
         """Return the state stored in a checkpoint."""
-        return cls(**{**facts, "brake": Brake(**facts["brake"])})
+        return cls(**facts)
 
     def steps_made(self, steps_per_epoch: int) -> int:
-        """Return the number of finished steps of the whole training, without those that the brake skipped."""
-        return self.epoch * steps_per_epoch + self.step - self.brake.left_out
+        """Return the number of finished steps of the whole training."""
+        return self.epoch * steps_per_epoch + self.step
 
     def has_ended(self, training: TrainingSpec) -> bool:
         """Return whether all epochs are finished, or the metric has not improved for long enough."""

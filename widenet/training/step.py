@@ -35,21 +35,20 @@ class Step:
         random: The step's random numbers.
         numbers: The step's number, and the learning rates.
         norm_limit: Largest length of the whole gradient.
-        on_loss: Called with the loss before any weight changes; returns the numbers of the step, or None to
-            skip it.
-        observe: Called with the gradients before they are applied, unless the step is skipped.
+        updates: Whether weights change; without, a step gives its loss alone.
+        observe: Called with the gradients before they are applied.
     """
 
     prepared: Prepared
     random: StepRandom
     numbers: StepNumbers
     norm_limit: float | None = None
-    on_loss: Callable[[float, StepNumbers], StepNumbers | None] | None = None
+    updates: bool = True
     observe: Callable[[Launched, Update], None] | None = None
 
     def updates_at_once(self, output: WideOutput) -> bool:
         """Return whether each tile of an output is updated as soon as its gradient is known."""
-        return output.updates_at_once and self.norm_limit is None and self.on_loss is None
+        return output.updates_at_once and self.norm_limit is None and self.updates
 
 
 def train_step(network: Network, rule: Rule, step: Step) -> float:
@@ -73,8 +72,7 @@ def launched_step(network: Network, rule: Rule, step: Step) -> Launched:
 
 
 def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -> Launched:
-    prepared, random, on_loss = step.prepared, step.random, step.on_loss
-    numbers = step.numbers
+    prepared, random, numbers = step.prepared, step.random, step.numbers
     with torch.no_grad():
         touched = network.touched(prepared) if prepared.touched is None else prepared.touched
         _read_ahead(network, step, touched, ahead)
@@ -103,11 +101,9 @@ def _launched_step(network: Network, rule: Rule, step: Step, ahead: ExitStack) -
                 deferred[name] = wide
     results = [result.result() for result in pending]
     launched = _launched(network, activity, [loss for loss, _ in results])
-    adjusted = numbers if on_loss is None else on_loss(float(launched.loss), numbers)
-    if adjusted is None:
+    if not step.updates:
         let_go_of_rows(network.wide, touched)
         return launched
-    numbers = adjusted
     _backward([*vectors.values(), *activity.penalties], [gradient_EH for _, gradient_EH in results])
     with torch.no_grad():
         update = Update(network, _gathered(network, prepared, activity), touched, deferred, samples)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from widenet.model.wide_loss import rows_together
 from widenet.model.wide_weight import WideWeight
 from widenet.plan.streaming import LIMITED_ROWS
 from widenet.plan.tiles import blocks
+from widenet.training.weights import norm_of, norm_of_squares
 from widenet.transfer import sent
 
 
@@ -93,6 +95,29 @@ class Update:
             if trunk.tensor.grad is not None
         ]
         return math.sqrt(float(sum(squares)))
+
+    def norms(self) -> dict[str, float | None]:
+        """Return the norms of the gradients, by "gradients/" and the name of the weight; all must call this.
+
+        They are those of the loss, without penalties, before `within` shortens them. The gradient of a weight
+        that an output multiplies with is known only tile by tile and is left out.
+        """
+        exchange = self.network.exchange
+        names = [name for name in dict.fromkeys([*self.rows, *self.split]) if name not in self.stepped]
+        terms = [exchange.each(self._squares(name)) for name in names]
+        divided = [*self.network.pieces.weights] if self.pieces else []
+        terms += [exchange.each(partial(self._squares_of_piece, name)) for name in divided]
+        squares = exchange.start_sum(*terms, where="norms").result() if terms else []
+        norms = dict(zip([*names, *divided], map(norm_of_squares, squares), strict=True))
+        for name, trunk in self.network.trunk.items():
+            if trunk.tensor.grad is not None:
+                norms[name] = norm_of(trunk.tensor.grad * self.network.share_of_gradient(name))
+        return {f"gradients/{name}": norm for name, norm in norms.items()}
+
+    def _squares_of_piece(self, name: str, shard: int) -> Tensor:
+        parts = self.network.pieces.cut(shard, self.pieces[shard])
+        squares = [own.double().square().sum() for part, own in parts if part.stretch.weight == name]
+        return sum(squares, torch.zeros((), dtype=torch.float64, device=self.network.device))
 
     def apply(self, rule: Rule, numbers: StepNumbers) -> None:
         """Make one optimizer step of every weight that has a gradient here."""

@@ -1,6 +1,7 @@
 """Operations on all weights of a network between two steps: catch up, check, sum penalties."""
 
-from collections.abc import Mapping
+import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -85,3 +86,32 @@ def _of_shard(network: Network, shard: int, l1: float, l2: float) -> Tensor:
 def _penalty(weight: Tensor, l1: float, l2: float) -> Tensor:
     numbers = weight.double()
     return l2 / 2 * numbers.square().sum() + l1 * numbers.abs().sum()
+
+
+def norms_of_weights(network: Network) -> dict[str, float | None]:
+    """Return the norms of all trained weights, by "weights/" and their names; all must call this."""
+    wide = [name for name, weight in network.wide.items() if weight.trained]
+    terms = [network.exchange.each(partial(_squares, network, name)) for name in wide]
+    squares = network.exchange.start_sum(*terms, where="norms").result() if terms else []
+    trunk = {name: weight.tensor.detach() for name, weight in network.trunk.items() if weight.trained}
+    norms = dict(zip(wide, map(norm_of_squares, squares), strict=True))
+    norms |= {name: norm_of(tensor) for name, tensor in trunk.items()}
+    return {f"weights/{name}": norm for name, norm in norms.items()}
+
+
+def _squares(network: Network, name: str, shard: int) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64, device=network.device)
+    for block in network.wide[name].parts[shard].blocks():
+        total += block.double().square().sum()
+    return total
+
+
+def norm_of(tensor: Tensor) -> float | None:
+    """Return the square root of the sum of squares; None if it is not finite."""
+    return norm_of_squares(tensor.double().square().sum())
+
+
+def norm_of_squares(squares: Tensor) -> float | None:
+    """Return the square root of a sum of squares; None if it is not finite."""
+    norm = math.sqrt(float(squares))
+    return norm if math.isfinite(norm) else None

@@ -8,7 +8,6 @@ from widenet.plan.job import DeviceKind, Job
 from widenet.plan.memory import WORDS, memory
 from widenet.plan.numbers import amount
 from widenet.report import comparison, sections
-from widenet.report.histograms import histograms_section
 from widenet.report.listing import ListedRun
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
@@ -45,7 +44,7 @@ def run_page(subject: Subject, facts: ListedRun, version: int, training: Html | 
             live("curves", "div", strict(sections.curves_section(subject, plot))),
             live("evaluations", "div", strict(sections.evaluations_section(subject))),
             strict(sections.network_section(subject)),
-            live("layers", "div", strict(histograms_section(subject, plot))),
+            live("layers", "div", strict(sections.norms_section(subject, plot))),
             _plan(subject.run),
             live("time", "div", strict(sections.time_section(subject, plot))),
             live("log", "div", strict(_log(subject))),

@@ -32,14 +32,7 @@ class ConvolutionPlan(ActivatedPlan[ConvolutionLayer]):
     def weight(self, layout: Layout, layer: ConvolutionLayer, source: str) -> Weight:
         """Return the filters: a row each, of the numbers of a window."""
         windows = layout.windows[layer.name, source]
-        return Weight(
-            layer.name,
-            layer.filters,
-            windows.inputs,
-            wide=False,
-            places=prod(windows.kernel),
-            norm_limit=layer.weight_norm,
-        )
+        return Weight(layer.name, layer.filters, windows.inputs, wide=False, places=prod(windows.kernel))
 
     def is_divisible(self, layout: Layout, layer: ConvolutionLayer) -> bool:
         """See `LayerPlan.is_divisible`."""

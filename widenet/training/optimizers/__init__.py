@@ -16,7 +16,7 @@ from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
 from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
-from widenet.training.idle_steps import Shrinkage
+from widenet.training.idle_steps import shrinkage
 from widenet.transfer import sent
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Optimizer:
         self.decay = getattr(spec, "weight_decay", 0.0)
         self._shrinks = spec.kind == "sgd" and l2 > 0
         self._rolls_on = spec.idle_weights_move
-        self._shrinkage = Shrinkage(l2)
+        self._shrinkage = shrinkage(l2)
 
     @property
     def idles(self) -> bool:
@@ -257,7 +257,7 @@ class Optimizer:
         """
         since_U = since.cpu().long()
         if self._shrinks and not is_bias:
-            shrunk = torch.from_numpy(self._shrinkage.logs(rates, until))
+            shrunk = torch.from_numpy(self._shrinkage.of(rates))
             multiply_rows(weight, (shrunk[until] - shrunk[since_U]).exp())
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from widenet.kernels.powers import powers
 from widenet.spec.optimizers import Momentum
-from widenet.training.idle_steps import PathSums
+from widenet.training.idle_steps import path_sums
 from widenet.training.optimizers import multiply_rows
 from widenet.transfer import sent
 
@@ -16,7 +16,7 @@ class Velocity:
 
     def __init__(self, momentum: float, looks_ahead: bool) -> None:
         self.momentum, self.looks_ahead = momentum, looks_ahead
-        self._path_sums = PathSums(momentum)
+        self._path_sums = path_sums(momentum)
 
     def constants(self, rate: float, number: int) -> tuple[float, ...]:
         """See `Formula.constants`."""
@@ -40,7 +40,7 @@ class Velocity:
         w -= v * sum of rate * momentum^j (Nesterov multiplies by momentum once more);
         v *= momentum^skipped.
         """
-        ahead = torch.from_numpy(self._path_sums.ahead(rates, until))
+        ahead = torch.from_numpy(self._path_sums.of(rates))
         fade_U = self.fade((until - since_U).double())
         distance_U = ahead[since_U] - fade_U * ahead[until]
         if self.looks_ahead:
