@@ -135,7 +135,6 @@ def visit_runs(browser: Browser, address: str) -> None:
     take(browser, address, "runs", show_nothing)
     take(browser, address, "compare", compare)
     take(browser, f"{address}/run?name=usual", "run", show_nothing)
-    take(browser, f"{address}/run?name=usual", "layers", lambda page: at_top(page, "Layers"))
     books = "books"
     take(browser, f"{address}/data", "data", lambda page: page.get_by_role("link", name=books).first.click())
 

@@ -11,6 +11,7 @@ from benchmarks.results import Table
 from labs.mnist import Digits, digits
 from labs.numbers.arithmetic import LogNumbers
 from labs.numbers.networks import FloatNetwork, Learner, LogNetwork
+from labs.numbers.stored import compared
 from widenet.randomness import stream
 
 NUMBERS = LogNumbers(fraction_bits=5)
@@ -40,7 +41,12 @@ SMALL = Course(pictures=3_000, epochs=3)
 
 
 def run(small: bool) -> list[Table]:
-    """Return the table of errors."""
+    """Return the tables of this lab: numbers that weights are stored in, and logarithmic numbers."""
+    return [compared(small), logarithmic(small)]
+
+
+def logarithmic(small: bool) -> Table:
+    """Return the table of errors on digits."""
     seeds = range(1 if small else 3)
     course = SMALL if small else FULL
     digits("t10k", 1)
@@ -65,7 +71,7 @@ def run(small: bool) -> list[Table]:
         f"Against float32, products alone change the mean by {means[1] - means[0]:+.2f} points, everywhere by"
         f" {lost:+.2f}. Kahan's sums recover {recovered:.2f} points.\n"
     )
-    return [table]
+    return table
 
 
 def two_processes() -> ProcessPoolExecutor:
