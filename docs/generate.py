@@ -25,11 +25,9 @@ from widenet.spec import (
     network,
     optimizers,
     parts,
-    pooling,
-    samples,
     training,
 )
-from widenet.spec.named import kinds
+from widenet.spec.document import kinds
 
 DOCS = Path(__file__).parent
 INTRODUCTION = DOCS / "templates" / "network-documents.md"
@@ -38,9 +36,9 @@ NOTICE = "<!-- Written by docs/generate.py from the code; change that, then run 
 
 GROUPS: dict[str, Any] = {
     "Activations": activations.Activation,
-    "Pooling functions": pooling.Pooling,
+    "Pooling functions": activations.Pooling,
     "Losses": losses.Loss,
-    "Samples": samples.Sample,
+    "Samples": losses.Sample,
     "Initializers": initializers.Initializer,
     "Optimizers": optimizers.Optimizer,
     "Schedules": optimizers.Schedule,

@@ -12,9 +12,8 @@ import pytest
 import widenet
 from tests.commands import blocks, commands, complaint, every_command, relative_links, resolved
 from widenet import errors
-from widenet.spec.document import Document, Spec
+from widenet.spec.document import Document, Spec, kinds
 from widenet.spec.losses import Loss
-from widenet.spec.named import kinds
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import OfMoments
 from widenet.spec.space import SpaceSpec

@@ -11,7 +11,7 @@ from widenet.plan.binding import bind
 from widenet.runs import Model
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import PlainActivation
-from widenet.spec.named import kinds
+from widenet.spec.document import kinds
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.run_directory import RunDirectory

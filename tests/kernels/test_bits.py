@@ -48,7 +48,7 @@ from widenet.model.layers.input import damping
 from widenet.model.sample import Sampler
 from widenet.plan.shards import Shards
 from widenet.spec.layers import InputLayer
-from widenet.spec.samples import PopularitySample
+from widenet.spec.losses import PopularitySample
 from widenet.spec.training import TrainingSpec
 from widenet.training.optimizers import Optimizer
 from widenet.training.schedules import rates

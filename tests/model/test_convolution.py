@@ -18,7 +18,7 @@ from widenet.plan.narrow import blocks_of_examples, examples_at_once
 from widenet.plan.windows import Place, windows_of
 from widenet.sparse import SparseBatch
 from widenet.spec.activations import PlainActivation
-from widenet.spec.named import kinds
+from widenet.spec.document import kinds
 from widenet.spec.spatial import ConvolutionLayer
 
 CONVOLVE = (functional.conv1d, functional.conv2d, functional.conv3d)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from widenet.spec.syntax import SyntaxMistake
+from widenet.spec.document import SyntaxMistake
 
 END = "the text ends before its brackets are closed. Complete it."
 QUOTES = "names and texts must stand in double quotes. Write "

@@ -56,10 +56,6 @@ TRAINING_MISTAKES = [
         {"precision": "float16"},
         ': precision must be one of float32, tf32, bfloat16; got "float16". Did you mean "bfloat16"?',
     ),
-    (
-        {"weight_precision": "float8"},
-        ': weight_precision must be one of float32, bfloat16; got "float8". "state_precision" takes it.',
-    ),
     ({"shards": 1025}, ": shards must be at most 1024; got 1025."),
     ({"keep": "best"}, ': keep "best" needs an evaluation. Add "evaluation": {}.'),
     ({"evaluation": []}, ": evaluation must be an object with named fields; got []."),

@@ -10,7 +10,7 @@ from widenet.training.saved_facts import TrainingFacts, WeightsFacts, facts_of
 from widenet.training.state import LoopState
 
 FACTS = TrainingFacts(
-    LoopState(epoch=1, step=3, best=0.5, brake=Brake(seen=4, shortened=[2]), arithmetic=[1, 2]),
+    LoopState(epoch=1, step=3, best=0.5, arithmetic=[1, 2]),
     "a digest",
     7,
     {"device": "cpu", "compiled code": "by Numba", "torch": "2"},

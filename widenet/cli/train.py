@@ -99,12 +99,13 @@ def _with_documents(arguments: TrainArguments) -> TrainArguments:
     """Take a training document that stands alone for what it is."""
     from widenet.errors import DocumentError
     from widenet.spec.network import NetworkSpec
+    from widenet.spec.training import TrainingSpec
 
-    network = arguments.network
+    network, fields = arguments.network, TrainingSpec.model_fields.keys()
     if isinstance(network, Path) and arguments.training is None:
         with suppress(DocumentError):
             values = NetworkSpec.read_values(network)
-            if isinstance(values, dict) and NetworkSpec.is_other(values):
+            if isinstance(values, dict) and "layers" not in values and not fields.isdisjoint(values):
                 return replace(arguments, network=None, training=network)
     return arguments
 

@@ -17,9 +17,9 @@ from widenet.dsstne.model_file import (
     TYPES,
 )
 from widenet.plan.windows import Shape, Windows
+from widenet.spec.activations import WINDOWED
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.pooling import WINDOWED
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 LOSSES = {

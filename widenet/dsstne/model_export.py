@@ -22,10 +22,10 @@ from widenet.errors import FitError
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.runs import Model
+from widenet.spec.activations import LocalResponseNormalization
 from widenet.spec.layers import HiddenLayer, InputLayer, OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.optimizers import InverseSchedule
-from widenet.spec.pooling import LocalResponseNormalization
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 from widenet.spec.training import TrainingSpec
 

@@ -17,10 +17,9 @@ from widenet.model.operands import SHORTEST
 from widenet.plan.layers.hidden import FOLLOWING, TRAINED
 from widenet.plan.layout import Layout
 from widenet.plan.windows import Shape, Windows
-from widenet.spec.attention import AttentionLayer
+from widenet.spec.activations import LocalResponseNormalization
 from widenet.spec.layers import HiddenLayer, InputLayer, Neighbourhood, OutputLayer
-from widenet.spec.pooling import LocalResponseNormalization
-from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 _NORMALIZATION = (*TRAINED, *FOLLOWING)

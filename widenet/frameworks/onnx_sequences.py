@@ -10,8 +10,7 @@ from onnx import TensorProto, helper
 
 from widenet.frameworks.onnx_graph import END, Graph, weight_name
 from widenet.model.layers.attention import EPSILON
-from widenet.spec.attention import AttentionLayer
-from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 
 _FLOAT = TensorProto.FLOAT
 

@@ -52,7 +52,7 @@ class Dense:
 
 @dataclass(frozen=True)
 class Recur:
-    """A GRU or an LSTM over a sequence, with the formulas of `spec.recurrent`, and its final state.
+    """A GRU or an LSTM over a sequence, with the formulas of `spec.sequential`, and its final state.
 
     Attributes:
         name: Name of the operation.

@@ -13,7 +13,7 @@ from widenet.model.step_random import StepRandom
 from widenet.model.targets import Targets
 from widenet.plan.shards import Shards, as_slice
 from widenet.sparse import SparseBatch
-from widenet.spec.samples import PopularitySample, Sample
+from widenet.spec.losses import PopularitySample, Sample
 
 
 @dataclass(frozen=True)

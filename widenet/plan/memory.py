@@ -21,7 +21,7 @@ from widenet.plan.streaming import is_elsewhere, remembers_moves, window_bytes
 from widenet.plan.tiles import BLOCK_NUMBERS, GRADIENT_NUMBERS, are_kept, tile_units
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import OutputLayer
-from widenet.spec.samples import PopularitySample
+from widenet.spec.losses import PopularitySample
 
 PROGRAM_BYTES = {"cpu": 480_000_000, "cuda": 1_000_000_000}
 """Python, torch and their libraries: measured by `python -m benchmarks memory`, assumed for a CUDA device."""

@@ -7,7 +7,7 @@ from widenet.plan.layout import FieldFacts
 from widenet.plan.windows import Place
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.network import NetworkSpec
-from widenet.spec.wiring import feeding, in_order
+from widenet.spec.rules import feeding, in_order
 
 
 def along_of(spec: NetworkSpec, fields: Mapping[str, FieldFacts]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from widenet.plan.windows import Place, Shape, Windows, times
 from widenet.spec.layers import HiddenLayer, InputLayer, Layer, OutputLayer, Trunk
 from widenet.spec.network import NetworkSpec
 from widenet.spec.parts import Share
-from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.sequential import RecurrentLayer
 
 
 def link_of(spec: NetworkSpec, layer: Layer, source: str) -> Link:

@@ -1,17 +1,28 @@
-"""Documents: JSON text becomes a frozen typed model, or one sentence about the first mistake."""
+"""Documents: JSON text becomes a frozen typed model, or one error about the first mistake."""
 
 import json
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationError,
+    WrapSerializer,
+    field_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from widenet.arguments import typed
 from widenet.errors import ArgumentError, DocumentError
 from widenet.regular_files import check_regular
-from widenet.spec.mistakes import first_mistake, shown
-from widenet.spec.syntax import RepeatedKeyError, SyntaxMistake, unique
+from widenet.spec.mistakes import first_mistake
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass as _Metaclass
@@ -42,30 +53,63 @@ class Spec(BaseModel):
             each for each in (value if isinstance(value, tuple) else [value]) if isinstance(each, float)
         ]
         if any(number != 0 and not _SMALLEST <= abs(number) <= _LARGEST for number in numbers):
-            raise PydanticCustomError("float32", "a number of float32")
+            raise PydanticCustomError("float32", "Input should be 0 or of magnitude 1.2e-38 to 3.4e38")
         return value
 
 
+class _NamesInSchema:
+    """Tells editors that the bare names are welcome too."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"enum": self.names, "type": "string"}, handler(core)]}
+
+
+def _expanded(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _shortened(value: Any, handler: Any) -> Any:
+    full = handler(value)
+    return full["kind"] if isinstance(full, dict) and list(full) == ["kind"] else full
+
+
+def kinds(specs: Any) -> list[str]:
+    """Return the kinds of a spec, or of a union of specs in its order."""
+    members = get_args(specs) or (specs,)
+    return [kind for spec in members for kind in get_args(spec.model_fields["kind"].annotation)]
+
+
+def named(union: Any) -> Any:
+    """Return the field type of a union of specs that `kind` tells apart.
+
+    Where its defaults do, a spec may be written as a bare name: "tanh" for {"kind": "tanh"}.
+    """
+    choice = Annotated[union, Discriminator("kind")]
+    return Annotated[
+        choice, BeforeValidator(_expanded), WrapSerializer(_shortened), _NamesInSchema(kinds(union))
+    ]
+
+
 class _DocumentMeta(_Metaclass):
-    """Lets `Network(layers=[...])` take plain lists and dictionaries and raise one sentence, as files do."""
+    """Lets `Network(layers=[...])` take plain lists and dictionaries and raise one error, as files do."""
 
     def __call__(self, *args: Any, **values: Any) -> Any:
         assert issubclass(self, Document)
         if args:
-            name = self.__name__.removesuffix("Spec")
-            remedy = f"Give plain values to {name}.of, the path of a file to {name}.read"
-            raise ArgumentError(
-                f"{name} takes its fields by name; got {shown(args[0])}. {remedy}. See"
-                f" `help(widenet.{name})`."
-            )
+            raise ArgumentError(f"{self.__name__.removesuffix('Spec')} takes its fields by name")
+        if _is_plain(values):
+            return self.of(values, self.usual_name)
         try:
             return super().__call__(**values)
         except ValidationError as error:
-            if _is_plain(values):
-                return self.of(values, self.usual_name)
-            raise DocumentError(
-                first_mistake(self, self.usual_name, values, error.errors(include_url=False))
-            ) from None
+            raise first_mistake(self, self.usual_name, values, error.errors(include_url=False)) from None
+        except DocumentError as error:
+            raise _within(self.usual_name, error) from None
 
 
 class Document(Spec, metaclass=_DocumentMeta):
@@ -73,10 +117,6 @@ class Document(Spec, metaclass=_DocumentMeta):
 
     usual_name: ClassVar[str] = "document"
     """Name in messages of a document that was not read from a file."""
-    other_name: ClassVar[str] = ""
-    """The kind of document that people confuse with this one."""
-    other_remedy: ClassVar[str] = "Give the network first, then the training."
-    """What to do about it."""
     _path: str = PrivateAttr("")
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +125,7 @@ class Document(Spec, metaclass=_DocumentMeta):
 
     @property
     def where(self) -> str:
-        """The beginning of a message about this document: its path, or its usual name."""
+        """The document's place in errors: its path, or its usual name."""
         return self._path or self.usual_name
 
     @classmethod
@@ -102,20 +142,12 @@ class Document(Spec, metaclass=_DocumentMeta):
         check_regular(Path(path), DocumentError)
         try:
             if Path(path).stat().st_size > _MOST_BYTES:
-                raise DocumentError(
-                    f"{path} must have at most {_MOST_BYTES:,} bytes; it is larger. Check the path."
-                )
+                raise DocumentError(f"must have at most {_MOST_BYTES:,} bytes", place=path)
             text = Path(path).read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise DocumentError(f"{path}: no such file. Check the path.") from None
-        except IsADirectoryError:
-            raise DocumentError(f"{path} must be a JSON file; got a directory.") from None
         except UnicodeDecodeError as error:
-            raise DocumentError(
-                f"{path}: byte {error.start} is not UTF-8 text. Save the file as UTF-8."
-            ) from None
+            raise DocumentError(f"is not UTF-8 text at byte {error.start}", place=path) from None
         except OSError as error:
-            raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
+            raise DocumentError(f"cannot be read: {error.strerror}", place=path) from None
         return cls.values_of(text, str(path))
 
     @classmethod
@@ -126,7 +158,7 @@ class Document(Spec, metaclass=_DocumentMeta):
     @classmethod
     @typed
     def parse(cls, text: str, where: str = "document") -> Self:
-        """Make a document from JSON text; `where` begins every message."""
+        """Make a document from JSON text; `where` is its place in errors."""
         return cls.of(cls.values_of(text, where), where)
 
     @classmethod
@@ -134,28 +166,41 @@ class Document(Spec, metaclass=_DocumentMeta):
     def of(cls, values: Any, where: str = "document") -> Self:
         """Make a document from plain values: dictionaries, lists, numbers, text."""
         if not isinstance(values, dict):
-            raise DocumentError(f"{where} must be a JSON object with named fields; got {shown(values)}.")
-        if cls.is_other(values):
-            stands = f"stands where the {cls.usual_name.removesuffix('.json')} document belongs"
-            raise DocumentError(f"{where} is a {cls.other_name} document and {stands}. {cls.other_remedy}")
+            raise DocumentError("must be a JSON object with named fields", place=where, value=values)
         try:
             document = cls.model_validate_json(json.dumps(values))
         except ValidationError as error:
-            raise DocumentError(first_mistake(cls, where, values, error.errors(include_url=False))) from None
+            raise first_mistake(cls, where, values, error.errors(include_url=False)) from None
+        except DocumentError as error:
+            raise _within(where, error) from None
         except (TypeError, ValueError, RecursionError) as error:
-            raise DocumentError(f"{where} must hold plain JSON values: {error}.") from None
+            raise DocumentError(f"must hold plain JSON values: {error}", place=where) from None
         document._path = "" if where == Document.usual_name else where
         return document
-
-    @classmethod
-    def is_other(cls, values: dict[str, Any]) -> bool:
-        """Return whether plain values are a document of the kind that people confuse with this one."""
-        del values
-        return False
 
     def to_json(self) -> str:
         """Return the document as indented JSON text with every default."""
         return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+class RepeatedKeyError(ValueError):
+    """An object of JSON has a key twice."""
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object from its keys and values, for `json.loads`; raises RepeatedKeyError."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = next(name for name in counts if counts[name] > 1)
+        raise RepeatedKeyError(f'the key "{twice}" stands twice in one object')
+    return values
+
+
+def _within(where: str, error: DocumentError) -> DocumentError:
+    """Return an error of a document's rules, whose place is a JSON path, with the document."""
+    error.place = where if error.place is None else f"{where}: {error.place}"
+    return error
 
 
 def _is_plain(values: Any) -> bool:
@@ -169,15 +214,15 @@ def _is_plain(values: Any) -> bool:
 
 def _plain_values(text: str, where: str) -> Any:
     def refuse(name: str) -> NoReturn:
-        raise DocumentError(f"{where}: {name} is not a JSON number. Write a finite number, or null for none.")
+        raise DocumentError(f"{name} is not a JSON number", place=where)
 
     try:
         return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{where}: {SyntaxMistake.of(error).after(text)}") from None
-    except RepeatedKeyError as error:
-        raise DocumentError(f"{where}: {error}. Keep one of them.") from None
+        raise DocumentError(
+            f"is not JSON: {error.msg}", place=where, line=error.lineno, column=error.colno
+        ) from None
     except RecursionError:
-        raise DocumentError(f"{where}: lists and objects are nested too deeply. Check the file.") from None
-    except ValueError:
-        raise DocumentError(f"{where}: a number has too many digits to be read. Shorten it.") from None
+        raise DocumentError("lists and objects are nested too deeply", place=where) from None
+    except ValueError as error:  # a key that stands twice, or a number of too many digits
+        raise DocumentError(f"is not JSON: {error}", place=where) from None

@@ -8,7 +8,7 @@ from widenet.pictures.graph import graph
 from widenet.pictures.html import Html, brief
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.parts import Share
-from widenet.spec.wiring import feeding, in_order
+from widenet.spec.rules import feeding, in_order
 
 _SAID = {
     "kind",

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from widenet.spec.document import Spec
-from widenet.spec.named import named
+from widenet.spec.document import Spec, named
 
 Scale = Annotated[float, Field(gt=0)]
 
@@ -59,9 +58,7 @@ class Uniform(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.low is not None and self.low > self.limit:
-            raise ValueError(
-                f"low must be at most limit; got {self.low:g} and {self.limit:g}. Exchange them."
-            )
+            raise ValueError(f"low must be at most limit; got {self.low:g} and {self.limit:g}")
         return self
 
 

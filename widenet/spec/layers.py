@@ -6,11 +6,9 @@ from pydantic import Discriminator, Field, GetCoreSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
 from widenet.spec.activations import ActivationField, PlainActivation
-from widenet.spec.attention import AttentionLayer
-from widenet.spec.document import Spec
+from widenet.spec.document import Spec, kinds
 from widenet.spec.initializers import InitializerField, Xavier
-from widenet.spec.losses import CrossEntropy, LossField
-from widenet.spec.named import kinds
+from widenet.spec.losses import CrossEntropy, LossField, SampleField
 from widenet.spec.parts import (
     Count,
     DropoutForm,
@@ -25,8 +23,7 @@ from widenet.spec.parts import (
     Sparseness,
     check_activation,
 )
-from widenet.spec.recurrent import RecurrentLayer
-from widenet.spec.samples import SampleField
+from widenet.spec.sequential import AttentionLayer, RecurrentLayer
 from widenet.spec.spatial import ConvolutionLayer, PoolingLayer
 
 AutoUnits = Count | Literal["auto"]

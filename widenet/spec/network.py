@@ -8,20 +8,15 @@ from widenet.extensions import document_forms
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
 from widenet.spec.layers import InputLayer, Layer, LayerField, OutputLayer, Trunk
+from widenet.spec.losses import PopularitySample
 from widenet.spec.optimizers import Optimizer, OptimizerSettings
-from widenet.spec.rules import check_layers
-from widenet.spec.samples import PopularitySample
-from widenet.spec.wiring import check_wiring, in_order, sources_of
-
-_OF_TRAININGS = ("epochs", "batch_size", "optimizer", "schedule", "evaluation", "seed")
-"""Fields that only training documents have, of which one at least is in most."""
+from widenet.spec.rules import check_layers, check_wiring, in_order, sources_of
 
 
 class NetworkSpec(Document):
     """A network: layers from sparse or dense inputs over hidden layers to outputs."""
 
     usual_name: ClassVar[str] = "network.json"
-    other_name: ClassVar[str] = "training"
     name: str = ""
     """A name for people."""
     shared_gradient: Literal["sum", "mean"] = "sum"
@@ -51,11 +46,6 @@ class NetworkSpec(Document):
         document = super().of(translated.values, place)
         document._notes = tuple(translated.notes)
         return document
-
-    @classmethod
-    def is_other(cls, values: dict[str, Any]) -> bool:
-        """Whether plain values are a training document."""
-        return "layers" not in values and any(values.get(name) is not None for name in _OF_TRAININGS)
 
     @property
     def notes(self) -> tuple[str, ...]:

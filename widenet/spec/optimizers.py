@@ -4,8 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from widenet.spec.document import Spec
-from widenet.spec.named import named
+from widenet.spec.document import Spec, named
 
 Rate = Annotated[float, Field(gt=0)]
 Decay = Annotated[float, Field(ge=0, lt=1)]

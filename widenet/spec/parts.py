@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
+from widenet.errors import DocumentError
 from widenet.spec.activations import RESTING
 from widenet.spec.document import Spec
 
@@ -42,8 +43,6 @@ class OfLayers:
     """Whether its sources must go along a sequence."""
     shares_with: ClassVar[str] = ""
     """The layers that may share their weights with it: those that say the same; empty: none may."""
-    unshared: ClassVar[str] = ""
-    """Why none may, after its kind in a message."""
     transposes: ClassVar[bool] = True
     """Whether shared weights may be transposed."""
     sized_by: ClassVar[str] = '"units" or "transposed"'
@@ -59,7 +58,7 @@ class OfLayers:
         return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} layer"
 
     def check(self, place: str, num_sources: int) -> None:
-        """Raise ValueError, with a JSON path, for the first broken rule that concerns this layer alone."""
+        """Raise DocumentError for the first broken rule that concerns this layer alone."""
 
     def why_not_linear(self) -> str:
         """Return why a trained layer is no linear map, after its name in a message; empty if it is one."""
@@ -136,13 +135,11 @@ Normalization = Annotated[
 def check_activation(
     place: str, activation: str, sparseness: Sparseness | None, dropout_form: DropoutForm
 ) -> None:
-    """Raise ValueError where a penalty or a form of dropout does not go with an activation."""
+    """Raise DocumentError where a penalty or a form of dropout does not go with an activation."""
     if sparseness is not None and not sparseness.pull_outside and activation not in ("sigmoid", "softmax"):
-        raise ValueError(
-            f'{place}.sparseness needs activations between 0 and 1; got "{activation}". Use "sigmoid".'
+        raise DocumentError(
+            "needs activations between 0 and 1", place=f"{place}.sparseness", value=activation
         )
     if dropout_form == "rest" and activation not in RESTING:
-        raise ValueError(
-            f'{place}.dropout_form "rest" needs one of the activations {", ".join(RESTING)}; got'
-            f' "{activation}". Use "mask".'
-        )
+        rule = f'"rest" needs one of the activations {", ".join(RESTING)}'
+        raise DocumentError(rule, place=f"{place}.dropout_form", value=activation)

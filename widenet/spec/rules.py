@@ -1,17 +1,119 @@
-"""The rules inside a layer: which settings go together."""
+"""The rules between layers and inside them: names, sources, and which settings go together.
+
+All of them raise DocumentError, whose place is a JSON path.
+"""
 
 from collections.abc import Sequence
 
-from widenet.errors import did_you_mean
+from widenet.errors import DocumentError, did_you_mean
 from widenet.spec.activations import ROW_WISE
 from widenet.spec.layers import InputLayer, Layer, OutputLayer
 from widenet.spec.losses import CROSS_ENTROPIES, CrossEntropy
 from widenet.spec.parts import Share
-from widenet.spec.wiring import feeding, sources_of
+
+_OWN_NUMBERS = (
+    "bias",
+    "normalization scale",
+    "normalization shift",
+    "normalization mean",
+    "normalization variance",
+    "description",
+)
+"""Endings of the names of numbers that each unit of a layer has."""
+
+
+def sources_of(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
+    """Return the names of a layer's sources; by default, the layer before it."""
+    if isinstance(layer, InputLayer):
+        return ()
+    if layer.source is not None:
+        return layer.source
+    position = next(index for index, other in enumerate(layers) if other is layer)
+    return (layers[position - 1].name,) if position else ()
+
+
+def feeding(layers: Sequence[Layer], layer: Layer) -> tuple[str, ...]:
+    """Return the names of the layers that a layer needs: its sources and its `skip` layers."""
+    return sources_of(layers, layer) + (getattr(layer, "skip", None) or ())
+
+
+def in_order(layers: Sequence[Layer]) -> list[Layer]:
+    """Return the layers, each after all that feed it; ties in document order.
+
+    Raises:
+        DocumentError: The layers form a cycle.
+    """
+    placed: dict[str, Layer] = {}
+    pending = list(layers)
+    while pending:
+        ready = next(
+            (layer for layer in pending if all(source in placed for source in feeding(layers, layer))), None
+        )
+        if ready is None:
+            circle = " -> ".join(_circle(pending, layers))
+            raise DocumentError(f"must not feed themselves; got {circle}", place="layers")
+        placed[ready.name] = ready
+        pending.remove(ready)
+    return list(placed.values())
+
+
+def _circle(pending: Sequence[Layer], layers: Sequence[Layer]) -> list[str]:
+    """The names along a cycle, in the direction of flow; the last name is the first."""
+    waiting = {layer.name: layer for layer in pending}
+    path = [pending[0].name]
+    while path[-1] not in path[:-1]:
+        path.append(next(source for source in feeding(layers, waiting[path[-1]]) if source in waiting))
+    return path[path.index(path[-1]) :][::-1]
+
+
+def check_wiring(layers: Sequence[Layer]) -> None:
+    """Raise DocumentError for the first broken rule of names and sources."""
+    names = [layer.name for layer in layers]
+    for index, layer in enumerate(layers):
+        place = f"layers[{index}]"
+        if names.index(layer.name) < index:
+            raise DocumentError("must be unique", place=f"{place}.name", value=layer.name)
+        for suffix in _OWN_NUMBERS:
+            owner = layer.name.removesuffix(f" {suffix}")
+            if owner != layer.name and owner in names:
+                rule = f'must not be that of numbers of the layer "{owner}"'
+                raise DocumentError(rule, place=f"{place}.name", value=layer.name)
+        if not isinstance(layer, InputLayer):
+            _check_sources(layers, index, names)
+    for kind in ("input", "output"):
+        if all(layer.kind != kind for layer in layers):
+            raise DocumentError(f"must have a layer of the kind {kind}", place="layers")
+    in_order(layers)
+    used = {source for layer in layers for source in feeding(layers, layer)}
+    for index, layer in enumerate(layers):
+        if not isinstance(layer, OutputLayer) and layer.name not in used:
+            raise DocumentError(f'"{layer.name}" feeds no other layer', place=f"layers[{index}]")
+
+
+def _check_sources(layers: Sequence[Layer], index: int, names: list[str]) -> None:
+    layer, place = layers[index], f"layers[{index}]"
+    assert not isinstance(layer, InputLayer)
+    sources = sources_of(layers, layer)
+    if layer.source == ():
+        given = [key for key in ("weights", "weight_norm") if getattr(layer, key, None) is not None]
+        if not getattr(layer, "skip", None) or given:
+            rule = "may be empty only beside skip, without weights and weight_norm"
+            raise DocumentError(rule, place=f"{place}.source")
+    elif not sources:
+        raise DocumentError("is missing, and no layer is before this one", place=f"{place}.source")
+    for key, named in (("source", sources), ("skip", getattr(layer, "skip", None) or ())):
+        for source in named:
+            if source not in names:
+                rule = f'must name a layer, not "{source}".{did_you_mean(source, names)}'
+                raise DocumentError(rule, place=f"{place}.{key}")
+            if isinstance(layers[names.index(source)], OutputLayer):
+                raise DocumentError("must not be an output layer", place=f"{place}.{key}", value=source)
+        if len(set(named)) < len(named):
+            raise DocumentError("must name each layer once", place=f"{place}.{key}", value=list(named))
 
 
 def check_layers(layers: Sequence[Layer]) -> None:
-    """Raise ValueError, with a JSON path, for the first broken rule."""
+    """Raise DocumentError for the first broken rule inside a layer."""
     for index, layer in enumerate(layers):
         place = f"layers[{index}]"
         sources, shares = sources_of(layers, layer), getattr(layer, "weights", None) or ()
@@ -23,57 +125,52 @@ def check_layers(layers: Sequence[Layer]) -> None:
         for number, share in enumerate(shares):
             key = f"weights[{number}]" if len(shares) > 1 else "weights"
             _check_share(place, key, layer, share, layers)
-        _check_served(place, layer, shares, sources)
+        served = [share.source or sources[0] for share in shares]
+        twice = next((source for source in served if served.count(source) > 1), None)
+        if twice is not None:
+            raise DocumentError("must serve each source once", place=f"{place}.weights", value=twice)
 
 
 def _check_output(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
     activation, loss = layer.activation.kind, layer.loss.kind
     if loss in CROSS_ENTROPIES and activation not in ("sigmoid", "softmax"):
-        raise ValueError(
-            f'{place}.loss "{loss}" needs the activation "sigmoid" or "softmax"; got "{activation}".'
-        )
+        rule = f'"{loss}" needs the activation sigmoid or softmax'
+        raise DocumentError(rule, place=f"{place}.loss", value=activation)
     if loss in ("hinge", "l2_hinge", "cosine_contrastive") and activation in ROW_WISE:
-        raise ValueError(
-            f'{place}.loss "{loss}" needs an activation of single units, such as "linear"; got'
-            f' "{activation}".'
-        )
+        rule = f'"{loss}" needs an activation of single units'
+        raise DocumentError(rule, place=f"{place}.loss", value=activation)
     if loss == "cosine_contrastive" and layer.cosine is not None and layer.cosine.temperature != 1:
-        raise ValueError(
-            f'{place}.loss "cosine_contrastive" compares cosines with 1 and a margin. Set "cosine":'
-            ' {"temperature": 1}.'
-        )
+        rule = '"cosine_contrastive" needs the temperature 1'
+        raise DocumentError(rule, place=f"{place}.loss", value=layer.cosine.temperature)
     if isinstance(layer.loss, CrossEntropy) and layer.loss.targets == "sum" and activation != "softmax":
-        raise ValueError(
-            f'{place}.loss.targets "sum" belongs to the activation "softmax"; got "{activation}". Remove it.'
-        )
+        rule = '"sum" needs the activation softmax'
+        raise DocumentError(rule, place=f"{place}.loss.targets", value=activation)
     if layer.others == "ignore" and activation in ROW_WISE:
-        raise ValueError(
-            f'{place}.others "ignore" needs an activation of single units, such as "sigmoid"; got'
-            f' "{activation}".'
-        )
+        rule = '"ignore" needs an activation of single units'
+        raise DocumentError(rule, place=f"{place}.others", value=activation)
     if layer.sample is not None:
         _check_sample(place, layer)
     if layer.weightless:
         _check_weightless(place, layer, sources_of(layers, layer))
     if layer.predict == "hidden":
         _check_hiding(place, layer, layers)
-    if layer.neighbourhood is not None:
-        _check_neighbourhood(place, layer, layers)
+    read = [other.field for other in layers if isinstance(other, InputLayer)]
+    if layer.neighbourhood is not None and layer.field not in read:
+        rule = f'needs an input layer of the field "{layer.field}"'
+        raise DocumentError(rule, place=f"{place}.neighbourhood")
     if layer.repeats is not None and layer.predict != "next":
-        raise ValueError(f'{place}.repeats needs "predict": "next"; got "{layer.predict}". Remove it.')
+        raise DocumentError('needs predict "next"', place=f"{place}.repeats", value=layer.predict)
 
 
 def _check_weightless(place: str, layer: OutputLayer, sources: Sequence[str]) -> None:
     if len(sources) != 1:
-        raise ValueError(
-            f"{place}.source of a weightless output must be one layer; got {', '.join(sources)}. Pool them,"
-            " or remove it."
-        )
+        rule = "of a weightless output must be one layer"
+        raise DocumentError(rule, place=f"{place}.source", value=list(sources))
     if layer.bias:
-        raise ValueError(f'{place}.bias of a weightless output must be false; got true. Add "bias": false.')
-    extra = [key for key in ("cosine", "sample", "weights", "weight_norm") if getattr(layer, key) is not None]
-    if extra:
-        raise ValueError(f'{place}.{extra[0]} needs weights, which "weightless" takes away. Remove one.')
+        raise DocumentError("of a weightless output must be false", place=f"{place}.bias")
+    for key in ("cosine", "sample", "weights", "weight_norm"):
+        if getattr(layer, key) is not None:
+            raise DocumentError("must be unset beside weightless", place=f"{place}.{key}")
 
 
 def _check_described(place: str, layer: Layer, shares: Sequence[Share]) -> None:
@@ -81,26 +178,14 @@ def _check_described(place: str, layer: Layer, shares: Sequence[Share]) -> None:
     names = getattr(layer, "described_by")  # noqa: B009
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f'{place}.described_by must name each description once; got "{twice}" twice.')
+        raise DocumentError("must name each description once", place=f"{place}.described_by", value=twice)
     if shares:
-        raise ValueError(
-            f"{place}.described_by belongs to the layer that owns the weights. Move it to"
-            f' "{shares[0].layer}".'
-        )
+        rule = f'belongs to the layer that owns the weights, "{shares[0].layer}"'
+        raise DocumentError(rule, place=f"{place}.described_by")
     if getattr(layer, "weight_norm", None) is not None:
-        raise ValueError(f"{place}.weight_norm must be unset beside described_by. Remove one of them.")
+        raise DocumentError("must be unset beside described_by", place=f"{place}.weight_norm")
     if getattr(layer, "weightless", False):
-        raise ValueError(
-            f'{place}.described_by needs weights, which "weightless" takes away. Remove one of them.'
-        )
-
-
-def _check_neighbourhood(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
-    """Check that the network reads the output's field, whose features occur together."""
-    read = [other.field for other in layers if isinstance(other, InputLayer)]
-    if layer.field not in read:
-        rule = f'needs an input layer of the field "{layer.field}"; the inputs read {", ".join(read)}'
-        raise ValueError(f"{place}.neighbourhood {rule}. Remove it, or add such an input.")
+        raise DocumentError("must be unset beside weightless", place=f"{place}.described_by")
 
 
 def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> None:
@@ -108,35 +193,24 @@ def _check_hiding(place: str, layer: OutputLayer, layers: Sequence[Layer]) -> No
     of_field = [other for other in layers if isinstance(other, InputLayer) and other.field == layer.field]
     hiding = [other for other in of_field if other.denoise > 0]
     if len(hiding) != 1:
-        raise ValueError(
-            f'{place}.predict "hidden" needs one input layer of the field "{layer.field}" with "denoise"'
-            " above 0."
-        )
+        rule = f'"hidden" needs one input layer of the field "{layer.field}" with denoise above 0'
+        raise DocumentError(rule, place=f"{place}.predict")
     behind = _feeding_layers(layers, layer)
     telling = next((other for other in of_field if other in behind and other not in hiding), None)
     if telling is not None:
-        rule = (
-            f'{place}.predict "hidden" must not be fed by an input that shows all of "{layer.field}"; got'
-            f' "{telling.name}"'
-        )
-        raise ValueError(f'{rule}. Take it from the sources, or set "predict": "all".')
+        rule = f'"hidden" must not be fed by an input that shows all of "{layer.field}"'
+        raise DocumentError(rule, place=f"{place}.predict", value=telling.name)
 
 
 def _check_sample(place: str, layer: OutputLayer) -> None:
     activation = layer.activation.kind
     if activation in ROW_WISE and not (activation == "softmax" and layer.loss.kind in CROSS_ENTROPIES):
         rule = "needs a cross-entropy, or an activation of single units"
-        raise ValueError(
-            f'{place}.sample {rule}; got the loss "{layer.loss.kind}" under "{activation}". Remove "sample"'
-            " or change one."
-        )
+        raise DocumentError(rule, place=f"{place}.sample", value=activation)
     if layer.others == "ignore":
-        raise ValueError(f'{place}.others "ignore" leaves nothing to "sample". Remove one.')
+        raise DocumentError('"ignore" leaves nothing to sample', place=f"{place}.others")
     if layer.weight_norm is not None:
-        raise ValueError(
-            f'{place}.weight_norm must be unset beside "sample", which leaves most rows alone; got'
-            f" {layer.weight_norm:g}. Remove one."
-        )
+        raise DocumentError("must be unset beside sample", place=f"{place}.weight_norm")
 
 
 def _feeding_layers(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
@@ -151,52 +225,31 @@ def _feeding_layers(layers: Sequence[Layer], layer: Layer) -> list[Layer]:
     return behind
 
 
-def _check_served(place: str, layer: Layer, shares: Sequence[Share], sources: Sequence[str]) -> None:
-    served = [share.source or sources[0] for share in shares]
-    twice = next((source for source in served if served.count(source) > 1), None)
-    if twice is not None:
-        raise ValueError(
-            f'{place}.weights must serve each source of "{layer.name}" once; got two for "{twice}". Remove'
-            " one."
-        )
-
-
 def _check_share(place: str, key_of_share: str, layer: Layer, share: Share, layers: Sequence[Layer]) -> None:
     here = f"{place}.{key_of_share}"
     owners = {other.name: other for other in layers if other.shares_with == layer.shares_with != ""}
     owner = owners.get(share.layer)
     if owner is None or owner is layer:
         known = [name for name in owners if name != layer.name]
-        named = next((other for other in layers if other.name == share.layer), None)
-        why = f", {named.words}, {named.unshared}" if named is not None and named.unshared else ""
-        rule = f'name another {layer.shares_with}; got "{share.layer}"{why}'
-        raise ValueError(f"{here}.layer must {rule}.{did_you_mean(share.layer, known)}")
+        rule = f'must name another {layer.shares_with}, not "{share.layer}".'
+        raise DocumentError(f"{rule}{did_you_mean(share.layer, known)}", place=f"{here}.layer")
     if share.transposed and not layer.transposes:
-        raise ValueError(f"{here}.transposed must be false for a {layer.kind}; got true. Remove it.")
+        raise DocumentError(f"must be false for a {layer.kind}", place=f"{here}.transposed")
     owned = getattr(owner, "weights", None)
     if owned is not None:
-        raise ValueError(
-            f'{here}.layer must own its weights; "{share.layer}" shares its own. Name "{owned[0].layer}".'
-        )
+        rule = f'must own its weights; "{share.layer}" has those of "{owned[0].layer}"'
+        raise DocumentError(rule, place=f"{here}.layer")
     for key, value, other in (("source", share.source, layer), ("layer_source", share.layer_source, owner)):
         sources = sources_of(layers, other)
         if value is not None and value not in sources:
-            raise ValueError(
-                f'{here}.{key} must be a source of "{other.name}"; got'
-                f' "{value}".{did_you_mean(value, sources)}'
-            )
+            rule = f'must be a source of "{other.name}", not "{value}".{did_you_mean(value, sources)}'
+            raise DocumentError(rule, place=f"{here}.{key}")
         if value is None and len(sources) > 1:
-            raise ValueError(
-                f'{here}.{key} is missing: "{other.name}" has several sources. Name one of'
-                f" {', '.join(sources)}."
-            )
+            raise DocumentError(f'is missing: "{other.name}" has several sources', place=f"{here}.{key}")
     for other in (layer, owner):
         if isinstance(other, OutputLayer) and len(sources_of(layers, other)) > 1:
-            raise ValueError(
-                f'{here}: an output layer that shares weights must have one source; "{other.name}" has'
-                " several."
-            )
+            rule = f'needs one source in the output layer "{other.name}"'
+            raise DocumentError(rule, place=here)
     if getattr(layer, "weight_norm", None) is not None:
-        raise ValueError(
-            f'{place}.weight_norm belongs to the layer that owns the weights. Move it to "{share.layer}".'
-        )
+        rule = f'belongs to the layer that owns the weights, "{share.layer}"'
+        raise DocumentError(rule, place=f"{place}.weight_norm")

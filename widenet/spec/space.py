@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from widenet.errors import nearest
+from widenet.errors import DocumentError
 from widenet.spec.document import Document, Spec
 from widenet.spec.mistakes import first_mistake
 from widenet.spec.network import NetworkSpec
@@ -41,7 +41,7 @@ class From(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if len(set(self.labels)) < len(self.options):
-            raise ValueError('"from" names a value twice. Keep one of them.')
+            raise ValueError("from names a value twice")
         return self
 
 
@@ -66,9 +66,9 @@ class Between(Spec):
     def _check(self) -> Self:
         low, high = self.between
         if low >= high:
-            raise ValueError(f'"between" must begin with the lower bound; got [{low}, {high}]. Swap them.')
+            raise ValueError("between must begin with the lower bound")
         if self.log and low <= 0:
-            raise ValueError(f'"log" needs bounds above 0; got {low}. Raise it, or remove "log".')
+            raise ValueError("log needs bounds above 0")
         return self
 
 
@@ -81,18 +81,10 @@ class SpaceSpec(Document):
     """Two documents, in which `{"from": [...]}` and `{"between": [a, b]}` are open values."""
 
     usual_name: ClassVar[str] = "space.json"
-    other_name: ClassVar[str] = "network or training"
-    other_remedy: ClassVar[str] = 'A space is one file with both: {"network": {...}, "training": {...}}.'
     network: dict[str, Any]
     """The network document."""
     training: dict[str, Any]
     """The training document."""
-
-    @classmethod
-    def is_other(cls, values: dict[str, Any]) -> bool:
-        """Return whether plain values are those of one document alone."""
-        is_one = "layers" in values or not TrainingSpec.model_fields.keys().isdisjoint(values)
-        return is_one and "network" not in values
 
     @classmethod
     def model_json_schema(cls, *args: Any, **words: Any) -> dict[str, Any]:
@@ -154,12 +146,10 @@ class SpaceSpec(Document):
     def _check(self) -> Self:
         choices = self.choices
         if not choices:
-            raise ValueError(
-                'the space must leave a value open. Give one as {"from": [...]} or {"between": [a, b]}.'
-            )
+            raise DocumentError("must leave a value open, as from or between")
         for place in choices:
             if place.startswith(FIXED):
-                raise ValueError(f"{place} must be the same in every trial. Write one value.")
+                raise DocumentError("must be the same in every trial", place=place)
         return self
 
 
@@ -186,26 +176,16 @@ def _choice(value: Any, place: str) -> Choice | None:
     if not isinstance(value, dict):
         return None
     if value.keys().isdisjoint(_OPEN):
-        _check_spelling(value, place)
         return None
     kind = From if "from" in value else Between
     if "from" in value and "between" in value:
-        raise ValueError(f'{place} must have "from" or "between"; it has both. Remove one.')
+        raise DocumentError("must have from or between, not both", place=place)
     try:
         return kind.model_validate_json(json.dumps(value))
     except ValidationError as error:
-        mistake = first_mistake(kind, "", value, error.errors(include_url=False))
-        inside = mistake.removeprefix(": ")
-        raise ValueError(
-            place + (mistake if inside.startswith('"') or inside == mistake else f".{inside}")
-        ) from None
-
-
-def _check_spelling(value: dict[str, Any], place: str) -> None:
-    """Raise ValueError for an object that looks like an open value whose key is misspelt."""
-    lists = [name for name, inner in value.items() if isinstance(inner, list)]
-    if len(lists) == 1 and value.keys() <= {*lists, "log"} and (meant := nearest(lists[0], _OPEN)):
-        raise ValueError(f"{place}.{lists[0]} is not a known field.{meant}")
+        mistake = first_mistake(kind, place, value, error.errors(include_url=False))
+        mistake.place = str(mistake.place).replace(": ", ".", 1)
+        raise mistake from None
 
 
 def _parts(value: Any, place: str) -> list[tuple[str, Any]]:

@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from widenet.spec.activations import ActivationField, PlainActivation
+from widenet.errors import DocumentError
+from widenet.spec.activations import COMPARING, WINDOWED, ActivationField, PlainActivation, PoolingField
 from widenet.spec.document import Spec
 from widenet.spec.initializers import InitializerField, Xavier
 from widenet.spec.parts import (
@@ -20,7 +21,6 @@ from widenet.spec.parts import (
     Sparseness,
     check_activation,
 )
-from widenet.spec.pooling import COMPARING, WINDOWED, PoolingField
 
 
 def _form(value: object) -> str:
@@ -166,23 +166,17 @@ class PoolingLayer(Spec, OfLayers):
         function = self.function.kind
         windows = {"kernel": self.kernel, "stride": self.stride, "padding": self.padding}
         if function in COMPARING and num_sources < 2:
-            raise ValueError(
-                f'{place}.source must name at least two layers for the function "{function}"; got'
-                f" {num_sources}."
-            )
+            rule = f'must name at least two layers for "{function}"'
+            raise DocumentError(rule, place=f"{place}.source", value=num_sources)
         if function not in COMPARING and num_sources > 1:
-            raise ValueError(
-                f'{place}.source must name one layer for the function "{function}"; got {num_sources}.'
-                " Pool each by itself."
-            )
+            rule = f'must name one layer for "{function}"'
+            raise DocumentError(rule, place=f"{place}.source", value=num_sources)
         if function in WINDOWED and self.kernel is None:
-            raise ValueError(f'{place}.kernel is missing: the function "{function}" needs it. Add "kernel".')
+            raise DocumentError(f'is missing for "{function}"', place=f"{place}.kernel")
         given = [key for key, value in windows.items() if value != type(self).model_fields[key].default]
         if function not in WINDOWED and given:
-            raise ValueError(
-                f'{place}.{given[0]} belongs to the functions "max" and "average"; got it for "{function}".'
-                " Remove it."
-            )
+            rule = "belongs to the functions max and average"
+            raise DocumentError(rule, place=f"{place}.{given[0]}", value=function)
         if self.kernel is not None:
             _check_axes(place, self)
 
@@ -194,9 +188,8 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     for key, length in listed.items():
         first = next(iter(listed))
         if length != listed[first]:
-            raise ValueError(
-                f'{place}.{key} must have one number an axis, {listed[first]} as "{first}"; got {length}.'
-            )
+            rule = f"must have one number an axis, {listed[first]} as {first}"
+            raise DocumentError(rule, place=f"{place}.{key}", value=length)
     if isinstance(layer.padding, str):
         return
     kernel = layer.kernel if isinstance(layer.kernel, tuple) else (layer.kernel,)
@@ -204,6 +197,4 @@ def _check_axes(place: str, layer: ConvolutionLayer | PoolingLayer) -> None:
     num = max(len(kernel), len(padding))
     for size, room in zip(kernel * (num // len(kernel)), padding * (num // len(padding)), strict=True):
         if size is not None and room >= size:
-            raise ValueError(
-                f'{place}.padding must be less than the kernel, {size}; got {room}. Lower it, or use "same".'
-            )
+            raise DocumentError(f"must be less than the kernel, {size}", place=f"{place}.padding", value=room)

@@ -1,9 +1,10 @@
 """training.json: how a network is trained."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from widenet.errors import DocumentError
 from widenet.spec.document import Document, Spec
 from widenet.spec.optimizers import Adam, ConstantSchedule, OptimizerField, ScheduleField
 from widenet.spec.parts import Count
@@ -58,7 +59,6 @@ class TrainingSpec(Document):
     """The training of a network: optimizer, schedule, batches, epochs, seed."""
 
     usual_name: ClassVar[str] = "training.json"
-    other_name: ClassVar[str] = "network"
     epochs: Count = 10
     """Passes over the training examples."""
     batch_size: Count = 256
@@ -108,11 +108,6 @@ class TrainingSpec(Document):
     unset: in TensorBoard's files alone.
     """
 
-    @classmethod
-    def is_other(cls, values: dict[str, Any]) -> bool:
-        """Whether plain values are a network document, DSSTNE's too."""
-        return any(str(name).lower() == "layers" for name in values)
-
     @property
     def idles(self) -> bool:
         """Whether a weight or its state still moves in steps where its gradient is zero."""
@@ -126,10 +121,8 @@ class TrainingSpec(Document):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.evaluation is None and self.keep == "best":
-            raise ValueError('keep "best" needs an evaluation. Add "evaluation": {}.')
+            raise DocumentError('"best" needs an evaluation', place="keep")
         if self.optimizer.kind == "sgd" and self.optimizer.learning_rate * self.l2 >= 1:
-            raise ValueError(
-                "optimizer.learning_rate times l2 must be less than 1; got"
-                f" {self.optimizer.learning_rate * self.l2:g}. Lower one."
-            )
+            rule, rate = "times l2 must be less than 1", self.optimizer.learning_rate
+            raise DocumentError(rule, place="optimizer.learning_rate", value=rate)
         return self

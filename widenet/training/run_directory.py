@@ -24,7 +24,6 @@ from widenet.model.network import Network
 from widenet.parallel.group import by_leader, by_some
 from widenet.plan.binding import bind
 from widenet.plan.layout import Layout
-from widenet.spec.mistakes import shown
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.stores.durable import force_all_to_disk
@@ -254,11 +253,7 @@ class RunDirectory:
             return None
         names = sorted(path.name for path in pointer.parent.glob("epoch-*") if path.is_dir())
         if name not in names:  # also refuses a path to elsewhere
-            raise CheckpointError(
-                f"{pointer} must name a checkpoint beside it; got {shown(name)}, which does not exist. Write"
-                f" the name of another one into that file (there: {', '.join(names) or 'none'}), or"
-                " train again."
-            )
+            raise CheckpointError("must name a checkpoint beside it", place=pointer, value=name)
         return self._opened(pointer.parent / name)
 
     def _opened(self, path: Path, documents: Sequence[str] = DOCUMENTS) -> Checkpoint:

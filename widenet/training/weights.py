@@ -15,8 +15,6 @@ from widenet.parallel.group import num_processes
 from widenet.training.checkpoint import digest_of, replicas_of
 from widenet.training.overflow import REMEDY
 
-Digests = Mapping[str, str]
-
 
 def settle(network: Network, rule: Rule, rates: np.ndarray, num_steps: int) -> None:
     """Bring all weights up to date, before anybody reads them all.

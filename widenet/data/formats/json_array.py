@@ -12,7 +12,6 @@ from pathlib import Path
 from widenet.data.formats.text import TextFile
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
-from widenet.spec.syntax import SyntaxMistake
 
 _BLOCK_CHARACTERS = 2**20
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -98,7 +97,7 @@ class _Reader:
             except (json.JSONDecodeError, RecursionError) as error:
                 reason = "it is nested too deeply"
                 if isinstance(error, json.JSONDecodeError):
-                    reason = SyntaxMistake.of(error).rule
+                    reason = error.msg
                 end = None
             if end is not None and end < len(self._held):  # a number at the very end may continue
                 element = self._held[self._at : end]

@@ -19,7 +19,7 @@ from widenet.data.formats.source import Format, Reading, TextSource
 from widenet.data.formats.text import NO_UTF8, TextFile, copy_in, is_utf8
 from widenet.errors import DataError
 from widenet.regular_files import LONGEST_LINE_BYTES
-from widenet.spec.syntax import SyntaxMistake, unique
+from widenet.spec.document import unique
 
 _FIRST_OBJECTS = 100
 
@@ -175,8 +175,7 @@ class JsonLines(TextSource):
         except (ValueError, RecursionError) as error:
             reason = str(error)
             if isinstance(error, json.JSONDecodeError):
-                mistake = SyntaxMistake.of(error)
-                reason = f"at character {mistake.position + 1}, {mistake.rule}"
+                reason = f"at character {error.pos + 1}, {error.msg}"
             return f"must be a JSON object; {reason}. Fix or remove the line."
         if not is_utf8(json.dumps(record, ensure_ascii=False)):
             return NO_UTF8

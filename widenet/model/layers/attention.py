@@ -8,7 +8,7 @@ from widenet.model.activations import activate
 from widenet.model.attention import attention
 from widenet.model.layers import Flow, LayerKind
 from widenet.model.product import Whole, product
-from widenet.spec.attention import AttentionLayer
+from widenet.spec.sequential import AttentionLayer
 
 EPSILON = 1e-8
 """Added to variances, as in the published code of SASRec."""

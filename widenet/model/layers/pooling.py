@@ -11,7 +11,7 @@ from torch.nn import functional
 from widenet.model.convolution import cropped, padded, padded_zeros, reached
 from widenet.model.layers import Flow, LayerKind
 from widenet.plan.windows import Shape, Windows
-from widenet.spec.pooling import LocalResponseNormalization
+from widenet.spec.activations import LocalResponseNormalization
 from widenet.spec.spatial import PoolingLayer
 
 _LENGTH_FLOOR = 1e-8

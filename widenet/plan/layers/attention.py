@@ -8,9 +8,9 @@ from widenet.plan.job import Job
 from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
 from widenet.plan.windows import Place, Shape
-from widenet.spec.attention import AttentionLayer
 from widenet.spec.layers import InputLayer
 from widenet.spec.network import NetworkSpec
+from widenet.spec.sequential import AttentionLayer
 
 
 class AttentionPlan(LayerPlan[AttentionLayer]):

@@ -7,7 +7,7 @@ from widenet.plan.layers import LayerPlan
 from widenet.plan.layout import Layout, Link, Weight
 from widenet.plan.weights import split_where_it_pays
 from widenet.spec.network import NetworkSpec
-from widenet.spec.recurrent import RecurrentLayer
+from widenet.spec.sequential import RecurrentLayer
 
 
 class RecurrentPlan(LayerPlan[RecurrentLayer]):
