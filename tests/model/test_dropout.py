@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from widenet.errors import DocumentError
 from widenet.model.dropout import dropped
 from widenet.model.layers.hidden import forward, sparseness
@@ -115,9 +116,7 @@ def test_outside_training_nothing_is_dropped_in_either_form(activation):
 
 @pytest.mark.parametrize("activation", OTHERS)
 def test_an_activation_without_a_rest_value_is_refused(activation):
-    with pytest.raises(
-        DocumentError, match=rf"layers\[1\].dropout_form \"rest\" needs .*; got \"{activation}\""
-    ):
+    with mistake(DocumentError, place="layers[1].dropout_form"):
         layer(activation, dropout=P, dropout_form="rest")
 
 
@@ -132,7 +131,7 @@ def test_the_penalty_is_of_the_units_before_dropout_or_after_it(after_dropout):
 
 
 def test_a_penalty_that_pulls_outside_goes_with_any_activation():
-    with pytest.raises(DocumentError, match=r"layers\[1\].sparseness needs activations between 0 and 1"):
+    with mistake(DocumentError, place="layers[1].sparseness"):
         layer("tanh", sparseness={"after_dropout": True})
     assert layer("tanh", sparseness={"pull_outside": True}).sparseness.pull_outside
 

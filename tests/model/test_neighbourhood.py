@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DocumentError, FitError
 from widenet.model import neighbourhood as module
@@ -306,6 +307,5 @@ def test_a_plan_counts_its_places(data):
 def test_a_network_that_does_not_read_the_items_is_refused():
     document = network(**TERM)
     document["layers"][0]["field"] = "side"
-    rule = r'layers\[2\].neighbourhood needs an input layer of the field "items"; the inputs read side\.'
-    with pytest.raises(DocumentError, match=rule):
+    with mistake(DocumentError, place="layers[2].neighbourhood"):
         NetworkSpec.of(document)

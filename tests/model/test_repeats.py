@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.mistakes import mistake
 from widenet.data.lists import dataset_from_lists
 from widenet.errors import DocumentError
 from widenet.model.neighbourhood import Repeats
@@ -149,14 +150,14 @@ def test_a_model_in_8_bits_keeps_them(model, plain, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "rule"),
+    ("options", "place"),
     [
-        ({"predict": "all", "repeats": [1]}, r'layers\[3\].repeats needs "predict": "next"; got "all"'),
-        ({"repeats": []}, r"layers\[3\].repeats must be at least 1 long"),
-        ({"repeats": ["1"]}, r"layers\[3\].repeats\[0\] must be a number"),
-        ({"repeats": [0, 1e39]}, r"layers\[3\].repeats must be 0, or a number that a float32 can hold"),
+        ({"predict": "all", "repeats": [1]}, ""),
+        ({"repeats": []}, ""),
+        ({"repeats": ["1"]}, "[0]"),
+        ({"repeats": [0, 1e39]}, ""),
     ],
 )
-def test_repeats_that_mean_nothing_are_refused(options, rule):
-    with pytest.raises(DocumentError, match=rule):
+def test_repeats_that_mean_nothing_are_refused(options, place):
+    with mistake(DocumentError, place=f"layers[3].repeats{place}"):
         NetworkSpec.of(network(**options))

@@ -101,6 +101,11 @@ def test_a_document_cannot_be_changed():
         TrainingSpec.of({}).epochs = 3
 
 
+def test_the_numbers_at_the_edges_of_float32_are_welcome():
+    for number in (3.4028234663852886e38, 1.1754943508222875e-38, 0.0, 0):
+        assert TrainingSpec.of({"l2": number}).l2 == number
+
+
 def test_a_document_is_read_from_a_file_of_utf_8(tmp_path):
     path = tmp_path / "network.json"
     path.write_text(json.dumps({**DESIGN, "name": "nächstes Buch"}, ensure_ascii=False), encoding="utf-8")
@@ -117,72 +122,6 @@ def test_a_document_knows_where_it_was_read_and_is_equal_to_the_same_one_read_el
     assert hash(read) == hash(TrainingSpec.of({}))
     assert read != TrainingSpec.of({"epochs": 3})
     assert read.to_json() == TrainingSpec.of({}).to_json()
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(DocumentError) as caught:
-        NetworkSpec.read(tmp_path / "no.json")
-    assert str(caught.value) == f"{tmp_path / 'no.json'}: no such file. Check the path."
-
-
-def test_a_directory_is_not_a_document(tmp_path):
-    with pytest.raises(DocumentError) as caught:
-        NetworkSpec.read(tmp_path)
-    assert str(caught.value) == f"{tmp_path} must be a JSON file; got a directory."
-
-
-def test_bytes_that_are_not_text_are_located(tmp_path):
-    path = tmp_path / "n.json"
-    path.write_bytes(b'{"name": "\xff"}')
-    with pytest.raises(DocumentError) as caught:
-        NetworkSpec.read(path)
-    assert str(caught.value) == f"{path}: byte 10 is not UTF-8 text. Save the file as UTF-8."
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "t.json: line 1, column 1: the text is empty. Write a JSON object."),
-        (
-            '{"epochs": 3,\n "seed" 4}',
-            "t.json: line 2, column 9: a colon must stand between a name and its value. Add it.",
-        ),
-        (
-            '{"epochs": 3, "epochs": 4}',
-            't.json: the key "epochs" stands twice in one object. Keep one of them.',
-        ),
-        (
-            '{"checkpoints": {"keep_last": 1, "keep_last": 1}}',
-            't.json: the key "keep_last" stands twice in one object. Keep one of them.',
-        ),
-        ('{"l2": NaN}', "t.json: NaN is not a JSON number. Write a finite number, or null for none."),
-        (
-            '{"l2": -Infinity}',
-            "t.json: -Infinity is not a JSON number. Write a finite number, or null for none.",
-        ),
-        ('{"l2": 1e999}', "t.json: l2 must be a finite number; got Infinity."),
-        ("[" * 100_000, "t.json: lists and objects are nested too deeply. Check the file."),
-        ("[]", "t.json must be a JSON object with named fields; got []."),
-        ("null", "t.json must be a JSON object with named fields; got null."),
-    ],
-)
-def test_text_that_is_no_document_is_refused_in_one_sentence(text, message):
-    with pytest.raises(DocumentError) as caught:
-        TrainingSpec.parse(text, "t.json")
-    assert str(caught.value) == message
-
-
-@pytest.mark.parametrize("values", [{"epochs": {1, 2}}, {(1, 2): 3}, {"epochs": object()}, {"name": b"x"}])
-def test_python_values_that_json_does_not_have_are_refused(values):
-    with pytest.raises(DocumentError, match=r"^document must hold plain JSON values: "):
-        TrainingSpec.of(values)
-
-
-def test_a_value_that_contains_itself_is_refused():
-    loop = {}
-    loop["epochs"] = loop
-    with pytest.raises(DocumentError, match="must hold plain JSON values"):
-        TrainingSpec.of(loop)
 
 
 NAMES = """
@@ -208,8 +147,6 @@ def read_or_refused(model, values):
         message = str(error)
         assert message.startswith("d.json")
         assert message.endswith((".", "?"))
-        assert "Input should" not in message
-        assert "should match" not in message
         assert len(message) < 1000
         return None
     assert model.parse(document.to_json()) == document

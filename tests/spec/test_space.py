@@ -2,9 +2,6 @@
 
 import json
 
-import pytest
-
-from widenet.errors import DocumentError
 from widenet.spec.space import Between, SpaceSpec, from_values
 
 LAYERS = [
@@ -55,69 +52,6 @@ def test_the_grid_has_every_pair_of_documents_once():
     assert len({json.dumps(choices) for choices in grid}) == len(grid)
     assert list(space(l2={"between": [0.0, 1.0]}).grid()) == []
     assert list(space(seed={"between": [1, 10_000]}).grid()) == []
-
-
-@pytest.mark.parametrize(
-    ("training", "said"),
-    [
-        ({"l2": {"from": []}}, "training.l2.from must be at least 1 long; got []."),
-        ({"l2": {"from": 3}}, "training.l2.from must be a list; got 3."),
-        ({"l2": {"from": [1], "log": True}}, "training.l2.log is not a known field. Known: from."),
-        ({"l2": {"from": [1, 1]}}, 'training.l2: "from" names a value twice. Keep one of them.'),
-        ({"l2": {"from": [1], "between": [1, 2]}}, 'training.l2 must have "from" or "between"; it has both.'),
-        ({"l2": {"between": [1]}}, "training.l2.between must be at least 2 long; got [1]."),
-        ({"l2": {"between": ["1", 2]}}, 'training.l2.between[0] must be a number, without quotes; got "1".'),
-        ({"l2": {"between": [2, 1]}}, 'training.l2: "between" must begin with the lower bound; got [2, 1].'),
-        ({"l2": {"between": [0, 1], "log": True}}, 'training.l2: "log" needs bounds above 0; got 0.'),
-        (
-            {"l2": {"between": [1, 2], "lag": True}},
-            'training.l2.lag is not a known field. Did you mean "log"?',
-        ),
-        ({"epochs": {"from": [1, 2]}}, "training.epochs must be the same in every trial. Write one value."),
-        ({"l2": {"fron": [1, 2]}}, 'training.l2.fron is not a known field. Did you mean "from"?'),
-        (
-            {"l2": {"betwen": [1, 2], "log": True}},
-            'training.l2.betwen is not a known field. Did you mean "bet',
-        ),
-        (
-            {"evaluation": {"metric": {"from": ["ndcg@5", "ndcg@9"]}}},
-            "training.evaluation.metric must be the same in every trial. Write one value.",
-        ),
-    ],
-)
-def test_a_wrong_space_is_refused_in_one_sentence(training, said):
-    with pytest.raises(DocumentError) as refused:
-        space(**training)
-    assert str(refused.value).startswith(f"space.json: {said}")
-
-
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        (
-            {"network": {}, "training": {}, "trials": 3},
-            "trials is not a known field. Known: network, training.",
-        ),
-        ({"netwrk": {}, "training": {}}, 'netwrk is not a known field. Did you mean "network"?'),
-        ({"network": {}}, 'training is missing. Add "training".'),
-        ({"network": [], "training": {}}, "network must be an object; got []."),
-        ({"network": {}, "training": {}}, "the space must leave a value open."),
-    ],
-)
-def test_another_document_than_a_space_is_refused(values, said):
-    with pytest.raises(DocumentError) as refused:
-        SpaceSpec.of(values, "space.json")
-    assert str(refused.value).startswith(f"space.json: {said}")
-
-
-@pytest.mark.parametrize("values", [{"layers": LAYERS}, {"epochs": 3}])
-def test_one_document_in_place_of_a_space_is_named(values):
-    with pytest.raises(DocumentError) as refused:
-        SpaceSpec.of(values, "described.json")
-    assert str(refused.value) == (
-        "described.json is a network or training document and stands where the space document belongs."
-        ' A space is one file with both: {"network": {...}, "training": {...}}.'
-    )
 
 
 def test_the_schema_lets_every_value_be_open():
