@@ -348,7 +348,8 @@ def outcome_in(spec, training, data, exchange, elsewhere=None):
     steps, losses, observed = rates(training, stream.steps_per_epoch), [], []
 
     def observe(launched, update):
-        activations = {name: norm_of(values) for name, values in launched.values.items()}
+        hidden = [layer.name for layer in spec.hidden if layer.name in launched.values]
+        activations = {name: norm_of(launched.values[name]) for name in hidden}
         observed.append((update.norms(), activations))
 
     for batch in stream.batches(0):

@@ -105,8 +105,8 @@ def _squares(network: Network, name: str, shard: int) -> Tensor:
 
 
 def norm_of(tensor: Tensor) -> float | None:
-    """Return the square root of the sum of squares; None if it is not finite."""
-    return norm_of_squares(tensor.double().square().sum())
+    """Return the square root of the sum of squares, in the order of a contiguous tensor; None: not finite."""
+    return norm_of_squares(tensor.contiguous().double().square().sum())
 
 
 def norm_of_squares(squares: Tensor) -> float | None:
