@@ -19,7 +19,6 @@ from widenet.kernels.compiled_tiles import compiled_pass
 from widenet.kernels.fixed_point import compiled_add
 from widenet.model import layers
 from widenet.plan import layers as planned
-from widenet.training import optimizers
 
 unsynced.begin()
 # Nothing here may start a thread: a copy of a process is without it.
@@ -31,7 +30,7 @@ MODULES = [
     "widenet.runs.training",
     *(
         f"{package.__name__}.{module.name}"
-        for package in (layers, planned, optimizers)
+        for package in (layers, planned)
         for module in iter_modules(package.__path__)
     ),
 ]

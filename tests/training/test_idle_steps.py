@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from widenet.training.idle_steps import path_sums, shrinkage
+from widenet.training.optimizers import path_sums, shrinkage
 
 
 def test_a_path_sum_is_the_distance_that_a_velocity_still_covers():

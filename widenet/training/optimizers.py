@@ -1,8 +1,9 @@
-"""Optimizers: one file for each kind. Penalties and idle rows are handled here, for all of them."""
+"""Optimizers: the formula of each kind, and the rule that adds penalties and idle rows to all of them."""
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+import math
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -10,13 +11,13 @@ from torch import Tensor
 
 from widenet.kernels import RowGradient, roomy_beside
 from widenet.kernels.compiled_steps import CompiledSteps, Penalties, TileStep, compiled_steps
+from widenet.kernels.powers import powers
 from widenet.kernels.rows import copied
 from widenet.kernels.table import runner, step_runner
 from widenet.model.rule import StepNumbers, Stepped
 from widenet.plan.tiles import blocks
-from widenet.spec.optimizers import Adadelta, Adagrad, Rmsprop
+from widenet.spec.optimizers import Adadelta, Adagrad, Momentum, Nesterov, OfMoments, Rmsprop, Sgd
 from widenet.spec.optimizers import Optimizer as OptimizerSpec
-from widenet.training.idle_steps import shrinkage
 from widenet.transfer import sent
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 def is_compiled(device: str) -> bool:
     """Whether the steps on a kind of device are compiled, by Numba or by Triton; torch rounds elsewhere."""
     return runner("row_update", torch.device(device)) != "torch"
-
-
-def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
-    """Return the epsilon and the floor that keep a division by a root finite; one of them is 0."""
-    return (spec.epsilon, 0.0) if spec.floor is None else (0.0, spec.floor)
 
 
 class Formula(Protocol):
@@ -64,12 +60,267 @@ class Idling(Formula, Protocol):
         """
 
 
+_LARGEST = torch.finfo(torch.float32).max
+
+
+def guards(spec: Adagrad | Rmsprop | Adadelta) -> tuple[float, float]:
+    """Return the epsilon and the floor that keep a division by a root finite; one of them is 0."""
+    return (spec.epsilon, 0.0) if spec.floor is None else (0.0, spec.floor)
+
+
+def held(squares: Tensor, floor: float) -> Tensor:
+    """Squares, none below the floor."""
+    return squares.clamp_min(floor) if floor else squares
+
+
+def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:
+    """Multiply every row by a number of its own, in place."""
+    rows.mul_(sent(factor_U.float(), rows.device)[:, None])
+
+
+class StepTable:
+    """Numbers of all steps, computed once from their learning rates; threads may share it."""
+
+    def __init__(self, compute: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._compute, self._lock = compute, Lock()
+        self._rates: np.ndarray | None = None
+        self._table = np.zeros(0)
+
+    def of(self, rates: np.ndarray) -> np.ndarray:
+        """Return the numbers of the steps with these rates; both are float64 [steps + 1]."""
+        with self._lock:
+            if self._rates is not rates:
+                self._rates, self._table = rates, self._compute(rates)
+            return self._table
+
+
+def path_sums(momentum: float) -> StepTable:
+    """Return how far a velocity moves a weight in all later steps without a gradient.
+
+    For step n, it is the sum of rate[n + j] * momentum^j over j > 0. The part of the sum up to step m is
+    table[n] - momentum^(m - n) * table[m].
+    """
+
+    def compute(rates: np.ndarray) -> np.ndarray:
+        ahead, total = np.zeros(len(rates)), 0.0
+        for step in range(len(rates) - 1, 0, -1):
+            total = momentum * (float(rates[step]) + total)
+            ahead[step - 1] = total
+        return ahead
+
+    return StepTable(compute)
+
+
+def shrinkage(l2: float) -> StepTable:
+    """Return the logarithms of the factors by which the l2 penalty alone shrinks a weight up to each step."""
+
+    def compute(rates: np.ndarray) -> np.ndarray:
+        logs = np.zeros(len(rates))
+        logs[1:] = np.cumsum(torch.from_numpy(-rates[1:] * l2).log1p().numpy())
+        return logs
+
+    return StepTable(compute)
+
+
+class _Sgd:
+    """Stochastic gradient descent."""
+
+    def __init__(self, spec: Sgd) -> None:
+        del spec
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return (rate,)
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        del state, number
+        weight.add_(gradient, alpha=-rate)
+
+
+class _Velocity:
+    """Momentum: steps along a fading sum of gradients; and Nesterov's with its look ahead.
+
+    The latter is in torch's form (Sutskever et al., ICML 2013, section 2.1).
+    """
+
+    def __init__(self, spec: Momentum | Nesterov) -> None:
+        self.momentum, self.looks_ahead = spec.momentum, spec.kind == "nesterov"
+        self._path_sums = path_sums(self.momentum)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        """See `Formula.constants`."""
+        del number
+        return self.momentum, self.momentum if self.looks_ahead else 0.0, rate
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        """One step."""
+        del number
+        velocity = state["velocity"].mul_(self.momentum).add_(gradient)
+        direction = gradient.add_(velocity, alpha=self.momentum) if self.looks_ahead else velocity
+        weight.add_(direction, alpha=-rate)
+
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
+    ) -> None:
+        """Apply the skipped steps, in which only the velocity moves the weights.
+
+        w -= v * sum of rate * momentum^j (Nesterov multiplies by momentum once more);
+        v *= momentum^skipped.
+        """
+        ahead = torch.from_numpy(self._path_sums.of(rates))
+        fade_U = self.fade((until - since_U).double())
+        distance_U = ahead[since_U] - fade_U * ahead[until]
+        if self.looks_ahead:
+            distance_U *= self.momentum
+        factor_U1 = sent(distance_U.float(), weight.device)[:, None]
+        weight.addcmul_(state["velocity"], factor_U1, value=-1)
+        multiply_rows(state["velocity"], fade_U)
+
+    def fade(self, steps_U: Tensor) -> Tensor:
+        """See `Idling.fade`."""
+        return powers(self.momentum, steps_U)
+
+
+class _Adagrad:
+    """Adagrad."""
+
+    def __init__(self, spec: Adagrad) -> None:
+        self.spec = spec
+        self.epsilon, self.floor = guards(spec)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return rate, self.epsilon, self.floor
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        del number
+        total = state["square_sum"].addcmul_(gradient, gradient)
+        weight.addcdiv_(gradient, held(total, self.floor).sqrt().add_(self.epsilon), value=-rate)
+
+
+class _Rmsprop:
+    """RMSProp."""
+
+    def __init__(self, spec: Rmsprop) -> None:
+        self.spec = spec
+        self.epsilon, self.floor = guards(spec)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        del number
+        decay = self.spec.decay
+        square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
+        weight.addcdiv_(gradient, held(square, self.floor).sqrt().add_(self.epsilon), value=-rate)
+
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
+    ) -> None:
+        """The mean square fades; the weight stands still."""
+        del weight, rates
+        multiply_rows(state["square"], self.fade((until - since_U).double()))
+
+    def fade(self, steps_U: Tensor) -> Tensor:
+        """See `Idling.fade`."""
+        return powers(self.spec.decay, steps_U)
+
+
+class _Adadelta:
+    """Adadelta."""
+
+    def __init__(self, spec: Adadelta) -> None:
+        self.spec = spec
+        self.epsilon, self.floor = guards(spec)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        del number
+        return self.spec.decay, 1 - self.spec.decay, self.epsilon, rate, self.floor
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        del number
+        decay, epsilon = self.spec.decay, self.epsilon
+        square = state["square"].mul_(decay).addcmul_(gradient, gradient, value=1 - decay)
+        step_root, root = (
+            (held(mean, self.floor) + epsilon).sqrt_() for mean in (state["step_square"], square)
+        )
+        change = step_root.div_(root).mul_(gradient)
+        state["step_square"].mul_(decay).addcmul_(change, change, value=1 - decay)
+        weight.add_(change, alpha=-rate)
+
+    def idle(
+        self, weight: Tensor, state: dict[str, Tensor], since_U: Tensor, until: int, rates: np.ndarray
+    ) -> None:
+        """Both mean squares fade; the weight stands still."""
+        del weight, rates
+        fade_U = self.fade((until - since_U).double())
+        multiply_rows(state["square"], fade_U)
+        multiply_rows(state["step_square"], fade_U)
+
+    def fade(self, steps_U: Tensor) -> Tensor:
+        """See `Idling.fade`."""
+        return powers(self.spec.decay, steps_U)
+
+
+class _Adam:
+    """Adam's step; `step_offset` is added to its number in the correction for the moments' start.
+
+    It is lazy on rows: one without a gradient keeps its weight and its moments until it has one. AdamW's
+    decay is applied with the other penalties, to weights and not to biases.
+    """
+
+    def __init__(self, spec: OfMoments) -> None:
+        self.spec, self.step_offset = spec, getattr(spec, "step_offset", 0)
+
+    def constants(self, rate: float, number: int) -> tuple[float, ...]:
+        """See `Formula.constants`."""
+        beta1, beta2 = self.spec.beta1, self.spec.beta2
+        return 1 - beta1, beta2, 1 - beta2, *self._corrected(rate, number), self.spec.epsilon
+
+    def step(
+        self, weight: Tensor, gradient: Tensor, state: dict[str, Tensor], rate: float, number: int
+    ) -> None:
+        """One step."""
+        beta1, beta2 = self.spec.beta1, self.spec.beta2
+        mean = state["mean"].lerp_(gradient, 1 - beta1)
+        square = state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        length, factor = self._corrected(rate, number)
+        weight.addcdiv_(mean, square.sqrt().mul_(factor).add_(self.spec.epsilon), value=-length)
+
+    def _corrected(self, rate: float, number: int) -> tuple[float, float]:
+        """Return the rate and the factor of the square root after the bias correction of the moments."""
+        times = number + self.step_offset
+        return min(rate / (1 - self.spec.beta1**times), _LARGEST), 1 / math.sqrt(1 - self.spec.beta2**times)
+
+
+_FORMULAS: dict[str, Callable[[Any], Formula]] = {
+    "sgd": _Sgd,
+    "momentum": _Velocity,
+    "nesterov": _Velocity,
+    "adagrad": _Adagrad,
+    "rmsprop": _Rmsprop,
+    "adadelta": _Adadelta,
+    "adam": _Adam,
+    "adamw": _Adam,
+}
+
+
 class Optimizer:
     """The rule of a training: a formula, and the document's penalties around it."""
 
     def __init__(self, spec: OptimizerSpec, l1: float = 0.0, l2: float = 0.0) -> None:
-        module = import_module(f"{__name__}.{spec.kind}")
-        formula = module.formula(spec)
+        formula: Any = _FORMULAS[spec.kind](spec)
         self.kind = spec.kind
         self.formula: Formula = formula
         self.idling: Idling | None = formula if spec.idles else None
@@ -261,13 +512,3 @@ class Optimizer:
             multiply_rows(weight, (shrunk[until] - shrunk[since_U]).exp())
         if self.idling is not None:
             self.idling.idle(weight, state, since_U, until, rates)
-
-
-def held(squares: Tensor, floor: float) -> Tensor:
-    """Squares, none below the floor."""
-    return squares.clamp_min(floor) if floor else squares
-
-
-def multiply_rows(rows: Tensor, factor_U: Tensor) -> None:
-    """Multiply every row by a number of its own, in place."""
-    rows.mul_(sent(factor_U.float(), rows.device)[:, None])
