@@ -14,9 +14,8 @@ from widenet.model.build import build
 from widenet.parallel.local import LocalExchange
 from widenet.runs import Model, train
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.reports import Report
 from widenet.training.run_directory import DOCUMENTS, RunDirectory
-from widenet.training.state import LoopState
+from widenet.training.state import LoopState, Report
 
 TRAINING = {
     "epochs": 3,

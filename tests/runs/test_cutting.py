@@ -21,8 +21,8 @@ from widenet.errors import CheckpointError, DataError, DisagreementError, Option
 from widenet.runs.arguments import TrainArguments
 from widenet.runs.cutting import cut_again, making
 from widenet.training.cut import Cut
-from widenet.training.reports import Silence
 from widenet.training.run_directory import RunDirectory
+from widenet.training.state import Silence
 
 TIMES = [(7 * position) % 101 for position in range(len(COLUMNS["user"]))]
 REMOVES_NOTHING = SimpleNamespace(rmtree=lambda *_, **__: None)
@@ -176,7 +176,7 @@ def test_what_a_kill_leaves_is_no_obstacle(moment, books, fingerprint, tmp_path,
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.training.hidden_folder.shutil", REMOVES_NOTHING)  # SIGKILL
+        patch.setattr("widenet.training.run_path.shutil", REMOVES_NOTHING)  # SIGKILL
         if moment == "in the cut":
             patch.setattr("widenet.training.cut.split", half)
         elif moment == "before the run":
@@ -198,7 +198,7 @@ def test_a_killed_run_leaves_its_dataset_to_a_training_on_it_alone(goes_on, book
 
     run, other = tmp_path / "run", widenet.split(books, tmp_path / "other", heldout=0.2)
     with monkeypatch.context() as patch:
-        patch.setattr("widenet.training.hidden_folder.shutil", REMOVES_NOTHING)  # SIGKILL
+        patch.setattr("widenet.training.run_path.shutil", REMOVES_NOTHING)  # SIGKILL
         patch.setattr("widenet.runs.training.build", kill)
         with pytest.raises(Killed):
             trained(books, run)

@@ -17,7 +17,7 @@ from widenet.runs.documents import documents
 from widenet.runs.fitted_terms import _said
 from widenet.runs.term_search import Choice, Found, words_of
 from widenet.spec.layers import Neighbourhood as Term
-from widenet.training.reports import Report
+from widenet.training.state import Report
 
 EVALUATED = {**TRAINING, "evaluation": {"metric": "ndcg@5"}}
 WEAK = {"weight": 0.001, "neighbours": 2}

@@ -33,8 +33,8 @@ from widenet.runs.machines import ready
 from widenet.stores import cache
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
-from widenet.training.reports import Silence
 from widenet.training.run_path import is_taken
+from widenet.training.state import Silence
 
 TRAINING = TRAINING | {"shards": 3}
 

@@ -16,7 +16,7 @@ from widenet.stores import cache
 from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.stores.uri import Uri
-from widenet.training.reports import Silence
+from widenet.training.state import Silence
 
 PAIRS = [(user, (user * 7 + n * n) % 40) for user in range(60) for n in range(5)]
 ROWS = "user,item\n" + "".join(f"u{user},i{item}\n" for user, item in PAIRS)

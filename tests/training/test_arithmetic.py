@@ -19,7 +19,7 @@ from widenet.kernels.processor import instruction_sets
 from widenet.report.write import write_report
 from widenet.runs import Model, resume
 from widenet.runs import train as run
-from widenet.training import arithmetic
+from widenet.training import state
 from widenet.training.optimizers import is_compiled
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
@@ -37,12 +37,12 @@ def data(tmp_path_factory):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="portable bits are those of x86-64")
 @pytest.mark.skipif(not is_compiled("cpu"), reason="the values are those of code that Numba compiles")
 @pytest.mark.skipif(
-    torch.__version__.split("+")[0] != GOLDEN[str(arithmetic.ARITHMETIC)]["torch"],
+    torch.__version__.split("+")[0] != GOLDEN[str(state.ARITHMETIC)]["torch"],
     reason="each torch has its own MKL",
 )
 def test_portable_bits_move_only_with_the_version_of_the_arithmetic(tmp_path):
     """On every processor, whatever limits the environment sets."""
-    known = GOLDEN[str(arithmetic.ARITHMETIC)]
+    known = GOLDEN[str(state.ARITHMETIC)]
     command = [sys.executable, "-m", "tests.golden", str(tmp_path)]
     ended = subprocess.run(
         command,
@@ -72,12 +72,12 @@ def later(data, tmp_path, monkeypatch):
     asked = iter(range(100))
     with pytest.raises(KeyboardInterrupt):
         run(*SETTINGS["momentum"], data, tmp_path / "run", interrupted=lambda: next(asked) == STEPS)
-    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", state.ARITHMETIC + 1)
     return tmp_path / "run"
 
 
 def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits_are_asked_for(data, later):
-    report, versions = Heard(), [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
+    report, versions = Heard(), [state.ARITHMETIC, state.ARITHMETIC + 1]
     model = run(*SETTINGS["momentum"], data, later, resume=True, report=report)
     rule = (
         f"{later} was started with version {versions[0]} of the arithmetic; this widenet has version"
@@ -89,10 +89,10 @@ def test_a_training_that_goes_on_in_another_arithmetic_says_so_wherever_its_bits
     ]
     assert json.loads((later / "model" / "manifest.json").read_text())["facts"]["arithmetic"] == versions
     assert [record.get("arithmetic") for record in model.run.records()] == [None, versions[1], versions[1]]
-    warning = arithmetic.mixed_arithmetic(later)
+    warning = state.mixed_arithmetic(later)
     assert model.caveats() == Model.load(later).caveats() == [warning]
     page = Page(write_report(later, data=data).read_text("utf-8"))
-    assert arithmetic.mixed_arithmetic("This run") in page.texts["p"]
+    assert state.mixed_arithmetic("This run") in page.texts["p"]
 
 
 def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again_and_is_told_once(
@@ -104,30 +104,30 @@ def test_what_was_trained_in_two_arithmetics_stays_so_when_it_is_cut_short_again
     report = Heard()
     model = run(*SETTINGS["momentum"], data, later, resume=True, report=report)
     assert report.said == []
-    assert model.facts["arithmetic"] == [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
+    assert model.facts["arithmetic"] == [state.ARITHMETIC, state.ARITHMETIC + 1]
 
 
 def test_a_finished_training_keeps_its_arithmetic(data, tmp_path, monkeypatch):
     run(*SETTINGS["momentum"], data, tmp_path / "run")
-    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", state.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
-    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [arithmetic.ARITHMETIC])
+    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [state.ARITHMETIC])
 
 
 def test_a_training_that_has_no_steps_left_keeps_its_arithmetic(data, tmp_path, monkeypatch):
     run(*SETTINGS["momentum"], data, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "model")
-    monkeypatch.setattr(resume, "ARITHMETIC", arithmetic.ARITHMETIC + 1)
+    monkeypatch.setattr(resume, "ARITHMETIC", state.ARITHMETIC + 1)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "run", resume=True, report=report)
-    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [arithmetic.ARITHMETIC])
+    assert (report.said, model.caveats(), model.facts["arithmetic"]) == ([], [], [state.ARITHMETIC])
 
 
 def test_what_begins_with_weights_of_two_arithmetics_says_so(data, later, tmp_path):
     run(*SETTINGS["momentum"], data, later, resume=True)
     report = Heard()
     model = run(*SETTINGS["momentum"], data, tmp_path / "next", start_from=later, report=report)
-    assert arithmetic.mixed_arithmetic(later) in report.said
-    assert model.caveats() == [arithmetic.mixed_arithmetic(tmp_path / "next")]
-    assert model.facts["arithmetic"] == [arithmetic.ARITHMETIC, arithmetic.ARITHMETIC + 1]
+    assert state.mixed_arithmetic(later) in report.said
+    assert model.caveats() == [state.mixed_arithmetic(tmp_path / "next")]
+    assert model.facts["arithmetic"] == [state.ARITHMETIC, state.ARITHMETIC + 1]

@@ -13,8 +13,8 @@ from widenet.data.lists import dataset_from_lists
 from widenet.kernels.processor import instruction_sets
 from widenet.runs import train
 from widenet.training import environment
-from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.run_directory import RunDirectory
+from widenet.training.state import ARITHMETIC
 
 CPU = torch.device("cpu")
 TRAINING = document({"kind": "momentum", "learning_rate": 0.1}, evaluation=None)

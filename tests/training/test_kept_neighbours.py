@@ -6,7 +6,7 @@ from tests.starts import CATALOGUES, OLD, begun, grown
 from tests.trainings import books, tied_near
 from widenet.runs import Model, train
 from widenet.spec.network import NetworkSpec
-from widenet.training.kept_neighbours import outputs_near
+from widenet.training.start import outputs_near
 
 TRAINING = {"epochs": 1, "batch_size": 16, "shards": 3}
 TERM = {"neighbours": 4, "popularity": 0.4}

@@ -11,9 +11,9 @@ from widenet.data.stream import Stream
 from widenet.errors import DataError, NumericsError
 from widenet.runs import Model, Silence, train
 from widenet.training import loop
-from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.run_directory import RECORDED, RunDirectory
+from widenet.training.state import ARITHMETIC
 
 ROWS = [[0, 1, 2], [1, 2, 3], [4, 5, 6], [5, 6, 7], [0, 2, 3], [4, 6, 7], [0, 1, 3]]
 NETWORK = {

@@ -11,7 +11,7 @@ from widenet.data.lists import dataset_from_lists
 from widenet.errors import NumericsError
 from widenet.runs import train
 from widenet.sparse import SparseBatch
-from widenet.training.overflow import REMEDY, Launched, remedy
+from widenet.training.weights import REMEDY, Launched, remedy
 
 HISTORY = {"name": "history", "kind": "input", "field": "items"}
 NEXT = {"name": "next", "kind": "output", "field": "items"}

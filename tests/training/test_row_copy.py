@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from widenet.training.row_copy import RowCopy
+from widenet.training.start import RowCopy
 
 
 def test_rows_go_to_their_places_from_blocks_of_any_units_and_others_stay():

@@ -54,8 +54,8 @@ def train(
         from widenet.runs.training import run_training
         from widenet.tracking.follow import add_report
         from widenet.training.cut import taken
-        from widenet.training.outcome import diverged
         from widenet.training.replacing import identity
+        from widenet.training.run_log import diverged
 
         run_in_processes(context, processes, arguments.device)
     if is_leader() and not quiet:

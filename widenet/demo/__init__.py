@@ -19,7 +19,7 @@ from widenet.kernels.ahead import compile_ahead
 from widenet.runs import Model, Recommendation, train
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.reports import Report
+from widenet.training.state import Report
 
 _DOCUMENTS = Path(__file__).parent
 _MARK = "made-by-widenet-demo"

@@ -20,7 +20,7 @@ from widenet.parallel.threads import fixed_arithmetic
 from widenet.predict.rows import rows_a_block
 from widenet.predict.top_k import top_k
 from widenet.spec.document import Document
-from widenet.training.reports import Report
+from widenet.training.state import Report
 
 BATCH_SIZE, MAX_K = 1024, 10
 _DEFAULT_INTERVAL = 20

@@ -21,7 +21,7 @@ from widenet.runs import train as train_run
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
 from widenet.training.check import check_training
-from widenet.training.reports import Report
+from widenet.training.state import Report
 
 SEED = 12134
 """DSSTNE's seed; no flag changes it."""

@@ -10,8 +10,8 @@ from widenet.report.differences import as_text, differing
 from widenet.report.sections import note, section
 from widenet.report.subject import Subject
 from widenet.spec.metric_names import LARGER_IS_BETTER
-from widenet.training.fitted_network import fitted_network
-from widenet.training.log_curves import grid, metric_names, points
+from widenet.training.run_directory import fitted_network
+from widenet.training.run_log import grid, metric_names, points
 
 _ABSENT = "\u2013"
 _LOSS = {"field", "activation", "loss", "loss_weight", "predict", "values", "others", "sample"}

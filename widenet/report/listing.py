@@ -14,10 +14,9 @@ from widenet.report.differences import differing
 from widenet.report.subject import Subject
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.existing_run import TRIALS, is_locked, is_study
-from widenet.training.fitted_network import fitted_network
-from widenet.training.outcome import diverged
-from widenet.training.run_directory import RunDirectory
-from widenet.training.run_files import objects
+from widenet.training.run_directory import RunDirectory, fitted_network
+from widenet.training.run_log import diverged
+from widenet.training.run_path import objects
 from widenet.training.saved_facts import WeightsFacts
 
 State = Literal["training", "finished", "interrupted", "unsaved"]

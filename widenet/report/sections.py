@@ -13,8 +13,8 @@ from widenet.report.subject import Subject
 from widenet.spec.document import Document
 from widenet.spec.drawing import drawn
 from widenet.training.existing_run import FITTED
-from widenet.training.fitted_network import fitted_network
-from widenet.training.log_curves import NORMS, grid, log_curves, metric_names, numbers_of, points
+from widenet.training.run_directory import fitted_network
+from widenet.training.run_log import NORMS, grid, log_curves, metric_names, numbers_of, points
 
 _NONE = Html()
 _MOST_LINES = 24

@@ -12,11 +12,11 @@ from widenet.data.manifest import Manifest
 from widenet.data.words import Words, words_of
 from widenet.metrics.kept import Evaluated, KeptEvaluation, kept_evaluations
 from widenet.report.sample import Sample
-from widenet.training.arithmetic import mixed_arithmetic
 from widenet.training.checkpoint import Checkpoint
-from widenet.training.outcome import best_line, diverged, kept_line
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_log import best_line, diverged, kept_line
 from widenet.training.saved_facts import WeightsFacts
+from widenet.training.state import mixed_arithmetic
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from widenet.runs.answers import Recommendation
     from widenet.runs.model import Model
     from widenet.runs.training import train
-    from widenet.training.reports import Silence
+    from widenet.training.state import Silence
 
 _HOME = {
     "Model": "widenet.runs.model:Model",
     "Recommendation": "widenet.runs.answers:Recommendation",
-    "Silence": "widenet.training.reports:Silence",
+    "Silence": "widenet.training.state:Silence",
     "train": "widenet.runs.training:train",
 }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from widenet.model.network import Network
     from widenet.spec.network import NetworkSpec
     from widenet.spec.training import TrainingSpec
-    from widenet.training.reports import Report
+    from widenet.training.state import Report
 
 SET_ASIDE = ("validation", "heldout")
 """The parts that can be compared with recommendations."""

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from widenet.training.arithmetic import mixed_arithmetic
-from widenet.training.outcome import diverged
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_log import diverged
 from widenet.training.saved_facts import TrainingFacts, facts_of
+from widenet.training.state import mixed_arithmetic
 
 
 def caveats_of(run: RunDirectory, saved: Mapping[str, Any]) -> list[str]:

@@ -22,11 +22,10 @@ from widenet.runs.machines import meet
 from widenet.stores.runs import RunMirror
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA
-from widenet.training.hidden_folder import beside, hidden
 from widenet.training.in_common import facts_of_dataset
 from widenet.training.publication import leads_folder
 from widenet.training.replacing import check
-from widenet.training.run_path import holds_data_alone
+from widenet.training.run_path import beside, hidden, holds_data_alone
 
 
 @contextmanager

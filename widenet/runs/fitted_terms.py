@@ -11,11 +11,10 @@ from widenet.runs.arguments import CHOOSING_USERS
 from widenet.runs.term_search import PART, Choice, Found, able_rows, search, words_of
 from widenet.spec.layers import OutputLayer
 from widenet.spec.metric_names import MEANS
-from widenet.training.fitted_network import saved_fit
-from widenet.training.log_curves import FITS
 from widenet.training.loop import Evaluate
-from widenet.training.reports import Report
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, saved_fit
+from widenet.training.run_log import FITS
+from widenet.training.state import Report
 
 _UNORDERED = "It ignores the order of the sequences: a dataset without `sequence=True` may give better lists."
 

@@ -21,10 +21,8 @@ from widenet.training import replacing
 from widenet.training.checkpoint import writing
 from widenet.training.cut import Cut
 from widenet.training.existing_run import DATA, FITTED, WHOLE
-from widenet.training.fitted_network import with_network_of
-from widenet.training.run_directory import RunDirectory
-from widenet.training.run_files import write_whole
-from widenet.training.run_path import START, VECTORS, locked, put, without_weights
+from widenet.training.run_directory import RunDirectory, with_network_of
+from widenet.training.run_path import START, VECTORS, locked, put, without_weights, write_whole
 
 _COPIED = (
     "network.json",

@@ -36,11 +36,10 @@ from widenet.sparse import SparseBatch
 from widenet.spec.drawing import drawn
 from widenet.spec.training import TrainingSpec
 from widenet.training.checkpoint import Checkpoint, fingerprint
-from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, check_same_dataset, facts_of_checkpoint
-from widenet.training.log_curves import log_curves
 from widenet.training.optimizers import Optimizer
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, with_network_of
+from widenet.training.run_log import log_curves
 from widenet.training.saved_facts import TrainingFacts, in_8_bits
 from widenet.training.schedules import rates
 from widenet.training.weights import settle

@@ -11,12 +11,10 @@ from widenet.model.network import Network
 from widenet.parallel.agreement import check_agreement
 from widenet.parallel.group import by_all, by_leader
 from widenet.runs.seen_before import held_of, seen_before
-from widenet.training.arithmetic import ARITHMETIC, mixed_arithmetic
 from widenet.training.checkpoint import Checkpoint
 from widenet.training.environment import changes
 from widenet.training.in_common import facts_of_checkpoint
 from widenet.training.optimizers import is_compiled
-from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import (
     TrainingFacts,
@@ -25,7 +23,7 @@ from widenet.training.saved_facts import (
     made_of,
 )
 from widenet.training.start import load_start
-from widenet.training.state import LoopState
+from widenet.training.state import ARITHMETIC, LoopState, Report, mixed_arithmetic
 from widenet.training.vectors import load_vectors
 
 T = TypeVar("T")

@@ -53,14 +53,12 @@ from widenet.spec.training import TrainingSpec
 from widenet.tracking.follow import check_tracker, followed
 from widenet.training.begin import begun, started_again
 from widenet.training.environment import machine
-from widenet.training.fitted_network import with_network_of
 from widenet.training.in_common import check_in_common, facts_of_options
 from widenet.training.loop import Evaluate, Training, interruption
 from widenet.training.optimizers import Optimizer, is_compiled
-from widenet.training.reports import Report, Silence
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import holds_work_of, launch_note
-from widenet.training.state import LoopState
+from widenet.training.state import LoopState, Report, Silence
 
 
 @with_fields_of(TrainArguments, NetworkSpec, TrainingSpec, Dataset, Report, Network)

@@ -14,13 +14,11 @@ from widenet.tracking.background import Background
 from widenet.tracking.mlflow_run import MlflowRun, check_installed, check_store, load, parameters_of
 from widenet.tracking.uri import TrackingUri
 from widenet.training.existing_run import FITTED
-from widenet.training.log_curves import numbers_of
-from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_files import values, write_whole
-from widenet.training.run_path import TRACKING
+from widenet.training.run_log import numbers_of
+from widenet.training.run_path import TRACKING, values, write_whole
 from widenet.training.saved_facts import WeightsFacts
-from widenet.training.state import LoopState
+from widenet.training.state import LoopState, Report
 
 START_SECONDS = 60.0
 """How long a training waits for its tracker before it starts: a new database takes a while."""

@@ -13,7 +13,7 @@ from widenet.errors import CheckpointError
 from widenet.stores.durable import appearing
 from widenet.training.checkpoint import writing
 from widenet.training.existing_run import CUT, DATA
-from widenet.training.hidden_folder import beside
+from widenet.training.run_path import beside
 
 _SHARES = (0.1, 0.25)
 """Shares of each user's items that are set aside: the second where nobody has enough for the first."""

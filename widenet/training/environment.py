@@ -16,8 +16,8 @@ from widenet.kernels.compiled import can_compile
 from widenet.kernels.processor import instruction_sets
 from widenet.parallel.group import num_processes
 from widenet.plan.machine import available_threads
-from widenet.training.arithmetic import ARITHMETIC
 from widenet.training.optimizers import is_compiled
+from widenet.training.state import ARITHMETIC
 
 _MKL = re.compile(r"Math Kernel Library Version (\S+)")
 _ONEDNN = re.compile(r"MKL-DNN v(\S+)")

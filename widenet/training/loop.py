@@ -21,16 +21,22 @@ from widenet.parallel.group import by_leader
 from widenet.training.board import Board
 from widenet.training.environment import environment
 from widenet.training.optimizers import Optimizer
-from widenet.training.overflow import Launched, remedy
-from widenet.training.reports import Report
 from widenet.training.run_directory import RunDirectory
 from widenet.training.saved_facts import TrainingFacts
 from widenet.training.saving import Saving
 from widenet.training.schedules import rates
-from widenet.training.state import LoopState, Stopwatch
+from widenet.training.state import LoopState, Report, Stopwatch
 from widenet.training.step import Step, train_step
 from widenet.training.update import Update
-from widenet.training.weights import check_weights, norm_of, norms_of_weights, regularization, settle
+from widenet.training.weights import (
+    Launched,
+    check_weights,
+    norm_of,
+    norms_of_weights,
+    regularization,
+    remedy,
+    settle,
+)
 from widenet.transfer import Ahead
 
 Evaluate = Callable[[Network], dict[str, float]]

@@ -31,7 +31,7 @@ from widenet.stores.fetch import readable
 from widenet.stores.runs import RunMirror
 from widenet.training import cut, replacing
 from widenet.training.checkpoint import Checkpoint, fingerprint, writing
-from widenet.training.existing_run import DATA, busy, check_run
+from widenet.training.existing_run import DATA, FITTED, busy, check_run
 from widenet.training.field_records import (
     FieldRecord,
     copy_names,
@@ -40,19 +40,21 @@ from widenet.training.field_records import (
     write_records,
 )
 from widenet.training.publication import leads_folder, publish, recover
-from widenet.training.run_files import values, write_whole
+from widenet.training.run_log import FITS
 from widenet.training.run_path import (
     START,
     VECTORS,
     check_free,
     drop_unfinished,
     locked,
+    objects,
     put,
     start_of,
+    values,
     without_weights,
+    write_whole,
 )
 from widenet.training.saved_facts import WeightsFacts, facts_of
-from widenet.training.term_fits import without_fits
 
 RECORDED = "documents"
 """The fact of a checkpoint that holds the digests of `DOCUMENTS`."""
@@ -389,3 +391,33 @@ class RunDirectory:
         path = self.path / "log.jsonl"
         if path.exists():
             write_whole(path, without_fits(path.read_bytes().splitlines(keepends=True)[:epochs]))
+
+
+def with_network_of(run: RunDirectory, weights: Checkpoint) -> RunDirectory:
+    """Return a run with the network of its weights; terms are fitted to the final ones alone."""
+    if "state" in weights.facts:
+        return run
+    spec = fitted_network(WeightsFacts.of(weights.facts))
+    return run if spec is None else replace(run, network=spec, _bound=None)
+
+
+def fitted_network(facts: WeightsFacts) -> NetworkSpec | None:
+    """Return the network of final weights if its terms were fitted to them, else None."""
+    return None if facts.network is None else NetworkSpec.of(facts.network, NetworkSpec.usual_name)
+
+
+def saved_fit(run: RunDirectory, network: Network) -> dict[str, Any]:
+    """Write the document of a network with fitted terms, for people; return the facts for its weights."""
+    exchange, text = network.exchange, network.spec.to_json()
+    leads = leads_folder(exchange, run.mirror)
+    by_some(exchange, leads, lambda: write_whole(run.path / FITTED, text.encode()), "fitted network")
+    return {"network": json.loads(text)}
+
+
+def without_fits(lines: Sequence[bytes]) -> bytes:
+    """Return lines of log.jsonl, the last one without fits: a training that resumes makes them again."""
+    last: dict[str, Any] = next(objects(lines[-1:]), {})
+    if FITS not in last:
+        return b"".join(lines)
+    kept = {name: value for name, value in last.items() if name != FITS}
+    return b"".join([*lines[:-1], f"{json.dumps(kept)}\n".encode()])

@@ -1,18 +1,19 @@
-"""The path of a run: whether it is free or locked, and the remains of killed trainings beside it."""
+"""The path of a run and its small files: what is there, what is locked, and what a killed training left."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from widenet.errors import CheckpointError
 from widenet.parallel.launch import is_note_of_launch
-from widenet.stores.durable import force_to_disk, put_in_place
+from widenet.stores.durable import appearing, force_to_disk, put_in_place
 from widenet.stores.runs import RunMirror
 from widenet.training.checkpoint import writing
 from widenet.training.existing_run import CUT, DATA, FITTED, LOCK, busy, is_locked, taken, waiting
@@ -227,3 +228,54 @@ def _lacks_weights(folder: Path) -> bool:
 
 def _names(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
+
+
+def values(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines; skip lines that are not objects, or nest too deeply."""
+    return objects(path.read_bytes().splitlines() if path.is_file() else ())
+
+
+def objects(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the objects in JSON lines; see `values`."""
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line.decode("utf-8", errors="replace"))
+            if isinstance(value, dict):
+                yield value
+
+
+def write_whole(path: Path, text: bytes) -> None:
+    """Replace a file; raises CheckpointError."""
+    with writing(path), appearing(path) as file:
+        file.write(text)
+
+
+def beside(path: Path) -> Path:
+    """The hidden folder in which the dataset of a run, or a study, is made before it begins."""
+    return path.with_name(f".{path.name}.cut")
+
+
+@contextmanager
+def hidden(path: Path) -> Iterator[Path]:
+    """Give the hidden folder beside a run or study, locked and without what a killed process left there.
+
+    What the run or study has not taken in by the end of the block is removed.
+
+    Raises:
+        CheckpointError: Another process has the folder, or it cannot be written.
+    """
+    folder = beside(path)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, path) as is_there:
+        try:
+            with writing(folder):
+                for entry in folder.iterdir():
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry)
+                    elif entry.name != LOCK:
+                        entry.unlink()
+            yield folder
+        finally:
+            if is_there():
+                shutil.rmtree(folder, ignore_errors=True)

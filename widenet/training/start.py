@@ -1,32 +1,197 @@
 """Loads another run's weights into a new training; units are matched by the ids of their features."""
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from widenet.data.dataset import Dataset
 from widenet.errors import CheckpointError, FitError
+from widenet.model.neighbourhood import EMPTY
 from widenet.model.network import Network
 from widenet.parallel.group import by_all
 from widenet.plan.by_examples import weights_by_examples
 from widenet.plan.descriptions import described_weights
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
+from widenet.spec.layers import OutputLayer
 from widenet.spec.network import NetworkSpec
 from widenet.spec.training import TrainingSpec
-from widenet.training.checkpoint import TRUNK, Checkpoint, in_trunk, wide_file
+from widenet.training.checkpoint import TRUNK, Checkpoint, in_trunk, neighbourhood_file, wide_file
 from widenet.training.existing_run import document_of
 from widenet.training.field_records import record_of
-from widenet.training.fitted_network import with_network_of
-from widenet.training.kept_neighbours import keep_neighbours, outputs_near
-from widenet.training.row_copy import RowCopy
-from widenet.training.run_directory import RunDirectory
+from widenet.training.run_directory import RunDirectory, with_network_of
 from widenet.training.run_path import check_finished
 from widenet.training.saved_facts import TrainingFacts, WeightsFacts, made_of
-from widenet.training.taken import Taken
+
+
+class RowCopy:
+    """Copies rows of an earlier tensor [R, ...] into a tensor of the network.
+
+    Args:
+        target: The tensor of the network, to whose type numbers are rounded.
+        origin: Index of the earlier row for each row, int64; -1 for new rows.
+    """
+
+    def __init__(self, target: Tensor, origin: np.ndarray) -> None:
+        known_U = np.flatnonzero(origin >= 0)
+        self._target = target
+        self._target_U = known_U[np.argsort(origin[known_U], kind="stable")]
+        self._source_U = origin[self._target_U]
+
+    def needs(self, units: range) -> bool:
+        """Return whether any of these earlier rows is copied."""
+        return len(self._among(units)) > 0
+
+    def take(self, block: Tensor, units: range) -> None:
+        """Copy the matching rows of a block that holds these earlier rows."""
+        own_U = self._among(units)
+        places_U = (self._source_U[own_U] - units.start) // units.step
+        device, target_U = self._target.device, torch.from_numpy(self._target_U[own_U])
+        rows = block.index_select(0, torch.from_numpy(places_U)).to(device, self._target.dtype)
+        self._target.index_copy_(0, target_U.to(device), rows)
+
+    def _among(self, units: range) -> np.ndarray:
+        """Return which of the earlier rows that are copied are among these."""
+        first, last = np.searchsorted(self._source_U, (units.start, units.stop)).tolist()
+        is_own = (self._source_U[first:last] - units.start) % units.step == 0
+        own_U: np.ndarray = np.arange(first, last)[is_own]
+        return own_U
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The weights with which a network begins, and the others.
+
+    Attributes:
+        path: The earlier run.
+        names: Names of the weights that it has in the same sizes.
+        left: Why the others of the network are not among them, by name.
+        unused: Names of its weights that the network does not have.
+    """
+
+    path: Path
+    names: Sequence[str]
+    left: Mapping[str, str]
+    unused: Sequence[str]
+
+    @classmethod
+    def of(cls, path: Path, before: Layout, layout: Layout) -> "Taken":
+        """Compare the weights of an earlier run with those of a network; their features may differ.
+
+        Raises:
+            CheckpointError: None is equal but biases, or some follow the attributes of features.
+        """
+        described = next((own for own in layout.weights.values() if own.describes is not None), None)
+        if described is not None:
+            raise CheckpointError(
+                f'{path}: `start_from` does not go with "described_by" of layer "{described.layer}":'
+                " attributes of the two datasets are not matched. Train without one of them."
+            )
+        # Rows that vectors of attributes describe are finished sums, so nothing lacks these vectors.
+        own = {name: weight for name, weight in before.weights.items() if weight.describes is None}
+        old, new = dict(_sizes(replace(before, weights=own))), dict(_sizes(layout))
+        left = {
+            name: "not there" if name not in old else f"{_times(old[name])} there, {_times(sizes)} here"
+            for name, sizes in new.items()
+            if old.get(name) != sizes
+        }
+        if left and all(name in left for name, weight in layout.weights.items() if weight.columns):
+            raise CheckpointError(
+                f"{path}: no weight here has the name and the sizes of one of its: {_reasons(left)}. Name a"
+                f" run with layers of the same names and sizes, or train {path / 'network.json'}."
+            )
+        names = [name for name in new if name not in left]
+        return cls(path, names, left, [name for name in old if name not in new])
+
+    @property
+    def sentence(self) -> str:
+        """Which weights begin with those of the run, and which do not."""
+        if not self.left and not self.unused:
+            return f"{self.path}: all {len(self.names)} weights begin with its."
+        count, whole = len(self.names), len(self.names) + len(self.left)
+        parts = [f"{self.path}: {count} of {whole} weights begin with its: {_quoted(self.names)}."]
+        parts += [f"As initialized: {_reasons(self.left)}."] if self.left else []
+        parts += [f"Not used: {_quoted(self.unused)}."] if self.unused else []
+        return " ".join(parts)
+
+
+def _sizes(layout: Layout) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Yield every weight of a layout with the sizes that must be equal."""
+    for name, weight in layout.weights.items():
+        has_field = weight.wide and not weight.split
+        rows = f"units of {layout.rows_field(weight)}" if has_field else weight.rows
+        columns = f"features of {layout.input_field(weight)}" if weight.by_columns else weight.columns
+        yield name, (rows,) if weight.columns is None else (rows, columns)
+
+
+def _reasons(left: Mapping[str, str]) -> str:
+    return ", ".join(f'"{name}" ({reason})' for name, reason in left.items())
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _times(sizes: Sequence[object]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def outputs_near(before: NetworkSpec, spec: NetworkSpec) -> list[OutputLayer]:
+    """Return the outputs of a network with a term whose neighbours are those of an earlier network's."""
+    old = {(output.name, output.field): _counted(output) for output in before.outputs}
+    return [
+        output
+        for output in spec.outputs
+        if output.neighbourhood is not None and old.get((output.name, output.field)) == _counted(output)
+    ]
+
+
+def _counted(output: OutputLayer) -> tuple[int, float, str] | None:
+    """Return the settings of a term on which its neighbours and similarities depend."""
+    term = output.neighbourhood
+    return None if term is None else (term.neighbours, term.popularity, term.order)
+
+
+def keep_neighbours(
+    before: Layout, model: Checkpoint, network: Network, origin_of: Callable[[str, int, int], np.ndarray]
+) -> None:
+    """Replace what was counted for known units by the neighbours in an earlier run; new units keep it.
+
+    Args:
+        before: The layout of the earlier run.
+        model: Its weights.
+        network: The network, whose neighbours are counted.
+        origin_of: Returns the index of each unit of a field in the earlier run, by its numbers of units there
+            and here; -1 for new units.
+    """
+    names = [output.name for output in before.network.outputs]
+    for output in outputs_near(before.network, network.spec):
+        term = network.outputs[output.name].neighbourhood
+        assert term is not None
+        shards = before.shards(before.units[output.name])
+        origin = torch.from_numpy(origin_of(output.field, shards.width, term.shards.width))
+        now = torch.full((shards.width,), -1)
+        now[origin[origin >= 0]] = torch.nonzero(origin >= 0)[:, 0]
+        units, neighbours, similarities = [], [], []
+        for shard in range(shards.count):
+            size = shards.size(shard)
+            places = size * term.spec.neighbours
+            keys, similarity_Z = torch.empty(places, dtype=torch.int64), torch.empty(places)
+            file = neighbourhood_file(names.index(output.name), shard, shards.count)
+            model.fill(file, {"key": keys, "similarity": similarity_Z})
+            key_Z = keys[keys != EMPTY]
+            unit_Z, neighbour_Z = now[shard + key_Z % size * shards.count], now[key_Z // size]
+            is_known_Z = (unit_Z >= 0) & (neighbour_Z >= 0)
+            is_known_Z &= torch.isin(unit_Z % term.shards.count, torch.tensor([*term.parts]))
+            units.append(unit_Z[is_known_Z])
+            neighbours.append(neighbour_Z[is_known_Z])
+            similarities.append(similarity_Z[: len(key_Z)][is_known_Z])
+        term.replace(origin >= 0, torch.cat(units), torch.cat(neighbours), torch.cat(similarities))
+
 
 _MOVED = "moved"
 """State that is not copied: the step that moved each row last. Steps are counted anew."""

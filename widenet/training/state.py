@@ -1,13 +1,27 @@
-"""The state of a training between two steps."""
+"""The state of a training between two steps, and the interface of reports that follow it."""
+
+# ruff: noqa: ARG002 (a method of a report does nothing unless a subclass overrides it)
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from widenet.spec.training import TrainingSpec
-from widenet.training.arithmetic import ARITHMETIC
+
+ARITHMETIC = 7
+"""Raised with every change that moves a bit of trained weights; the changelog lists it as *Changed*."""
+
+
+def mixed_arithmetic(run: Path | str) -> str:
+    """Return the warning for a run whose steps, or first weights, come from several versions."""
+    return (
+        f"{run} was trained by versions of widenet that may round differently: its fingerprint compares with"
+        " no other."
+    )
+
 
 _START_EXAMPLES = 256
 """Number of examples averaged for the initial loss, rounded up to whole batches."""
@@ -113,3 +127,32 @@ class Stopwatch:
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started
+
+
+@runtime_checkable
+class Report(Protocol):
+    """Follows a training; a subclass overrides only the methods that it needs."""
+
+    def start(self, state: LoopState, epochs: int, examples_per_epoch: int) -> None:
+        """Called before the first step, of a new or a resumed training."""
+        return
+
+    def advance(self, num_examples: int, loss: float) -> None:
+        """Called after a step."""
+        return
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Called after an epoch, with its line of log.jsonl."""
+        return
+
+    def tried(self, text: str) -> None:
+        """Called after the last epoch for each neighbourhood term that is tried, with the best so far."""
+        return
+
+    def say(self, text: str) -> None:
+        """Called with a sentence that the user should know."""
+        return
+
+
+class Silence(Report):
+    """A report that does nothing."""

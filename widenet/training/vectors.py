@@ -21,10 +21,9 @@ from widenet.parallel.group import by_all
 from widenet.plan.layout import Layout
 from widenet.plan.shards import as_slice
 from widenet.plan.vectors import FileVectors, file_vectors
-from widenet.training.row_copy import RowCopy
 from widenet.training.run_directory import RunDirectory
-from widenet.training.run_files import values
-from widenet.training.run_path import VECTORS
+from widenet.training.run_path import VECTORS, values
+from widenet.training.start import RowCopy
 
 _REMEDY = (
     "Write every line as a key, a tab, and numbers with spaces between, or the vectors as .npz or .parquet."

@@ -19,7 +19,7 @@ from widenet.pictures.curves import bars
 from widenet.pictures.html import Html, brief, joined, table, tag
 from widenet.report.sections import note, section
 from widenet.training.existing_run import DATA
-from widenet.training.log_curves import grid
+from widenet.training.run_log import grid
 from widenet.ui.known_runs import Known
 from widenet.ui.pages import PLOTS, link, page, plot, strict
 

@@ -16,8 +16,8 @@ from widenet.report.differences import differing, telling
 from widenet.report.listing import ListedRun, documents_of, found, listed
 from widenet.report.subject import Subject
 from widenet.training.existing_run import is_locked
-from widenet.training.log_curves import metric_names, points
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_log import metric_names, points
 
 MOST_POINTS = 40
 """Points of a small curve."""

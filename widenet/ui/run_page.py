@@ -12,8 +12,8 @@ from widenet.report.listing import ListedRun
 from widenet.report.paired import paired_differences
 from widenet.report.subject import Subject
 from widenet.training.environment import recorded_processes
-from widenet.training.log_curves import grid, metric_names
 from widenet.training.run_directory import RunDirectory
+from widenet.training.run_log import grid, metric_names
 from widenet.training.saved_facts import TrainingFacts
 from widenet.ui.pages import PLOTS, link, live, page, plot, strict
 

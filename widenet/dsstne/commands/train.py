@@ -7,7 +7,7 @@ import typer
 
 from widenet.cli.processes import Processes, run_in_processes
 from widenet.cli.wording import say
-from widenet.training.reports import Silence
+from widenet.training.state import Silence
 
 
 class Report(Silence):
